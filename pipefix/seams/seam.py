@@ -1,0 +1,112 @@
+"""What a seam file is: one small module per library that says where its calls can be cut.
+
+A module in this package becomes a seam by defining
+
+    LIBRARY = "PIL"                      # the import that must have happened; "" for the standard library
+    def install(tap, patches): ...       # call patches.replace(owner, "name", wrapper) for every function to cut
+
+Nothing else has to be registered: `install_all` finds the modules by walking the package.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Protocol, cast
+
+import pipefix.seams as package
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+_ABSENT = object()
+
+
+class SeamModule(Protocol):
+    LIBRARY: str
+
+    def install(self, tap: Tap, patches: Patches) -> None: ...
+
+
+class Patches:
+    """Replaced attributes, and the way back."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[Any, str, Any]] = []
+        self._renamed: dict[int, tuple[Any, Any]] = {}
+        self.installed: set[str] = set()
+
+    def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> None:
+        """Put ``replacement`` at ``owner.name``. With ``everywhere`` also where modules imported the function by name."""
+        original = owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else vars(owner).get(name, _ABSENT)
+        self._undo.append((owner, name, original))
+        setattr(owner, name, replacement)
+        if everywhere and original is not _ABSENT:
+            self._renamed[id(original)] = (original, replacement)
+
+    def follow_names(self) -> None:
+        """Rebind ``from library import function`` copies in every loaded module."""
+        if not self._renamed:
+            return
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", None)
+            if not isinstance(module, ModuleType) or names is None or module.__name__.startswith("pipefix"):
+                continue
+            for name, value in list(names.items()):
+                found = self._renamed.get(id(value))
+                if found is not None and found[0] is value:
+                    self._undo.append((module, name, value))
+                    names[name] = found[1]
+        self._renamed.clear()
+
+    def undo(self) -> None:
+        for owner, name, original in reversed(self._undo):
+            if original is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+        self._undo.clear()
+        self._renamed.clear()
+        self.installed.clear()
+
+
+def cut(tap: Tap, patches: Patches, owner: Any, name: str, stage: Stage, op: str | None = None) -> None:
+    """The common case: a function that is one operation of one stage."""
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+    label = op or f"{getattr(owner, '__name__', owner)}.{name}"
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return tap.through(stage, label, original, args, kwargs)
+
+    patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
+
+
+def names() -> list[str]:
+    """Every seam module of this package."""
+    return [info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in ("seam", "tap", "fresh")]
+
+
+def install_all(tap: Tap, patches: Patches) -> list[str]:
+    """Install the seams of every library imported by now; call again when more have been. Returns what was added."""
+    added = []
+    for name in names():
+        if name in patches.installed:
+            continue
+        module = cast(SeamModule, importlib.import_module(f"{package.__name__}.{name}"))
+        if module.LIBRARY and module.LIBRARY not in sys.modules:
+            continue
+        patches.installed.add(name)
+        module.install(tap, patches)
+        added.append(name)
+    if added:
+        patches.follow_names()
+    return added
+
+
+Undo = Callable[[], None]

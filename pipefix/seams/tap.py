@@ -1,0 +1,214 @@
+"""The tap: what every seam reports to.
+
+A seam is a place where a library's function is replaced by a wrapper that calls `Tap.through`. What happens there depends on the
+tap's mode: nothing (the call goes straight on), timing, recording the result, or answering with a recorded result instead of calling.
+
+Time is charged to whichever operation is on top, at every border between two operations. One clock reading closes the operation
+before and opens the next, so the charges of a sample add up to its duration by construction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns, thread_time_ns
+from typing import Any, Protocol, TypeVar
+
+from pipefix.vocabulary.stage import Stage
+
+T = TypeVar("T")
+
+OWN_BEFORE, OWN_RAW, OWN_DECODED = 0, 1, 2
+"""Ids of the user's own code inside a sample: before any read, between read and decode, on decoded values."""
+OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on decoded values")
+
+
+class Tape(Protocol):
+    """Where recorded results are kept and found again. ``unit`` is a sample (or the batch a ``__getitems__`` asked for)."""
+
+    def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None: ...
+    def find(self, unit: object, op: str, ordinal: int) -> Any:
+        """A fresh copy of the recorded value, or `MISSING`."""
+        ...
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+class Tap:
+    """One per process. Calls from other threads than the owner's are timed apart (`foreign`), since they run beside it."""
+
+    def __init__(self) -> None:
+        self.active = False
+        """False: every seam passes straight through."""
+        self.cpu = False
+        """Also read the thread's CPU clock at each border (about 1 µs a reading, so it is done for some samples only)."""
+        self.recording: Tape | None = None
+        self.playing: Tape | None = None
+        self.replaced: frozenset[Stage] = frozenset()
+        """Stages whose calls are answered from `playing`."""
+        self.owner = threading.get_ident()
+        self.names: list[tuple[Stage | None, str]] = [(None, name) for name in OWN_NAMES]
+        self._ids: dict[tuple[Stage | None, str], int] = {}
+        self.wall: list[int] = [0, 0, 0]
+        self.cpu_wall: list[int] = [0, 0, 0]
+        """Wall time of those borders where CPU time was read too: the base of the CPU share."""
+        self.cpu_time: list[int] = [0, 0, 0]
+        self.calls: list[int] = [0, 0, 0]
+        self.foreign: dict[int, int] = {}
+        self.bytes_read = 0
+        self.replay_ns = 0
+        """Time spent answering from recordings: the instrument's own, to be subtracted."""
+        self.misses = 0
+        """Calls that should have been answered from a recording and were not in it."""
+        self.events: list[tuple[int, int, int]] | None = None
+        """(op id, begin ns, end ns) where a trace was asked for."""
+        self.unit: object = None
+        self._ordinals: dict[int, int] = {}
+        self._top = OWN_BEFORE
+        self._stage: Stage | None = None
+        self._last = 0
+        self._last_cpu = 0
+
+    # -- samples ---------------------------------------------------------------------------------------------------
+
+    def begin(self, unit: object, *, cpu: bool = False) -> None:
+        """A sample starts: its own code is on top until a seam is crossed."""
+        self.owner = threading.get_ident()
+        self.unit = unit
+        self.cpu = cpu
+        self._ordinals.clear()
+        self._top = OWN_BEFORE
+        self._stage = None
+        if cpu:
+            self._last_cpu = thread_time_ns()
+        self._last = perf_counter_ns()
+
+    def end(self) -> None:
+        """A sample is complete."""
+        self._charge()
+        self._top = OWN_BEFORE
+        self._stage = None
+        self.unit = None
+        self.cpu = False
+
+    def clear(self) -> None:
+        """Forget all charges; operations keep their ids."""
+        count = len(self.names)
+        self.wall = [0] * count
+        self.cpu_wall = [0] * count
+        self.cpu_time = [0] * count
+        self.calls = [0] * count
+        self.foreign = {}
+        self.bytes_read = 0
+        self.replay_ns = 0
+        self.misses = 0
+
+    # -- seams -----------------------------------------------------------------------------------------------------
+
+    def through(self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {},
+                *, replayable: bool = True) -> T:
+        """Call ``fn`` as operation ``op`` of ``stage``: timed, recorded or replaced as the mode says.
+
+        Inside an operation of the same stage the call belongs to that operation and is neither timed nor recorded apart.
+        """
+        if not self.active or self._stage is stage:
+            return fn(*args, **kwargs)
+        if threading.get_ident() != self.owner:
+            return self._beside(stage, op, fn, args, kwargs)
+        key = self._ids.get((stage, op))
+        if key is None:
+            key = self.op_id(stage, op)
+        ordinal = 0
+        if self.recording is not None or self.replaced:
+            ordinal = self._ordinals.get(key, 0)
+            self._ordinals[key] = ordinal + 1
+            if replayable and stage in self.replaced and self.playing is not None:
+                value = self._replay(op, ordinal)
+                if value is not MISSING:
+                    self._passed(stage)
+                    return value  # type: ignore[no-any-return]
+        top, above = self._top, self._stage
+        self._charge()
+        self.calls[key] += 1
+        self._top, self._stage = key, stage
+        begun = self._last
+        try:
+            value = fn(*args, **kwargs)
+        finally:
+            self._charge()
+            self._top, self._stage = top, above
+            if self.events is not None:
+                self.events.append((key, begun, self._last))
+            self._passed(stage)
+        if replayable and self.recording is not None:
+            self.recording.keep(self.unit, op, ordinal, stage, value)
+            self._restart()
+        return value
+
+    def within(self, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}) -> T:
+        """Call a container (a Compose, a helper method that reads and decodes): its seams count, the rest stays the user's own code."""
+        return fn(*args, **kwargs)
+
+    def op_id(self, stage: Stage | None, op: str) -> int:
+        key = self._ids.get((stage, op))
+        if key is None:
+            key = self._ids[(stage, op)] = len(self.names)
+            self.names.append((stage, op))
+            for column in (self.wall, self.cpu_wall, self.cpu_time, self.calls):
+                column.append(0)
+        return key
+
+    def read(self, count: int) -> None:
+        """A storage seam moved ``count`` bytes."""
+        if self.active:
+            self.bytes_read += count
+
+    def _charge(self) -> None:
+        now = perf_counter_ns()
+        spent = now - self._last
+        self.wall[self._top] += spent
+        if self.cpu:
+            cpu = thread_time_ns()
+            self.cpu_time[self._top] += cpu - self._last_cpu
+            self.cpu_wall[self._top] += spent
+            self._last_cpu = cpu
+            now = perf_counter_ns()
+        self._last = now
+
+    def _restart(self) -> None:
+        """Leave out what the instrument itself just did."""
+        if self.cpu:
+            self._last_cpu = thread_time_ns()
+        self._last = perf_counter_ns()
+
+    def _passed(self, stage: Stage) -> None:
+        """After a seam the sample's own code works on something else than before it."""
+        if self._top <= OWN_DECODED:
+            if stage is Stage.STORAGE:
+                self._top = max(self._top, OWN_RAW)
+            else:
+                self._top = OWN_DECODED
+
+    def _replay(self, op: str, ordinal: int) -> Any:
+        assert self.playing is not None
+        self._charge()
+        value = self.playing.find(self.unit, op, ordinal)
+        self.replay_ns += perf_counter_ns() - self._last
+        self._restart()
+        if value is MISSING:
+            self.misses += 1
+        return value
+
+    def _beside(self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> T:
+        key = self.op_id(stage, op)
+        begun = perf_counter_ns()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self.foreign[key] = self.foreign.get(key, 0) + perf_counter_ns() - begun

@@ -1,0 +1,58 @@
+"""Every error a user can meet. A class owns its exit code and its advice; the message says what happened and the value found."""
+
+from __future__ import annotations
+
+
+class PipefixError(Exception):
+    """Something the user can act on. ``str(error)`` says what happened; ``advice`` what to type next."""
+
+    exit_code = 1
+    default_advice = "Run the command again with --help to see what it takes."
+
+    def __init__(self, what: str, *, advice: str | None = None, user_traceback: str | None = None) -> None:
+        super().__init__(what)
+        self.advice = advice or self.default_advice
+        self.user_traceback = user_traceback
+        """The user's own frames, where their code raised."""
+
+
+class GateFailed(PipefixError):
+    """A limit that the user asked to be enforced was crossed."""
+
+    exit_code = 1
+    default_advice = "This exit code (1) is what you asked for; open the report to see which figure crossed the limit."
+
+
+class BadUsage(PipefixError):
+    """The command line or the arguments of a call do not fit together."""
+
+    exit_code = 2
+    default_advice = "Run the command again with --help to see what it takes."
+
+
+class TargetError(PipefixError):
+    """The target could not be found, loaded or run."""
+
+    exit_code = 3
+    default_advice = "A target is FILE.py, FILE.py:name, package.module:name or a directory of class folders."
+
+
+class UnreadableFile(PipefixError):
+    """A run file, plan file or cache cannot be read or written."""
+
+    exit_code = 4
+    default_advice = "Make a fresh run file with: pipefix probe TARGET --out run.json"
+
+
+class MissingExtra(PipefixError):
+    """An optional package is needed and absent."""
+
+    exit_code = 5
+    default_advice = "Install it with: pip install 'pipefix[all]'"
+
+
+class Interrupted(PipefixError):
+    """The user pressed Ctrl-C; what was known so far has been kept."""
+
+    exit_code = 130
+    default_advice = "Run the command again to start over; a smaller --budget ends sooner."

@@ -1,0 +1,19 @@
+"""Optional packages: asked for in one place, refused with the name of the extra that brings them."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from pipefix.vocabulary.errors import MissingExtra
+
+
+def need(module: str, *, extra: str, why: str) -> ModuleType:
+    """Import ``module``, or raise `MissingExtra` naming the extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{why} needs the package {module!r}, which cannot be imported: {error}",
+            advice=f"Install it with: pip install 'pipefix[{extra}]'",
+        ) from error

@@ -1,0 +1,32 @@
+"""How a loader is set up, as plain values that travel into reports and plans."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The DataLoader arguments that change its speed, as found or as proposed."""
+
+    batch_size: int | None = 1
+    """Samples a batch; None where a batch sampler or the dataset itself decides."""
+    num_workers: int = 0
+    prefetch_factor: int | None = None
+    """Batches in flight a worker; None with no workers."""
+    pin_memory: bool = False
+    persistent_workers: bool = False
+    start_method: str | None = None
+    """fork, forkserver or spawn; None for the platform's default."""
+    in_order: bool = True
+    drop_last: bool = False
+    shuffle: bool = False
+    sampler: str = "sequential"
+    """The sampler's class name."""
+    collate: str = "default_collate"
+    """The collate function's qualified name."""
+    dataset: str = ""
+    """The dataset's class name."""
+    kind: str = "map"
+    """map, batched (``__getitems__``) or iterable."""
+    length: int | None = None
+    """Samples an epoch; None where the dataset has no length."""

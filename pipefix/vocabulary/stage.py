@@ -1,0 +1,34 @@
+"""The stages of a data pipeline, in the order a sample passes them. Every room uses these names."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Stage(str, Enum):
+    """One thing that can be slow. A member is its own name: ``Stage.DECODE == "decode"``."""
+
+    STORAGE = "storage"
+    """Bytes from where they lie: files, sockets, databases."""
+    DECODE = "decode"
+    """Bytes to values: JPEG to pixels, JSON to dicts, text to token ids."""
+    AUGMENT = "augment"
+    """Values to other values: the transform list and the user's own code on decoded samples."""
+    COLLATE = "collate"
+    """Samples to one batch."""
+    IPC = "ipc"
+    """A batch from a worker process to the training process: shared memory, pickling, the pipe, pinning."""
+    TRANSFER = "transfer"
+    """A batch from host memory to the device."""
+    STEP = "step"
+    """What consumes the batch: forward, backward, optimizer."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+ORDER: tuple[Stage, ...] = tuple(Stage)
+IN_SAMPLE: tuple[Stage, ...] = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT)
+"""What happens inside ``dataset[i]``."""
+INPUT: tuple[Stage, ...] = (*IN_SAMPLE, Stage.COLLATE, Stage.IPC)
+"""What the loader does before the training process holds a batch."""

@@ -70,6 +70,10 @@ class Tap:
         """(op id, begin ns, end ns) where a trace was asked for."""
         self.unit: object = None
         self._ordinals: dict[int, int] = {}
+        self.mixed: set[str] = set()
+        """Entries found to hold work of several stages."""
+        self._crossed: set[Stage] = set()
+        self._phase = OWN_BEFORE
         self._top = OWN_BEFORE
         self._stage: Stage | None = None
         self._last = 0
@@ -83,6 +87,8 @@ class Tap:
         self.unit = unit
         self.cpu = cpu
         self._ordinals.clear()
+        self._crossed.clear()
+        self._phase = OWN_BEFORE
         self._top = OWN_BEFORE
         self._stage = None
         if cpu:
@@ -111,11 +117,21 @@ class Tap:
 
     # -- seams -----------------------------------------------------------------------------------------------------
 
-    def through(self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {},
-                *, replayable: bool = True) -> T:
+    def through(
+        self,
+        stage: Stage,
+        op: str,
+        fn: Callable[..., T],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] = {},
+        *,
+        replayable: bool = True,
+        deferred: bool = False,
+    ) -> T:
         """Call ``fn`` as operation ``op`` of ``stage``: timed, recorded or replaced as the mode says.
 
         Inside an operation of the same stage the call belongs to that operation and is neither timed nor recorded apart.
+        ``deferred`` marks work that an earlier call put off (PIL's lazy load): it does not make an `entry` around it mixed.
         """
         if not self.active or self._stage is stage:
             return fn(*args, **kwargs)
@@ -134,6 +150,7 @@ class Tap:
                     self._passed(stage)
                     return value  # type: ignore[no-any-return]
         top, above = self._top, self._stage
+        crossed = set(self._crossed) if deferred else None
         self._charge()
         self.calls[key] += 1
         self._top, self._stage = key, stage
@@ -146,14 +163,64 @@ class Tap:
             if self.events is not None:
                 self.events.append((key, begun, self._last))
             self._passed(stage)
+            if crossed is not None:
+                self._crossed = crossed
         if replayable and self.recording is not None:
             self.recording.keep(self.unit, op, ordinal, stage, value)
             self._restart()
         return value
 
-    def within(self, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}) -> T:
-        """Call a container (a Compose, a helper method that reads and decodes): its seams count, the rest stays the user's own code."""
-        return fn(*args, **kwargs)
+    def entry(
+        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, *, force: Callable[..., None]
+    ) -> T:
+        """Call the user's own code as one piece of ``stage``: seams inside it keep their names, the rest is charged to ``op``.
+
+        Recorded and replaced as a whole, unless it was found to hold work of other stages (`mixed`): then its seams are.
+        ``force`` makes lazy values real where the call that would have done so is replaced.
+        """
+        if not self.active or self._stage is stage or threading.get_ident() != self.owner:
+            return fn(*args, **kwargs)
+        key = self.op_id(stage, op)
+        ordinal = self._ordinals.get(key, 0)
+        self._ordinals[key] = ordinal + 1
+        whole = op not in self.mixed
+        if whole and stage in self.replaced and self.playing is not None:
+            if stage is Stage.AUGMENT and Stage.DECODE not in self.replaced:
+                force(args, kwargs)
+            value = self._replay(op, ordinal)
+            if value is not MISSING:
+                self._passed(stage)
+                return value  # type: ignore[no-any-return]
+        recording = self.recording
+        if whole:
+            self.recording = None
+        top = self._top
+        self._charge()
+        self.calls[key] += 1
+        self._top = key
+        begun, crossed = self._last, self._crossed
+        self._crossed = set()
+        try:
+            value = fn(*args, **kwargs)
+        finally:
+            self._charge()
+            self.recording = recording
+            if self._crossed - {stage}:
+                self.mixed.add(op)
+            self._crossed |= crossed | {stage}
+            self._top = top
+            if self.events is not None:
+                self.events.append((key, begun, self._last))
+            self._passed(stage)
+        if recording is not None and op not in self.mixed:
+            recording.keep(self.unit, op, ordinal, stage, value)
+            self._restart()
+        return value
+
+    @property
+    def phase(self) -> int:
+        """What the sample's own code works on just now: one of the ``OWN_`` ids."""
+        return min(self._phase, OWN_DECODED)
 
     def op_id(self, stage: Stage | None, op: str) -> int:
         key = self._ids.get((stage, op))
@@ -189,11 +256,13 @@ class Tap:
 
     def _passed(self, stage: Stage) -> None:
         """After a seam the sample's own code works on something else than before it."""
+        if stage is not Stage.STORAGE:
+            self._phase = OWN_DECODED
+        elif self._phase == OWN_BEFORE:
+            self._phase = OWN_RAW
         if self._top <= OWN_DECODED:
-            if stage is Stage.STORAGE:
-                self._top = max(self._top, OWN_RAW)
-            else:
-                self._top = OWN_DECODED
+            self._top = self._phase
+        self._crossed.add(stage)
 
     def _replay(self, op: str, ordinal: int) -> Any:
         assert self.playing is not None

@@ -171,12 +171,21 @@ class Tap:
         return value
 
     def entry(
-        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, *, force: Callable[..., None]
+        self,
+        stage: Stage,
+        op: str,
+        fn: Callable[..., T],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] = {},
+        *,
+        force: Callable[..., None],
+        leaf: bool = False,
     ) -> T:
         """Call the user's own code as one piece of ``stage``: seams inside it keep their names, the rest is charged to ``op``.
 
         Recorded and replaced as a whole, unless it was found to hold work of other stages (`mixed`): then its seams are.
-        ``force`` makes lazy values real where the call that would have done so is replaced.
+        ``force`` makes lazy values real where the call that would have done so is replaced. A ``leaf`` is one operation:
+        calls of its own stage inside it are not timed apart.
         """
         if not self.active or self._stage is stage or threading.get_ident() != self.owner:
             return fn(*args, **kwargs)
@@ -194,10 +203,12 @@ class Tap:
         recording = self.recording
         if whole:
             self.recording = None
-        top = self._top
+        top, above = self._top, self._stage
         self._charge()
         self.calls[key] += 1
         self._top = key
+        if leaf:
+            self._stage = stage
         begun, crossed = self._last, self._crossed
         self._crossed = set()
         try:
@@ -208,7 +219,7 @@ class Tap:
             if self._crossed - {stage}:
                 self.mixed.add(op)
             self._crossed |= crossed | {stage}
-            self._top = top
+            self._top, self._stage = top, above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
             self._passed(stage)

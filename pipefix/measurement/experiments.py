@@ -1,0 +1,64 @@
+"""The table of experiments: each arm runs the same loader with some stages replaced by recordings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipefix.vocabulary.stage import Stage
+
+S, D, A, C, I = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE, Stage.IPC
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One way to run the pipeline."""
+
+    name: str
+    replaces: frozenset[Stage] = frozenset()
+    timed: bool = True
+    """Clocks at the seams run. Off for one arm, whose difference is what the clocks cost."""
+    source: str = "warm"
+    """warm: the recorded samples again. cold: the same after their files were evicted. new: samples never read before."""
+    consumer: bool = True
+    rounds: float = 1.0
+    """How often it runs, compared with the real arm."""
+    answers: str = ""
+
+
+def _arm(name: str, *replaced: Stage, answers: str, **options: bool | str | float) -> Experiment:
+    return Experiment(name, frozenset(replaced), answers=answers, **options)  # type: ignore[arg-type]
+
+
+RECORD = Experiment("record", timed=False, source="new", consumer=False, answers="makes the recording")
+REAL = _arm("real", answers="the pipeline as it is, its files in the page cache")
+PLAIN = _arm("plain", timed=False, answers="the same without clocks: what the instrument costs")
+COLD = _arm("real-cold", source="cold", rounds=0.34, answers="the pipeline as it is, its files evicted")
+NO_STORAGE = _arm("storage-from-memory", S, answers="what if storage were free?")
+NO_DECODE = _arm("decode-recorded", D, answers="what if decoding were free?")
+NO_AUGMENT = _arm("augment-recorded", A, answers="what if augmentation were free?")
+NO_COLLATE = _arm("collate-recorded", C, answers="what if collating were free?")
+NO_HANDOVER = _arm("handover-skipped", I, answers="what if crossing from the worker were free?")
+DECODED = _arm("decoded-recorded", S, D, answers="what if samples were stored decoded?")
+SAMPLES = _arm("samples-recorded", S, D, A, answers="what if samples were stored ready?")
+PREBUILT = _arm("batch-prebuilt", S, D, A, C, answers="what does the hand-over alone carry?")
+FLOOR = _arm("loader-floor", S, D, A, C, I, consumer=False, answers="the loader's own limit")
+SUPPLY = _arm("no-consumer", consumer=False, answers="what if the step were free?")
+
+POOL: tuple[Experiment, ...] = (
+    RECORD, REAL, PLAIN, NO_STORAGE, NO_DECODE, NO_AUGMENT, NO_COLLATE, NO_HANDOVER, DECODED, SAMPLES, PREBUILT, FLOOR, SUPPLY, COLD,
+)  # fmt: skip
+"""Arms that run in the loader's own processes, by the number that tells those processes which one is on."""
+
+ALONE = "consumer-alone"
+BURNER = "cached-beside-burner"
+"""Arms that run in the main process only, without a loader."""
+
+LEAVE_ONE_OUT: dict[Stage, Experiment] = {
+    Stage.STORAGE: NO_STORAGE,
+    Stage.DECODE: NO_DECODE,
+    Stage.AUGMENT: NO_AUGMENT,
+    Stage.COLLATE: NO_COLLATE,
+    Stage.IPC: NO_HANDOVER,
+    Stage.STEP: SUPPLY,
+}
+"""The arm that measures what a stage's disappearance would be worth. Transfer has none: without its copy there is no step."""

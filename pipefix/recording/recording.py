@@ -1,0 +1,72 @@
+"""What crossed each seam while the pipeline ran once: the material that stages are replaced with.
+
+A recording belongs to the process that made it (every worker records its own share), stays within a byte budget and is
+never written to disk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipefix.seams.files import Extents
+from pipefix.seams.fresh import Uncopyable, fresh, nbytes
+from pipefix.seams.tap import MISSING
+from pipefix.vocabulary.stage import Stage
+
+
+class Recording:
+    """Results by (unit, operation, how many times that operation was called in the unit). Implements the seams' `Tape`."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.files: Extents = Extents()
+        self.units: list[Any] = []
+        """Units recorded whole, in the order in which the sampler gave them."""
+        self.samples: dict[Any, Any] = {}
+        self.batches: list[Any] = []
+        self.refused: dict[str, str] = {}
+        """Operations whose results cannot be kept, and why."""
+        self._values: dict[tuple[Any, str, int], Any] = {}
+        self._bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._bytes + self.files.nbytes
+
+    @property
+    def full(self) -> bool:
+        return self.nbytes >= self.budget
+
+    def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
+        if op in self.refused:
+            return
+        try:
+            copy = fresh(value)
+        except Uncopyable as error:
+            self.refused[op] = str(error)
+            return
+        self._values[(unit, op, ordinal)] = copy
+        self._bytes += nbytes(copy)
+
+    def find(self, unit: object, op: str, ordinal: int) -> Any:
+        value = self._values.get((unit, op, ordinal), MISSING)
+        return value if value is MISSING else fresh(value)
+
+    def complete(self, unit: Any, sample: Any) -> None:
+        """A unit ran to its end: only from now on is it replayed."""
+        self.units.append(unit)
+        try:
+            self.samples[unit] = fresh(sample)
+        except Uncopyable as error:
+            self.refused["sample"] = str(error)
+            return
+        self._bytes += nbytes(self.samples[unit])
+
+    def keep_batch(self, batch: Any) -> None:
+        try:
+            copy = fresh(batch)
+        except Uncopyable as error:
+            self.refused["batch"] = str(error)
+            return
+        self.batches.append(copy)
+        self._bytes += nbytes(copy)

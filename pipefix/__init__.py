@@ -1,0 +1,32 @@
+"""pipefix: what is slow in a PyTorch data pipeline, and what is each fix worth?
+
+The names for users are resolved on first use, so ``import pipefix`` stays cheap and never loads torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pipefix.vocabulary.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from pipefix.api import doctor, probe
+
+_HOMES = {"probe": "pipefix.api", "doctor": "pipefix.api"}
+"""Where each public name lives."""
+
+__all__ = ["probe", "doctor", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pipefix' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

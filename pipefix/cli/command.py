@@ -1,0 +1,38 @@
+"""What a command is: a module of this package with two functions. Its docstring is its help.
+
+Nothing has to be registered: `find` walks the package. A command imports what it needs inside `run`; ``--help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from argparse import ArgumentParser, Namespace
+from types import ModuleType
+from typing import Protocol, cast
+
+import pipefix.cli as package
+
+
+class Command(Protocol):
+    def prepare_parser(self, parser: ArgumentParser) -> None:
+        """Add the command's arguments."""
+
+    def run(self, arguments: Namespace) -> int:
+        """Do it, and return the exit code."""
+
+
+def find() -> dict[str, Command]:
+    """Every command by the name a user types."""
+    found: dict[str, Command] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        if hasattr(module, "prepare_parser") and hasattr(module, "run"):
+            found[info.name.replace("_", "-")] = cast(Command, module)
+    return found
+
+
+def description(command: Command) -> tuple[str, str]:
+    """The first sentence of the docstring, and the whole of it."""
+    text = (cast(ModuleType, command).__doc__ or "").strip()
+    return text.split("\n", 1)[0], text

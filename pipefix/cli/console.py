@@ -1,0 +1,97 @@
+"""The two streams: results go to stdout and nothing else does; notes go to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+from pipefix.vocabulary.errors import UnreadableFile
+
+WIDTH_WITHOUT_TERMINAL = 100
+
+
+def results(lines: Iterable[str]) -> None:
+    """Print to stdout. A reader that went away (``| head``) is no error: the rest is dropped."""
+    stream: TextIO | None = sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.writelines(f"{line}\n" for line in lines)
+        stream.flush()
+    except BrokenPipeError:
+        _drop_the_rest()
+    except OSError as error:
+        _drop_the_rest()
+        raise UnreadableFile(
+            f"The results could not be written to standard output: {error.strerror or error}.",
+            advice="Send them to a place with room, or write a file: --out DIR/run.json",
+        ) from error
+
+
+def note(text: str) -> None:
+    """A line to stderr, if anybody listens."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
+def _drop_the_rest() -> None:
+    """Point stdout nowhere, or the interpreter complains when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def tolerate_any_encoding() -> None:
+    """A terminal that cannot show µ shows ? instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def width() -> int:
+    return max(40, shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    except ValueError:
+        return False
+
+
+def unicode() -> bool:
+    """Whether stdout takes bars and signs beyond ASCII."""
+    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
+
+
+def color() -> bool:
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+@contextlib.contextmanager
+def stdout_reserved() -> Iterator[None]:
+    """While the user's code runs, here and in worker processes, whatever it prints goes to stderr."""
+    try:
+        number = sys.stdout.fileno()
+        notes = sys.stderr.fileno()
+        sys.stdout.flush()
+        kept = os.dup(number)
+    except (AttributeError, OSError, ValueError):
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        os.dup2(notes, number)
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(kept, number)
+        os.close(kept)

@@ -1,0 +1,65 @@
+"""Where results are to be written: refused before the work starts, not after it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+
+_MARKS = {"--out": (b'"pipefix.run/',), "--html": (b"<html", b"pipefix"), "--trace": (b'"traceEvents"',)}
+"""What each kind of file of ours says near its beginning."""
+_HEAD = 65536
+
+
+def check(**places: Path | None) -> None:
+    """Make sure that each flag's file can be written and that nothing of somebody else's would be lost."""
+    taken: dict[Path, str] = {}
+    for name, path in places.items():
+        if path is None:
+            continue
+        flag = f"--{name}"
+        where = Path(os.path.abspath(path))
+        if where in taken:
+            raise BadUsage(f"{taken[where]} and {flag} name the same file, {path}.", advice="Give each its own name.")
+        taken[where] = flag
+        _check_folder(where, flag)
+        if where.exists():
+            _check_existing(where, flag)
+
+
+def _check_folder(path: Path, flag: str) -> None:
+    folder = path.parent
+    if path.is_dir():
+        raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {flag} {path}/run.json")
+    if not folder.exists():
+        raise BadUsage(f"{flag} {path}: the directory {folder} does not exist.", advice=f"Make it first: mkdir -p {folder}")
+    if not folder.is_dir():
+        raise BadUsage(f"{flag} {path}: {folder} is a file, not a directory.", advice="Name a file in a directory of your own.")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UnreadableFile(
+            f"{flag} {path}: nothing can be written in {folder}: {error.strerror or error}.",
+            advice=f"Choose a directory that you may write to, such as {flag} {Path(tempfile.gettempdir()) / path.name}",
+        ) from error
+
+
+def _check_existing(path: Path, flag: str) -> None:
+    """An older report may be replaced; anything else (a training script, say) may not."""
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise UnreadableFile(
+            f"{flag} {path}: the file exists and cannot be read: {error.strerror or error}.", advice="Choose another name."
+        ) from error
+    if head and not all(mark in head for mark in _MARKS[flag]):
+        raise BadUsage(
+            f"{flag} {path}: the file exists and is not one that {flag} writes; it will not be replaced.",
+            advice=f"Choose another name, or remove it first: rm {path}",
+        )

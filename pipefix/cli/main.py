@@ -1,0 +1,94 @@
+"""The way in, and the only place that catches: whatever happens, a user gets sentences and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from pipefix.cli.command import find
+from pipefix.cli.console import note, results, tolerate_any_encoding
+from pipefix.cli.parser import parse
+from pipefix.vocabulary.errors import Interrupted, MissingExtra, PipefixError
+from pipefix.vocabulary.version import VERSION
+
+BUG = 70
+"""Exit code of a mistake of ours (EX_SOFTWARE)."""
+
+
+def run() -> NoReturn:
+    """The console script."""
+    sys.exit(main())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    tolerate_any_encoding()
+    try:
+        commands = find()
+        arguments = parse(sys.argv[1:] if argv is None else argv, commands)
+        code = commands[arguments.command].run(arguments)
+        results(())
+    except PipefixError as error:
+        return _tell(error)
+    except KeyboardInterrupt:
+        return _tell(Interrupted("Interrupted before there was anything to report."))
+    except BrokenPipeError:
+        return 0
+    except MemoryError:
+        return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
+    except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
+        return _unforeseen(error)
+    return code
+
+
+def _tell(error: PipefixError) -> int:
+    if error.user_traceback:
+        note(error.user_traceback.rstrip("\n"))
+    note(f"pipefix: {error}" if not str(error).startswith("pipefix") else str(error))
+    note(f"  {error.advice}")
+    return error.exit_code
+
+
+def _unforeseen(error: Exception) -> int:
+    package = _absent_package(error)
+    if package is not None:
+        return _tell(
+            MissingExtra(
+                f"The package {package!r}, which pipefix stands on, cannot be imported: {error}.",
+                advice="Install what is missing with: pip install --upgrade pipefix",
+            )
+        )
+    name = type(error).__name__
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    note(
+        f"pipefix: this is a bug in pipefix {VERSION}, not in your pipeline: {name}: {error} "
+        f"(at {Path(place.filename).name}, line {place.lineno}). {_save_traceback(error)}"
+    )
+    return BUG
+
+
+def _absent_package(error: BaseException) -> str | None:
+    """The library that could not be imported, unless it is one of our own modules."""
+    if isinstance(error, ImportError) and error.name and error.name.split(".")[0] != "pipefix":
+        return error.name.split(".")[0]
+    return None
+
+
+def _save_traceback(error: Exception) -> str:
+    text = f"pipefix {VERSION}, Python {sys.version}\n{sys.argv}\n" + "".join(traceback.format_exception(error))
+    place = os.environ.get("PIPEFIX_TRACEBACK")
+    try:
+        if place is None:
+            handle, place = tempfile.mkstemp(prefix="pipefix-traceback-", suffix=".txt")
+            os.close(handle)
+        Path(place).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as failure:
+        return f"The traceback could not be saved ({failure.strerror}); say where with PIPEFIX_TRACEBACK=FILE and run it again."
+    return f"The traceback is in {place}; a report of the bug that includes it can be acted on."

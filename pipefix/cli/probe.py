@@ -1,0 +1,94 @@
+"""Measure where the time goes in a data pipeline, and what each remedy is worth.
+
+TARGET is FILE.py, FILE.py:name, package.module:name, or a directory of class folders. The named thing is a Dataset, an
+IterableDataset, a DataLoader, or a function without required arguments that returns one. A DataLoader brings its settings;
+train_step(batch) or model in the same file is what consumes the batches. Loading a target runs its code.
+
+The report goes to standard output, progress to standard error. Ctrl-C reports what is known by then.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipefix.cli import arguments, console, destination
+from pipefix.cli.deliver import deliver
+from pipefix.cli.progress import Progress
+from pipefix.vocabulary.errors import GateFailed, Interrupted
+
+if TYPE_CHECKING:
+    from pipefix.report.runfile import Run
+
+BUDGET, QUICK = 60.0, 20.0
+VERDICTS = ("input-bound", "step-bound", "balanced", "inconclusive")
+GATES = (*VERDICTS, "problem")
+
+
+def prepare_parser(parser: ArgumentParser) -> None:
+    parser.usage = "pipefix probe TARGET [options]"
+    parser.add_argument("target", metavar="TARGET", help="what to probe")
+    time = parser.add_mutually_exclusive_group()
+    time.add_argument("--budget", type=arguments.seconds, default=BUDGET, metavar="SECONDS", help="time to spend (default: 60)")
+    time.add_argument("--quick", action="store_const", const=QUICK, dest="budget", help="spend 20 seconds: wider intervals")
+    consumer = parser.add_mutually_exclusive_group()
+    consumer.add_argument(
+        "--step-ms", type=arguments.milliseconds, metavar="MS", help="emulate a training step that takes so long a batch"
+    )
+    consumer.add_argument("--target-rate", type=arguments.rate, metavar="RATE", help="emulate one that takes RATE samples a second")
+    parser.add_argument(
+        "--recording-budget",
+        type=arguments.size,
+        default=1_000_000_000,
+        metavar="SIZE",
+        help="memory to record in (default: 1GB)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the run file instead of text")
+    parser.add_argument("--out", type=Path, metavar="PATH", help="write the run file, for: pipefix show, pipefix compare")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
+    parser.add_argument("--trace", type=Path, metavar="PATH", help="write a trace of some samples for Perfetto")
+    parser.add_argument(
+        "--fail-on", choices=GATES, action="append", default=[], metavar="WHAT",
+        help=f"exit with 1 on this verdict ({', '.join(VERDICTS)}), or on a problem in the audit; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def run(arguments: Namespace) -> int:
+    destination.check(out=arguments.out, html=arguments.html, trace=arguments.trace)
+    with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
+        progress("loading PyTorch", 0.0)
+        from pipefix import api
+
+        found = api.probe(
+            arguments.target,
+            budget=arguments.budget,
+            step_ms=arguments.step_ms,
+            target_rate=arguments.target_rate,
+            recording_bytes=arguments.recording_budget,
+            trace=arguments.trace,
+            progress=progress,
+            seed=arguments.seed,
+        )
+    deliver(found, as_json=arguments.json, out=arguments.out, html=arguments.html)
+    if found.partial:
+        raise Interrupted("Interrupted: the figures above are what was known by then.")
+    crossed = list(_crossed(found, arguments.fail_on))
+    if crossed:
+        raise GateFailed(f"pipefix probe: --fail-on {crossed[0]}.")
+    return 0
+
+
+def _crossed(run: Run, gates: list[str]) -> Iterator[str]:
+    """Every gate that this run fails, with what was found."""
+    kind = run.verdict.kind if run.verdict is not None else "inconclusive"
+    for gate in dict.fromkeys(gates):
+        if gate == kind:
+            yield f"{gate}: the verdict is {kind}"
+        elif gate == "problem":
+            problems = [finding.id for finding in run.audit if finding.severity == "problem"]
+            if problems:
+                yield f"problem: the audit found {', '.join(problems)}"

@@ -1,0 +1,75 @@
+"""Progress on stderr: a bar with the time left where it is a terminal, a line for each phase where it is not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pipefix.cli.console import is_terminal, note
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+
+class Progress:
+    """Call it with a sentence and the part done (0 to 1).
+
+    Nothing is drawn between calls: a thread that redraws the bar would take time and the interpreter lock from what is measured.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._phase = ""
+        self._begun = monotonic()
+
+    def __enter__(self) -> Progress:
+        if not self.quiet and is_terminal(sys.stderr):
+            self._bar = _bar()
+            self._bar.start()
+            self._task = self._bar.add_task("starting", total=1.0)
+            self._bar.refresh()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def __call__(self, phase: str, fraction: float) -> None:
+        done = min(max(fraction, 0.0), 1.0)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=phase, completed=done, refresh=True)
+        elif not self.quiet and phase != self._phase:
+            note(f"{done:4.0%}  {phase}{self._left(done)}")
+        self._phase = phase
+
+    def _left(self, done: float) -> str:
+        """What the pace so far says, once there is a pace."""
+        spent = monotonic() - self._begun
+        if done < 0.05 or done >= 1 or spent < 1:
+            return ""
+        return f" (about {spent * (1 - done) / done:.0f} s left)"
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.percentage:>3.0f} %"),
+        BarColumn(bar_width=24),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR"))),
+        auto_refresh=False,
+        transient=True,
+        # Worker processes inherit the streams: they must stay the real ones.
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

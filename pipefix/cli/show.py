@@ -1,0 +1,32 @@
+"""Print a run file that probe --out wrote, or turn it into an HTML report. Nothing is measured.
+
+RUN is the file's name, or - for standard input.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from pipefix.cli import destination
+from pipefix.cli.deliver import deliver
+
+
+def prepare_parser(parser: ArgumentParser) -> None:
+    parser.usage = "pipefix show RUN [options]"
+    parser.add_argument("run", metavar="RUN", help="a run file (JSON)")
+    parser.add_argument("--json", action="store_true", help="print the run file as this version of pipefix reads it")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
+
+
+def run(arguments: Namespace) -> int:
+    from pipefix.report import runfile
+
+    destination.check(html=arguments.html)
+    if arguments.run == "-":
+        found = runfile.decode(sys.stdin.buffer.read(), origin="standard input")
+    else:
+        found = runfile.read(Path(arguments.run))
+    deliver(found, as_json=arguments.json, html=arguments.html)
+    return 0

@@ -9,8 +9,8 @@ before and opens the next, so the charges of a sample add up to its duration by 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, Protocol, TypeVar
 
@@ -20,11 +20,29 @@ T = TypeVar("T")
 
 OWN_BEFORE, OWN_RAW, OWN_DECODED = 0, 1, 2
 """Ids of the user's own code inside a sample: before any read, between read and decode, on decoded values."""
+_STORAGE, _DECODE, _AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
+"""Looked up once: an enum member costs more to fetch than a clock reading."""
 OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on decoded values")
 
 
+class FileTape(Protocol):
+    """The bytes of files that were read, by path (`pipefix.seams.extents.Extents`)."""
+
+    def put(self, path: str, offset: int, data: bytes | bytearray | memoryview, size: int) -> None: ...
+    def get(self, path: str, offset: int, count: int) -> bytes | None: ...
+    def whole(self, path: str) -> bytes | None: ...
+    def knows(self, path: str) -> bool: ...
+    def size(self, path: str) -> int: ...
+
+
 class Tape(Protocol):
-    """Where recorded results are kept and found again. ``unit`` is a sample (or the batch a ``__getitems__`` asked for)."""
+    """Where recorded results are kept and found again. ``unit`` is a sample (or the batch a ``__getitems__`` asked for).
+
+    ``keep`` may refuse a value; it must not raise. ``files`` holds what file seams read: they replay bytes, not results.
+    """
+
+    @property
+    def files(self) -> FileTape | None: ...
 
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None: ...
     def find(self, unit: object, op: str, ordinal: int) -> Any:
@@ -38,6 +56,13 @@ class _Missing:
 
 
 MISSING = _Missing()
+READS = ":reads"
+"""Suffix of the label under which a recorded decode keeps which file ranges were read inside it."""
+_NESTED = 1 << 20
+"""Room for the ordinals of calls inside one recorded call."""
+
+Reads = list[tuple[str, int, int]]
+"""(path, offset, count)"""
 
 
 class Tap:
@@ -52,7 +77,7 @@ class Tap:
         self.playing: Tape | None = None
         self.replaced: frozenset[Stage] = frozenset()
         """Stages whose calls are answered from `playing`."""
-        self.owner = threading.get_ident()
+        self.owner = get_ident()
         self.names: list[tuple[Stage | None, str]] = [(None, name) for name in OWN_NAMES]
         self._ids: dict[tuple[Stage | None, str], int] = {}
         self.wall: list[int] = [0, 0, 0]
@@ -69,7 +94,17 @@ class Tap:
         self.events: list[tuple[int, int, int]] | None = None
         """(op id, begin ns, end ns) where a trace was asked for."""
         self.unit: object = None
-        self._ordinals: dict[int, int] = {}
+        self.reread: Callable[[Reads], None] | None = None
+        """Set by the file seam: reads file ranges again, so that replacing a decode keeps the storage cost inside it."""
+        self.force: Callable[..., None] | None = None
+        """Makes lazy values among its arguments real (set by the PIL seam)."""
+        self.trail: Reads | None = None
+        """While a decode is recorded: the file ranges read inside it."""
+        self._ordinals: dict[tuple[str, int], int] = {}
+        self._scope = ""
+        self._base = 0
+        self._hushed = False
+        """Inside an entry that is recorded as a whole: what it is made of is not recorded apart."""
         self.mixed: set[str] = set()
         """Entries found to hold work of several stages."""
         self._crossed: set[Stage] = set()
@@ -83,10 +118,11 @@ class Tap:
 
     def begin(self, unit: object, *, cpu: bool = False) -> None:
         """A sample starts: its own code is on top until a seam is crossed."""
-        self.owner = threading.get_ident()
+        self.owner = get_ident()
         self.unit = unit
         self.cpu = cpu
         self._ordinals.clear()
+        self._scope, self._base, self._hushed, self.trail = "", 0, False, None
         self._crossed.clear()
         self._phase = OWN_BEFORE
         self._top = OWN_BEFORE
@@ -135,40 +171,140 @@ class Tap:
         """
         if not self.active or self._stage is stage:
             return fn(*args, **kwargs)
-        if threading.get_ident() != self.owner:
+        if get_ident() != self.owner:
             return self._beside(stage, op, fn, args, kwargs)
-        key = self._ids.get((stage, op))
-        if key is None:
-            key = self.op_id(stage, op)
-        ordinal = 0
         if self.recording is not None or self.replaced:
-            ordinal = self._ordinals.get(key, 0)
-            self._ordinals[key] = ordinal + 1
-            if replayable and stage in self.replaced and self.playing is not None:
-                value = self._replay(op, ordinal)
-                if value is not MISSING:
-                    self._passed(stage)
-                    return value  # type: ignore[no-any-return]
+            return self._taped(stage, op, fn, args, kwargs, replayable, deferred)
+        return self._timed(stage, op, fn, args, kwargs, deferred)
+
+    def _timed(
+        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], deferred: bool
+    ) -> T:
+        key = self._ids.get((stage, op), -1)
+        if key < 0:
+            key = self.op_id(stage, op)
         top, above = self._top, self._stage
         crossed = set(self._crossed) if deferred else None
-        self._charge()
+        if self.cpu:
+            self._charge()
+        else:
+            now = perf_counter_ns()
+            self.wall[top] += now - self._last
+            self._last = now
         self.calls[key] += 1
         self._top, self._stage = key, stage
         begun = self._last
         try:
-            value = fn(*args, **kwargs)
+            return fn(*args, **kwargs)
         finally:
-            self._charge()
+            if self.cpu:
+                self._charge()
+            else:
+                now = perf_counter_ns()
+                self.wall[self._top] += now - self._last
+                self._last = now
             self._top, self._stage = top, above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
             self._passed(stage)
             if crossed is not None:
                 self._crossed = crossed
-        if replayable and self.recording is not None:
-            self.recording.keep(self.unit, op, ordinal, stage, value)
-            self._restart()
+
+    def _taped(
+        self,
+        stage: Stage,
+        op: str,
+        fn: Callable[..., T],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        replayable: bool,
+        deferred: bool,
+    ) -> T:
+        """A call while recording or replaying."""
+        if not replayable:
+            return self._timed(stage, op, fn, args, kwargs, deferred)
+        label, ordinal = self.place(op)
+        if stage in self.replaced:
+            value = self.answer(stage, label, ordinal, args, kwargs)
+            if value is not MISSING:
+                return value  # type: ignore[no-any-return]
+        recording = None if self._hushed else self.recording
+        scope, base, trail = self._scope, self._base, self.trail
+        self._scope, self._base = f"{label}/", (ordinal + 1) * _NESTED
+        reads: Reads | None = [] if recording is not None and stage is _DECODE else None
+        if reads is not None:
+            self.trail = reads
+        try:
+            value = self._timed(stage, op, fn, args, kwargs, deferred)
+        finally:
+            self._scope, self._base, self.trail = scope, base, trail
+        if recording is not None:
+            self.keep(stage, label, ordinal, value, reads)
         return value
+
+    # -- recordings ------------------------------------------------------------------------------------------------
+
+    def place(self, op: str) -> tuple[str, int]:
+        """Where a call belongs on the tape: its label and how many times it was called before.
+
+        Counted inside the recorded call around it, if any, so that what is replaced outside never shifts the numbers.
+        """
+        label = self._scope + op
+        slot = (label, self._base)
+        count = self._ordinals.get(slot, 0)
+        self._ordinals[slot] = count + 1
+        return label, self._base + count
+
+    def answer(
+        self,
+        stage: Stage,
+        label: str,
+        ordinal: int,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] = {},
+        *,
+        reread: bool = True,
+    ) -> Any:
+        """The recorded result of a call, or `MISSING`. What the call would have caused besides is still done: lazy arguments are
+        decoded, and files read inside a decode are read (unless those stages are replaced too)."""
+        if self.playing is None:
+            return MISSING
+        if stage is _AUGMENT and _DECODE not in self.replaced and self.force is not None:
+            self.force(args, kwargs)
+        value = self._replay(label, ordinal)
+        if value is MISSING:
+            return value
+        if reread and stage is _DECODE and _STORAGE not in self.replaced and self.reread is not None:
+            ranges = self.playing.find(self.unit, label + READS, ordinal)
+            self._restart()
+            if ranges is not MISSING:
+                self.reread(ranges)
+        self._passed(stage)
+        return value
+
+    def keep(
+        self, stage: Stage, label: str, ordinal: int, value: Any, reads: Reads | None = None, tape: Tape | None = None
+    ) -> None:
+        """Record a result; the time that takes is nobody's."""
+        tape = tape or self.recording
+        if tape is None:
+            return
+        tape.keep(self.unit, label, ordinal, stage, value)
+        if reads:
+            tape.keep(self.unit, label + READS, ordinal, _STORAGE, tuple(reads))
+            if self.trail is not None:
+                self.trail.extend(reads)
+        self._restart()
+
+    def pause(self) -> None:
+        """What follows, up to `resume`, is the instrument's own: it stands in for something replaced."""
+        if get_ident() == self.owner:
+            self._charge()
+
+    def resume(self) -> None:
+        if get_ident() == self.owner:
+            self.replay_ns += perf_counter_ns() - self._last
+            self._restart()
 
     def entry(
         self,
@@ -187,22 +323,22 @@ class Tap:
         ``force`` makes lazy values real where the call that would have done so is replaced. A ``leaf`` is one operation:
         calls of its own stage inside it are not timed apart.
         """
-        if not self.active or self._stage is stage or threading.get_ident() != self.owner:
+        if not self.active or self._stage is stage or get_ident() != self.owner:
             return fn(*args, **kwargs)
         key = self.op_id(stage, op)
-        ordinal = self._ordinals.get(key, 0)
-        self._ordinals[key] = ordinal + 1
         whole = op not in self.mixed
+        label, ordinal = self.place(op) if self.recording is not None or self.replaced else (op, 0)
         if whole and stage in self.replaced and self.playing is not None:
-            if stage is Stage.AUGMENT and Stage.DECODE not in self.replaced:
+            if stage is _AUGMENT and _DECODE not in self.replaced:
                 force(args, kwargs)
-            value = self._replay(op, ordinal)
+            value = self._replay(label, ordinal)
             if value is not MISSING:
                 self._passed(stage)
                 return value  # type: ignore[no-any-return]
-        recording = self.recording
+        recording = None if self._hushed else self.recording
+        hushed, scope, base = self._hushed, self._scope, self._base
         if whole:
-            self.recording = None
+            self._hushed, self._scope, self._base = True, f"{label}/", (ordinal + 1) * _NESTED
         top, above = self._top, self._stage
         self._charge()
         self.calls[key] += 1
@@ -215,7 +351,7 @@ class Tap:
             value = fn(*args, **kwargs)
         finally:
             self._charge()
-            self.recording = recording
+            self._hushed, self._scope, self._base = hushed, scope, base
             if self._crossed - {stage}:
                 self.mixed.add(op)
             self._crossed |= crossed | {stage}
@@ -224,8 +360,7 @@ class Tap:
                 self.events.append((key, begun, self._last))
             self._passed(stage)
         if recording is not None and op not in self.mixed:
-            recording.keep(self.unit, op, ordinal, stage, value)
-            self._restart()
+            self.keep(stage, label, ordinal, value)
         return value
 
     @property
@@ -267,7 +402,7 @@ class Tap:
 
     def _passed(self, stage: Stage) -> None:
         """After a seam the sample's own code works on something else than before it."""
-        if stage is not Stage.STORAGE:
+        if stage is not _STORAGE:
             self._phase = OWN_DECODED
         elif self._phase == OWN_BEFORE:
             self._phase = OWN_RAW

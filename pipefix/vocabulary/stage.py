@@ -23,6 +23,9 @@ class Stage(str, Enum):
     STEP = "step"
     """What consumes the batch: forward, backward, optimizer."""
 
+    __hash__ = str.__hash__
+    """Not Enum's, which is written in Python: stages are looked up at every border the clock crosses."""
+
     def __str__(self) -> str:
         return self.value
 

@@ -1,0 +1,337 @@
+"""The machine as read from trees of /proc and /sys that stand for other machines, and from the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipefix.measurement import machine as machine_file
+from pipefix.measurement.cgroups import Level, limits
+from pipefix.measurement.machine import Throttle, filesystem, filesystems, look, throttle
+
+GIB = 1 << 30
+V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def eight_cores(root: Path, **files: str) -> Path:
+    plain = {
+        "proc/cpuinfo": "".join(f"processor\t: {index}\nmodel name\t: Test CPU 9000\n\n" for index in range(8)),
+        "sys/devices/system/cpu/online": "0-7\n",
+        "proc/self/status": "Name:\tpython\nCpus_allowed_list:\t0-7\n",
+        "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\nSwapTotal: 1024 kB\nSwapFree: 512 kB\n",
+        "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax open files      1024      unlimited      files\n",
+        "proc/self/mountinfo": V2_MOUNT + "\n",
+        "proc/self/cgroup": "0::/\n",
+        "proc/loadavg": "3.50 1.00 0.50 1/200 4242\n",
+        "proc/pressure/cpu": "some avg10=12.50 avg60=1.00 avg300=0.10 total=99\nfull avg10=1.00 avg60=0 avg300=0 total=0\n",
+        "sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size advise [never] deny force\n",
+    }
+    return tree(root, plain | files)
+
+
+def disk(blocks: int, free: int) -> SimpleNamespace:
+    return SimpleNamespace(f_blocks=blocks, f_bavail=free, f_frsize=4096)
+
+
+def test_everything_a_plain_linux_tree_says(tmp_path: Path) -> None:
+    root = eight_cores(tmp_path)
+    seen = look(root, environ={"OMP_NUM_THREADS": "4", "SECRET": "x"}, statvfs=lambda path: disk(16384, 16000))
+    assert (seen.cpu_model, seen.logical_cores, seen.affinity_cores, seen.quota_cores) == ("Test CPU 9000", 8, 8, None)
+    assert seen.effective_cores == 8.0
+    assert (seen.memory_bytes, seen.memory_available_bytes) == (16 * GIB, 8 * GIB)
+    assert (seen.swap_bytes, seen.swap_used_bytes) == (1 << 20, 1 << 19)
+    assert (seen.fd_soft, seen.fd_hard) == (1024, None)
+    assert (seen.shm_bytes, seen.shm_free_bytes) == (64 << 20, 16000 * 4096)
+    assert (seen.load_1m, seen.pressure, seen.thp_shmem) == (3.5, {"cpu": 12.5}, "never")
+    assert seen.environment == {"OMP_NUM_THREADS": "4"}
+    assert (seen.cgroup, seen.container) == ("v2", None)
+
+
+def test_an_empty_tree_leaves_unknown_what_is_unknown(tmp_path: Path) -> None:
+    seen = look(tmp_path, environ={})
+    assert seen.memory_bytes is None
+    assert seen.shm_bytes is None
+    assert seen.fd_soft is None
+    assert seen.cgroup is None
+    assert (seen.logical_cores, seen.effective_cores) == (1, 1.0)
+    assert seen.memory_room_bytes is None
+
+
+def test_affinity_counts_only_cpus_that_are_online(tmp_path: Path) -> None:
+    root = eight_cores(tmp_path, **{"proc/self/status": "Cpus_allowed_list:\t2-3,6-63\n"})
+    assert look(root).affinity_cores == 4
+    assert look(root).effective_cores == 4.0
+
+
+def test_quota_v2_in_a_container(tmp_path: Path) -> None:
+    root = eight_cores(tmp_path, **{"sys/fs/cgroup/cpu.max": "150000 100000\n"})
+    assert look(root).quota_cores == 1.5
+    assert look(root).effective_cores == 1.5
+
+
+def test_no_quota_is_none(tmp_path: Path) -> None:
+    root = eight_cores(tmp_path, **{"sys/fs/cgroup/cpu.max": "max 100000\n"})
+    assert look(root).quota_cores is None
+
+
+def test_the_lowest_quota_of_all_levels_counts(tmp_path: Path) -> None:
+    root = eight_cores(
+        tmp_path,
+        **{
+            "proc/self/cgroup": "0::/kubepods/pod1/box\n",
+            "sys/fs/cgroup/kubepods/cpu.max": "700000 100000\n",
+            "sys/fs/cgroup/kubepods/pod1/cpu.max": "300000 100000\n",
+            "sys/fs/cgroup/kubepods/pod1/box/cpu.max": "max 100000\n",
+        },
+    )
+    seen = look(root, environ={})
+    assert seen.quota_cores == 3.0
+    assert seen.container == "kubernetes"
+
+
+def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
+    root = eight_cores(
+        tmp_path,
+        **{
+            "proc/self/cgroup": "4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n",
+            "proc/self/mountinfo": (
+                "31 30 0:27 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
+                "32 30 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
+            ),
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "200000\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
+            "sys/fs/cgroup/memory/memory.stat": f"total_inactive_file {GIB // 4}\ntotal_active_file {GIB // 4}\n",
+        },
+    )
+    seen = look(root, environ={})
+    assert (seen.cgroup, seen.quota_cores, seen.container) == ("v1", 2.0, "docker")
+    assert (seen.memory_limit_bytes, seen.memory_limit_used_bytes) == (2 * GIB, GIB // 2)
+    assert seen.memory_room_bytes == 3 * GIB // 2
+
+
+@pytest.mark.parametrize(
+    ("path", "mounted"),
+    [("/../../other", "/"), ("/elsewhere/box", "/docker/abc"), ("/docker/abcdef", "/docker/abc"), ("/gone/long/ago", "/")],
+)
+def test_a_group_of_another_namespace_falls_back_to_what_is_mounted(tmp_path: Path, path: str, mounted: str) -> None:
+    root = eight_cores(
+        tmp_path,
+        **{
+            "proc/self/cgroup": f"0::{path}\n",
+            "proc/self/mountinfo": f"30 23 0:26 {mounted} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            "sys/fs/cgroup/cpu.max": "250000 100000\n",
+        },
+    )
+    assert limits(root).quota_cores == 2.5
+
+
+def test_a_nested_namespace_is_walked_from_inside(tmp_path: Path) -> None:
+    root = eight_cores(
+        tmp_path,
+        **{
+            "proc/self/cgroup": "0::/outer/inner/leaf\n",
+            "proc/self/mountinfo": "30 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            "sys/fs/cgroup/inner/cpu.max": "50000 100000\n",
+            "sys/fs/cgroup/inner/leaf/cgroup.procs": "1\n",
+        },
+    )
+    assert look(root).effective_cores == 0.5
+
+
+def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
+    root = eight_cores(
+        tmp_path,
+        **{
+            "proc/self/cgroup": "4:cpu:/\n3:memory:/\n",
+            "proc/self/mountinfo": (
+                "31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+                "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+            ),
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+    )
+    seen = look(root)
+    assert (seen.quota_cores, seen.memory_limit_bytes) == (None, None)
+
+
+def test_a_memory_limit_above_the_machine_is_no_limit(tmp_path: Path) -> None:
+    root = eight_cores(tmp_path, **{"sys/fs/cgroup/memory.max": f"{64 * GIB}\n"})
+    assert look(root).memory_limit_bytes is None
+
+
+def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
+    files = {"sys/fs/cgroup/cpu.max": "100000 100000\n"}
+    root = eight_cores(
+        tmp_path, **files, **{"sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 100\nnr_throttled 10\nthrottled_usec 500000\n"}
+    )
+    before = throttle(root)
+    tree(root, {"sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 200\nnr_throttled 60\nthrottled_usec 2500000\n"})
+    after = throttle(root)
+    assert after.share_since(before) == 0.5
+    assert after.seconds_since(before) == 2.0
+    assert before.share_since(before) == 0.0
+
+
+def test_throttling_without_a_quota_is_unknown_and_the_worst_level_counts() -> None:
+    assert Throttle().share_since(Throttle()) is None
+    before = Throttle({"a": Level(0, 0, 0.0), "b": Level(0, 0, 0.0)})
+    after = Throttle({"a": Level(100, 1, 0.1), "b": Level(10, 9, 0.5), "new": Level(5, 5, 5.0)})
+    assert after.share_since(before) == 0.9
+    assert after.seconds_since(before) == 0.5
+
+
+MOUNTS = """\
+1 0 8:1 / / rw - ext4 /dev/sda1 rw
+2 1 0:40 / /data rw - nfs4 server:/export rw
+3 1 8:2 / /data/local\\040disk rw - xfs /dev/sdb rw
+4 1 0:41 / /bucket rw - fuse.gcsfuse bucket rw
+5 1 0:42 / /merged rw - fuse.mergerfs a:b rw
+6 1 0:43 / /twice rw - nfs server:/a rw
+7 1 8:3 / /twice rw - ext4 /dev/sdc rw
+8 1 0:44 / /pool rw - zfs tank rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "network"),
+    [
+        ("/home/me/x.jpg", "ext4", False),
+        ("/data/x.jpg", "nfs4", True),
+        ("/database/x.jpg", "ext4", False),
+        ("/data/local disk/x.jpg", "xfs", False),
+        ("/bucket/x.jpg", "fuse.gcsfuse", True),
+        ("/merged/x.jpg", "fuse.mergerfs", False),
+        ("/twice/x.jpg", "ext4", False),
+        ("/pool/x", "zfs", False),
+    ],
+)
+def test_the_file_system_of_a_path(tmp_path: Path, path: str, kind: str, network: bool) -> None:
+    found = filesystem(path, tree(tmp_path, {"proc/self/mountinfo": MOUNTS}))
+    assert found is not None
+    assert (found.kind, found.network) == (kind, network)
+
+
+def test_file_systems_of_many_paths_are_keyed_by_mount(tmp_path: Path) -> None:
+    found = filesystems(["/data/a/1", "/data/a/2", "/home/x"], tree(tmp_path, {"proc/self/mountinfo": MOUNTS}))
+    assert {mount: under.kind for mount, under in found.items()} == {"/data": "nfs4", "/": "ext4"}
+
+
+def test_no_mountinfo_means_unknown(tmp_path: Path) -> None:
+    assert filesystem("/data", tmp_path) is None
+
+
+class FakeNvml:
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, broken: bool = False) -> None:
+        self.broken = broken
+        self.shut = False
+
+    def nvmlInit(self) -> None:
+        if self.broken:
+            raise self.NVMLError("Driver/library version mismatch")
+
+    def nvmlShutdown(self) -> None:
+        self.shut = True
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetName(self, device: int) -> bytes:
+        return b"Test GPU"
+
+    def nvmlDeviceGetMemoryInfo(self, device: int) -> SimpleNamespace:
+        return SimpleNamespace(total=8 * GIB)
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "999.1"
+
+
+def test_gpus_are_named_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    seen = look()
+    assert [(gpu.name, gpu.memory_bytes) for gpu in seen.gpus] == [("Test GPU", 8 * GIB)]
+    assert (seen.driver, seen.gpu_declined, nvml.shut) == ("999.1", None, True)
+
+
+def test_a_driver_that_does_not_answer_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(broken=True))  # type: ignore[arg-type]
+    seen = look()
+    assert seen.gpus == []
+    assert seen.gpu_declined == "the NVIDIA driver does not answer: Driver/library version mismatch"
+
+
+def test_without_the_package_a_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert look().gpu_declined == "the package nvidia-ml-py is not installed"
+
+
+def test_off_linux_what_cannot_be_known_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_file.platform, "system", lambda: "Darwin")
+    seen = look()
+    assert seen.system == "Darwin"
+    assert (seen.affinity_cores, seen.quota_cores, seen.shm_bytes, seen.cgroup) == (None, None, None, None)
+    assert seen.effective_cores == float(os.cpu_count() or 1)
+    assert seen.memory_bytes is not None
+    assert seen.memory_bytes > 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the real /proc")
+class TestHere:
+    def test_the_real_machine(self) -> None:
+        seen = look()
+        assert seen.logical_cores == os.cpu_count()
+        assert seen.affinity_cores == len(os.sched_getaffinity(0))
+        assert 0 < seen.effective_cores <= seen.logical_cores
+        assert seen.fd_soft == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert seen.memory_bytes is not None
+        assert abs(seen.memory_bytes - os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) < 1 << 20
+        assert "torch" in seen.versions
+
+    def test_what_goes_into_the_run_file_is_plain(self) -> None:
+        plain = look().as_dict()
+        assert json.loads(json.dumps(plain)) == plain
+        assert plain["logical_cores"] == os.cpu_count()
+
+    def test_a_narrowed_affinity_is_seen(self) -> None:
+        code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        code += "from pipefix.measurement.machine import look; print(look().effective_cores)"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() in (
+            "1.0",
+            "0.5",
+        )
+
+    def test_looking_does_not_import_torch(self) -> None:
+        code = "import sys\nfrom pipefix.measurement.machine import look; look()\n"
+        code += "print([name for name in ('torch', 'numpy', 'cv2') if name in sys.modules])"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+    def test_looking_is_quick(self) -> None:
+        begun = time.perf_counter()
+        look()
+        assert time.perf_counter() - begun < 1.0

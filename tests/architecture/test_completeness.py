@@ -1,0 +1,81 @@
+"""Nothing is half there: what is added in one place has its counterpart in the others. Found by walking the package."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+
+from pipefix.cli.command import find
+from pipefix.vocabulary import errors
+from pipefix.vocabulary.stage import Stage
+from tests.architecture import house
+
+EXIT_CODES = {1, 2, 3, 4, 5, 130}
+"""Those of the command line's contract."""
+
+
+@pytest.mark.parametrize("command", sorted(find()))
+class TestCommands:
+    def test_has_a_test_file(self, command: str) -> None:
+        assert (house.ROOT / "tests" / "cli" / f"test_{command.replace('-', '_')}.py").exists()
+
+    def test_is_in_the_readme(self, command: str) -> None:
+        assert f"pipefix {command}" in (house.ROOT / "README.md").read_text(encoding="utf-8")
+
+    def test_explains_itself_in_a_sentence(self, command: str) -> None:
+        said = (inspect.getdoc(find()[command]) or "").split("\n")[0]
+        assert said.endswith(".")
+        assert len(said) <= 120
+
+
+@pytest.mark.parametrize("name", sorted(house.subclasses("PipefixError")))
+class TestErrors:
+    def test_brings_its_own_advice(self, name: str) -> None:
+        _, node = house.subclasses("PipefixError")[name]
+        assert "default_advice" in assigned(node), f"{name} needs a default_advice of its own"
+
+    def test_has_an_exit_code_of_the_contract(self, name: str) -> None:
+        _, node = house.subclasses("PipefixError")[name]
+        code = assigned(node).get("exit_code")
+        assert code is not None, f"{name} needs an exit_code of its own"
+        assert ast.literal_eval(code) in EXIT_CODES
+
+
+def assigned(node: ast.ClassDef) -> dict[str, ast.expr]:
+    """What a class body sets."""
+    pairs: dict[str, ast.expr] = {}
+    for line in node.body:
+        if isinstance(line, ast.Assign):
+            pairs.update({target.id: line.value for target in line.targets if isinstance(target, ast.Name)})
+        elif isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None:
+            pairs[line.target.id] = line.value
+    return pairs
+
+
+def test_the_contract_has_an_error_for_each_exit_code() -> None:
+    codes = {kind.exit_code for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.PipefixError)}
+    assert codes == EXIT_CODES
+
+
+def test_every_seam_has_its_two_names_and_a_test() -> None:
+    """A module of the seams room that cuts a library says which one, and how."""
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (house.ROOT / "tests").rglob("test_*.py"))
+    for name, module in house.modules().items():
+        defined = {node.name for node in module.tree.body if isinstance(node, ast.FunctionDef)}
+        if module.room != "seams" or "install" not in defined:
+            continue
+        names = {target.id for node in module.tree.body if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)}
+        assert "LIBRARY" in names, f"{name} does not say which library it cuts"
+        word = name.rpartition(".")[2]
+        assert f"seams.{word}" in tests or f"seams import {word}" in tests or f'"{word}"' in tests, f"no test names the seam {word}"
+
+
+def test_every_stage_of_a_pipeline_is_replaced_by_some_experiment() -> None:
+    """TRANSFER and STEP are measured by the consumer, with events; every other stage has an arm that does without it."""
+    from pipefix.measurement import experiments
+
+    table = [value for value in vars(experiments).values() if isinstance(value, experiments.Experiment)]
+    replaced = {stage for experiment in table for stage in experiment.replaces}
+    assert replaced >= set(Stage) - {Stage.TRANSFER, Stage.STEP}

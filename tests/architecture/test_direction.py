@@ -1,0 +1,120 @@
+"""Rooms import only what the house's plan allows, and no modules import each other in a circle."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.architecture import house
+
+SEAMS = {"vocabulary"}
+SUBJECT = {"seams", "vocabulary"}
+RECORDING = {"subject", *SUBJECT}
+MEASUREMENT = {"recording", *RECORDING}
+DIAGNOSIS = {"measurement", *MEASUREMENT}
+PLAN = {"diagnosis", *DIAGNOSIS}
+FIXES = {"plan", "audit", "caches", "augment", "kernels", "loader", "tuning", *PLAN}
+
+ALLOWED: dict[str, set[str]] = {
+    "vocabulary": set(),
+    "seams": SEAMS,
+    "subject": SUBJECT,
+    "recording": RECORDING,
+    "measurement": MEASUREMENT,
+    "diagnosis": DIAGNOSIS,
+    "plan": PLAN,
+    "audit": {"measurement.machine", "vocabulary"},
+    "kernels": set(),
+    "caches": {"seams", "kernels", "vocabulary"},
+    "augment": {"seams", "kernels", "vocabulary"},
+    "loader": {"caches", "augment", "kernels", "seams", "plan.planfile", "vocabulary"},
+    "tuning": {"measurement", "loader", "vocabulary"},
+    "fixes": FIXES,
+    "watch": {"loader.meter", "report.runfile", "vocabulary"},
+    # The report reads the noun files of the rooms that it tells.
+    "report": {
+        "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "diagnosis.diagnosis", "plan.plan",
+        "plan.planfile", "fixes.outcome", "caches.manifest",
+    },
+    "api": {*FIXES, "fixes", "report", "watch"},
+    "cli": {"api", "report", "vocabulary"},
+}  # fmt: skip
+"""What a room may import besides itself: a whole room, or one module of it."""
+
+STANDARD_ONLY = {"vocabulary": {"msgspec"}}
+"""Rooms that stand on the standard library and these alone."""
+
+
+def allowed(room: str, target: str) -> bool:
+    parts = target.split(".")
+    if len(parts) == 1:
+        return False
+    return parts[1] == room or parts[1] in ALLOWED[room] or ".".join(parts[1:3]) in ALLOWED[room]
+
+
+def test_every_room_has_its_line_in_the_plan() -> None:
+    assert house.rooms() <= ALLOWED.keys(), "a new room needs a line in ALLOWED (and in the design)"
+
+
+@pytest.mark.parametrize("name", sorted(house.modules()))
+def test_imports_follow_the_plan(name: str) -> None:
+    room = house.modules()[name].room
+    targets = house.imports(name)
+    if room == "":
+        assert targets <= {"pipefix.vocabulary.version", "pipefix.api"}, "the top package only names what users call"
+        return
+    if room == "__main__":
+        assert targets == {"pipefix.cli.main"}
+        return
+    # `import pipefix.seams as package` names the room's own package.
+    wrong = sorted(target for target in targets if not allowed(room, target))
+    assert not wrong, f"{name} may not import {', '.join(wrong)}"
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    assert not circles({name: house.imports(name) for name in house.modules()})
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"a"}), "d": frozenset({"a"})}
+    assert circles(graph) == [["a", "b", "c"]]
+
+
+def circles(graph: dict[str, frozenset[str]]) -> list[list[str]]:
+    """Groups of modules each of which reaches the others."""
+    reach: dict[str, set[str]] = {}
+    for start in graph:
+        seen: set[str] = set()
+        waiting = list(graph[start])
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting.extend(graph.get(name, ()))
+        reach[start] = seen
+    groups = {tuple(sorted({other for other in reach[name] if name in reach.get(other, ())})) for name in graph if name in reach[name]}
+    return [list(group) for group in sorted(groups)]
+
+
+def test_package_files_are_empty() -> None:
+    full = [
+        str(module.path.relative_to(house.ROOT))
+        for name, module in house.modules().items()
+        if module.path.name == "__init__.py" and name != "pipefix" and module.path.read_text(encoding="utf-8").strip()
+    ]
+    assert not full, "a package file that imports its parts closes a circle"
+
+
+@pytest.mark.parametrize("room", sorted(STANDARD_ONLY))
+def test_rooms_of_words_stand_on_the_standard_library(room: str) -> None:
+    import ast
+    import sys
+
+    known = sys.stdlib_module_names | STANDARD_ONLY[room] | {"pipefix"}
+    for module in house.modules().values():
+        if module.room != room:
+            continue
+        for node in ast.walk(module.tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or "pipefix"]
+            assert {name.split(".")[0] for name in names} <= known, module.path

@@ -1,0 +1,75 @@
+"""What must answer at once stays light: no torch, nor anything that needs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipefix.report import runfile
+
+HEAVY = ("torch", "torchvision", "numpy", "pyarrow", "kornia", "pandas", "cv2")
+
+SPY = """
+import json, sys
+from pipefix.cli.main import main
+code = main(json.loads(sys.argv[1]))
+print(json.dumps({"code": code, "loaded": sorted(name for name in sys.modules if "." not in name)}), file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> str:
+    path = tmp_path / "run.json"
+    runfile.write(runfile.Run(pipefix="0.1.0", created="2026-01-02T03:04:05+00:00", target="photos.py"), path)
+    return str(path)
+
+
+def loaded_by(*arguments: str) -> tuple[int, set[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", SPY, json.dumps(arguments)], check=True, capture_output=True, text=True, timeout=60
+    )
+    told = json.loads(done.stderr.strip().splitlines()[-1])
+    return told["code"], set(told["loaded"])
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["probe", "--help"], ["doctor", "--help"]])
+def test_help_loads_the_standard_library_only(arguments: list[str]) -> None:
+    code, loaded = loaded_by(*arguments)
+    assert code == 0
+    assert not loaded & {*HEAVY, "rich", "psutil"}
+
+
+@pytest.mark.parametrize("command", ["show", "show-html", "compare"])
+def test_reports_never_load_torch(command: str, run_file: str, tmp_path: Path) -> None:
+    arguments = {
+        "show": ["show", run_file],
+        "show-html": ["show", run_file, "--html", str(tmp_path / "run.html")],
+        "compare": ["compare", run_file, run_file],
+    }[command]
+    code, loaded = loaded_by(*arguments)
+    assert code == 0
+    assert not loaded & set(HEAVY)
+
+
+def test_importing_the_package_is_cheap() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import pipefix, sys; dir(pipefix); print(*sys.modules)"], check=True, capture_output=True, text=True
+    )
+    assert not set(done.stdout.split()) & {*HEAVY, "msgspec", "rich"}
+
+
+def test_help_answers_in_a_quarter_of_a_second() -> None:
+    """Best of several, so that a busy machine is not mistaken for a slow program."""
+    best = min(_seconds_for_help() for _ in range(7))
+    assert best < 0.25
+
+
+def _seconds_for_help() -> float:
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "pipefix", "--help"], check=True, capture_output=True)
+    return time.perf_counter() - begun

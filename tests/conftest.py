@@ -1,0 +1,42 @@
+"""What every test may use: the drawn pictures, and the rule for tests that need a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device; run scripts/gpu_check where there is one"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def datasets() -> Path:
+    """``fixtures/datasets`` with the demo's pictures drawn."""
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "make_fixtures.py")], check=True)
+    return ROOT / "fixtures" / "datasets"
+
+
+@pytest.fixture(scope="session")
+def photos(datasets: Path) -> Path:
+    """96 JPEGs of about 65 kB in four class folders."""
+    return datasets / "photos"

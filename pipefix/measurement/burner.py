@@ -1,0 +1,46 @@
+"""The consumer without a loader: quiet, and beside processes that burn the CPU a loader would use."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from typing import Any
+
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.measurement import Block
+
+
+def alone(consumer: Consumer, batch: Any, size: int, seconds: float, *, name: str) -> Block:
+    """Feed one batch again and again for about ``seconds``."""
+    consumer(batch)
+    begun = time.perf_counter()
+    count = 0
+    while count < 2 or time.perf_counter() - begun < seconds:
+        consumer(batch)
+        count += 1
+    return Block(name, (), time.perf_counter() - begun, count * size)
+
+
+def beside(consumer: Consumer, batch: Any, size: int, seconds: float, burners: int, *, name: str) -> Block:
+    """The same while ``burners`` processes compute: what a busy loader takes from the step even when data are free."""
+    context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
+    processes = [context.Process(target=_burn, args=(os.getpid(), seconds + 30.0), daemon=True) for _ in range(burners)]
+    for process in processes:
+        process.start()
+    try:
+        time.sleep(0.02)
+        return alone(consumer, batch, size, seconds, name=name)
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def _burn(parent: int, most: float) -> None:
+    """Compute until killed; ends by itself when the parent is gone."""
+    until = time.monotonic() + most
+    value = 1.0
+    while time.monotonic() < until and os.getppid() == parent:
+        for _ in range(20_000):
+            value = value * 1.0000001 + 1e-9

@@ -1,0 +1,91 @@
+"""What was measured: every block's and every batch's times are kept. Nothing here decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipefix.measurement.trace import BatchTrace
+from pipefix.vocabulary.settings import LoaderSettings
+
+
+@dataclass(frozen=True)
+class Row:
+    """One batch as the training process saw it. Nanoseconds of one clock that all processes share."""
+
+    asked: int
+    got: int
+    done: int
+    """When the consumer had finished with it."""
+    waited: int
+    """Of the time between `asked` and `got`: blocked until a batch lay ready."""
+    received: int
+    """Of the time between `asked` and `got`: reading it from the pipe and rebuilding it."""
+    trace: BatchTrace
+
+
+@dataclass(frozen=True)
+class Block:
+    """An uninterrupted run of one arm, its first batches left out."""
+
+    arm: str
+    rows: tuple[Row, ...]
+    seconds: float
+    """Wall time of the rows, what only measuring caused left out."""
+    samples: int
+    main_cpu: float = 0.0
+    """CPU seconds of the training process in the block."""
+    worker_cpu: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.samples / self.seconds
+
+
+@dataclass
+class Measurement:
+    """All that a probe saw of one subject."""
+
+    settings: LoaderSettings
+    workers: int
+    cores: float
+    """CPU cores this process may use, quota included."""
+    consumer: str = "none"
+    has_consumer: bool = False
+    blocks: list[Block] = field(default_factory=list)
+    declined: dict[str, str] = field(default_factory=dict)
+    """Arms that did not run, and why."""
+    trials: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Other settings, really run: (samples/s with them, samples/s as it is) in neighbouring blocks."""
+    seam_cost: float = 0.0
+    """Seconds a timed call through a seam adds."""
+    cold: dict[str, Any] = field(default_factory=dict)
+    first_batch: float | None = None
+    epoch_restart: float | None = None
+    step_split: dict[str, float] = field(default_factory=dict)
+    transfer: dict[str, float] = field(default_factory=dict)
+    """Seconds a batch for pinned and pageable copies, with a CUDA device."""
+    recorded_units: int = 0
+    recorded_bytes: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+    opaque: dict[str, str] = field(default_factory=dict)
+    mixed: list[str] = field(default_factory=list)
+    seams: list[str] = field(default_factory=list)
+    facts: dict[str, float] = field(default_factory=dict)
+    replay_cost: dict[str, float] = field(default_factory=dict)
+    events: list[tuple[int, str, str, int, int]] = field(default_factory=list)
+    """(pid, stage, op, begun, ended) where a trace was asked for."""
+    throttled: float = 0.0
+    """Part of the run's periods in which the CPU quota stopped us."""
+    burner: tuple[float, float] | None = None
+    """Samples/s of the consumer alone, quiet and beside a CPU burner."""
+    peak_rss: int = 0
+    seconds: float = 0.0
+    partial: bool = False
+    interrupted_in: str = ""
+
+    def of(self, arm: str) -> list[Block]:
+        return [block for block in self.blocks if block.arm == arm]
+
+    def rows(self, arm: str) -> list[Row]:
+        return [row for block in self.of(arm) for row in block.rows]

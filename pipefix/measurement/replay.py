@@ -1,0 +1,303 @@
+"""Run the subject's loader, one arm after the other, and note when each batch came. The only hot loop."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from pipefix.measurement import trace as traces
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.experiments import POOL, Experiment
+from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.stand_in import Delivered, StandIn, StandInOptions, StreamStandIn, WorkerInit, close_benches
+from pipefix.seams import handover
+from pipefix.seams.seam import Patches
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import TargetError
+
+_NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
+
+
+class Orders(Sampler[Any]):
+    """The user's own sampler order, epoch after epoch; or samples that were read before, in batches of the user's size."""
+
+    def __init__(self, subject: Subject, known: list[Any] | None = None) -> None:
+        self._subject = subject
+        self._known = known or []
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._known:
+            return self._subject.orders()
+        if self._subject.batched_fetch or not self._subject.auto_collation:
+            return itertools.cycle(self._known)
+        return self._batches()
+
+    def _batches(self) -> Iterator[list[Any]]:
+        known = itertools.cycle(self._known)
+        for order in self._subject.orders():
+            yield list(itertools.islice(known, len(order)))
+
+
+def as_is(value: Any) -> Any:
+    """The collate function of a loader whose dataset makes whole batches."""
+    return value
+
+
+class Pool:
+    """The subject's loader with the stand-in dataset: its processes stay up while arms come and go."""
+
+    def __init__(self, subject: Subject, options: StandInOptions, consumer: Consumer, *, known: list[Any] | None = None) -> None:
+        self.workers = options.workers
+        self.consumer = consumer
+        self.switch = torch.zeros(2, dtype=torch.int64).share_memory_()
+        self.epoch = 0
+        self.in_flight = 0
+        self.last_batch: Any = None
+        self._iterator: Any = None
+        self._patches = Patches()
+        self._hand = handover.install_main(self._patches) if self.workers else None
+        self._loader = _loader(subject, self.switch, options, known)
+        self._dead = False
+
+    @property
+    def prefetch(self) -> int:
+        return self._loader.prefetch_factor or 1
+
+    def start(self) -> None:
+        if self._iterator is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._iterator = iter(self._loader)
+
+    def turn_to(self, experiment: Experiment) -> None:
+        """From now on workers make batches of this arm; those in flight are still of the last one."""
+        self.epoch += 1
+        self.switch[0] = _NUMBER[experiment]
+        self.switch[1] = self.epoch
+
+    def next(self, *, consume: bool) -> Row:
+        """Ask for a batch, note what that took, hand it to the consumer."""
+        hand = self._hand
+        if hand is not None:
+            hand.take()
+        asked = perf_counter_ns()
+        delivered = self._advance()
+        got = perf_counter_ns()
+        waited = received = 0
+        if hand is not None:
+            counters = hand.take()
+            waited, received = counters.poll_ns, counters.recv_ns + counters.loads_ns
+        if consume:
+            batch = delivered.batch
+            if isinstance(batch, torch.Tensor) and batch.numel() == 1 and self.last_batch is not None:
+                batch = self.last_batch
+            self._consume(batch)
+        done = perf_counter_ns()
+        return Row(asked, got, done, waited, received, traces.decode(delivered.trace))
+
+    def _consume(self, batch: Any) -> None:
+        try:
+            self.consumer(batch)
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:
+            raise raised(f"The consumer ({self.consumer.name})", error) from error
+
+    def _advance(self) -> Delivered:
+        self.start()
+        try:
+            delivered = next(self._iterator)
+        except StopIteration as error:
+            raise TargetError(
+                "The dataset's stream ended at once: iterating it yields no sample.",
+                advice="Check what its __iter__ yields, in a worker process too (get_worker_info() may leave a worker nothing).",
+            ) from error
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:
+            self._dead = True
+            raise raised("The dataset", error) from error
+        return delivered  # type: ignore[no-any-return]
+
+    def keep_batch(self) -> Any:
+        """A copy of the next batch, for arms that run without a loader."""
+        self.start()
+        delivered = self._advance()
+        self.last_batch = _clone(delivered.batch)
+        return self.last_batch
+
+    def close(self) -> None:
+        iterator, self._iterator = self._iterator, None
+        if iterator is not None and hasattr(iterator, "_shutdown_workers"):
+            iterator._shutdown_workers()
+        self._patches.undo()
+        if not self.workers:
+            close_benches()
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    def block(self, experiment: Experiment, seconds: float, *, most: float = 30.0, least_rounds: int = 2) -> Block:
+        """Run one arm for about ``seconds`` of steady state; whole rounds of all workers, so that their turns even out."""
+        self.turn_to(experiment)
+        consume = experiment.consumer and self.consumer.present
+        round_size = max(1, self.workers)
+        limit = time.perf_counter() + most
+        fresh = 0
+        warm = round_size if self.workers else 1
+        while fresh < warm:
+            row = self.next(consume=consume)
+            fresh += row.trace.epoch == self.epoch
+        mark = row.done
+        rows: list[Row] = []
+        until = mark + int(seconds * 1e9)
+        cpu = time.process_time()
+        while True:
+            row = self.next(consume=consume)
+            rows.append(row)
+            whole = len(rows) % round_size == 0
+            if whole and (row.done >= until or time.perf_counter() > limit) and len(rows) >= least_rounds * round_size:
+                break
+            if row.trace.wrapped and experiment.source == "cold" and whole:
+                break
+        return self._block(experiment, rows, mark, time.process_time() - cpu)
+
+    def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float) -> Block:
+        gross = rows[-1].done - mark
+        own = sum(row.trace.replay + row.trace.extra for row in rows)
+        if self.workers:
+            # What a worker does for the instrument delays the consumer only as far as it waited.
+            own = min(own // self.workers, sum(row.waited for row in rows))
+        seconds = max(gross - own, gross // 20) / 1e9
+        worker_cpu = sum(row.trace.cpu for row in rows) / 1e9 if self.workers else 0.0
+        return Block(experiment.name, tuple(rows), seconds, sum(row.trace.samples for row in rows), cpu, worker_cpu)
+
+    def record(self, units: int, seconds: float) -> list[Row]:
+        """Run the recording arm until every process holds ``units`` samples, its budget is spent or time is up."""
+        from pipefix.measurement.experiments import RECORD
+
+        self.turn_to(RECORD)
+        until = time.perf_counter() + seconds
+        state: dict[int, tuple[int, bool]] = {}
+        rows: list[Row] = []
+        while True:
+            row = self.next(consume=False)
+            if row.trace.epoch != self.epoch:
+                continue
+            rows.append(row)
+            state[row.trace.worker] = (row.trace.recorded, row.trace.full)
+            everyone = len(state) == max(1, self.workers)
+            if everyone and all(count >= units or full for count, full in state.values()):
+                return rows
+            if time.perf_counter() > until and everyone and all(count >= 1 for count, _ in state.values()):
+                return rows
+
+
+def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, known: list[Any] | None) -> DataLoader[Any]:
+    theirs = subject.loader
+    workers = options.workers
+    generator = None
+    if theirs.generator is not None:
+        generator = torch.Generator()
+        generator.set_state(theirs.generator.get_state())
+    settings: dict[str, Any] = {
+        "batch_size": None,
+        "collate_fn": as_is,
+        "num_workers": workers,
+        "pin_memory": theirs.pin_memory and torch.cuda.is_available(),
+        "generator": generator,
+        "in_order": theirs.in_order,
+        "worker_init_fn": WorkerInit(theirs.worker_init_fn),
+    }
+    if workers:
+        settings |= {
+            "timeout": theirs.timeout,
+            "multiprocessing_context": theirs.multiprocessing_context,
+            "prefetch_factor": theirs.prefetch_factor or 2,
+        }
+    if subject.iterable:
+        stream = StreamStandIn(theirs.dataset, theirs.collate_fn, switch, options, theirs.batch_size, theirs.drop_last)
+        return DataLoader(stream, **settings)
+    kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
+    return DataLoader(StandIn(theirs.dataset, theirs.collate_fn, switch, options, kind), sampler=Orders(subject, known), **settings)
+
+
+def raised(who: str, error: Exception) -> TargetError:
+    """The user's code raised, here or in a worker: what, where, and their frames only."""
+    text = str(error)
+    if "DataLoader worker" in text and "exited unexpectedly" in text or "is killed by signal" in text:
+        return TargetError(
+            f"A worker process died while making a batch: {text.splitlines()[0]}",
+            advice="Killed by signal 9 is mostly the kernel running out of memory, signal 7 a full /dev/shm, signal 11 a crash in a native "
+            "library. Probe with --workers 0 to see the error itself.",
+        )
+    lines = text.splitlines()
+    if lines and lines[0].startswith("Caught ") and "Original Traceback" in text:
+        frames = _their_lines(lines[lines.index(next(line for line in lines if line.startswith("Original Traceback"))) + 1 :])
+        last = frames[-1] if frames else lines[0]
+        return TargetError(f"{who} raised in a worker process: {last}", advice=_ADVICE, user_traceback="\n".join(frames))
+    kept = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours(frame.filename)]
+    shown = "".join(traceback.format_list(kept)) + "".join(traceback.format_exception_only(type(error), error))
+    message = text.splitlines()[0] if text else ""
+    return TargetError(f"{who} raised {type(error).__name__}: {message}", advice=_advice(error, text), user_traceback=shown)
+
+
+_ADVICE = "Mend the sample or the code shown above, then probe again; --seed N probes other samples first."
+
+
+def _advice(error: Exception, text: str) -> str:
+    if "stack expects each tensor to be equal size" in text or "Trying to resize storage" in text:
+        return "The samples of a batch differ in shape: resize or pad them to one shape in the transform, or give the DataLoader a collate_fn."
+    if "pickle" in text.lower() or type(error).__name__ == "PicklingError":
+        return (
+            "Under the spawn and forkserver start methods the dataset and its collate_fn are pickled: move lambdas and locally defined "
+            "classes to the top level of the file, and open files in the worker rather than in __init__."
+        )
+    if "No space left on device" in text or "shared memory" in text:
+        return "Shared memory is full: make /dev/shm larger (docker run --shm-size=2g) or use fewer workers or smaller batches."
+    return _ADVICE
+
+
+def _their_lines(lines: list[str]) -> list[str]:
+    """A worker's formatted traceback without torch's and our own frames."""
+    kept: list[str] = []
+    hidden = False
+    for line in lines:
+        if line.startswith('  File "'):
+            filename = line.split('"')[1]
+            hidden = _ours(filename) or "torch/utils/data/_utils" in filename
+        elif not line.startswith("    "):
+            hidden = False
+        if not hidden and not line.startswith("Traceback"):
+            kept.append(line)
+    return [line for line in kept if line.strip()]
+
+
+def _ours(filename: str) -> bool:
+    return f"{'/'}pipefix/" in filename.replace("\\", "/") and "/tests/" not in filename
+
+
+def _clone(value: Any) -> Any:
+    """A batch that outlives the worker that made it."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {key: _clone(inner) for key, inner in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_clone(inner) for inner in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_clone(inner) for inner in value)
+    return value
+
+
+def without_recording(options: StandInOptions, workers: int) -> StandInOptions:
+    """Options of a pool that only tries other settings."""
+    return replace(options, workers=workers, cut=False, recording_bytes=0)

@@ -1,0 +1,40 @@
+"""The user's own loader, untouched: how long to the first batch, and to the first of the next epoch."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+from pipefix.measurement.measurement import Measurement
+from pipefix.subject.subject import Subject
+
+
+def measure(subject: Subject, found: Measurement, seconds_left: float) -> None:
+    """Fill in the first-batch latency and, where time allows, the restart of an epoch."""
+    first = _first_batch(subject)
+    found.first_batch = first
+    if subject.loader.persistent_workers:
+        # Workers stay: a new epoch costs only the refilling of the pipeline, which the steady state already shows.
+        found.epoch_restart = min(first, _batch_seconds(found))
+    elif seconds_left > 2 * first:
+        found.epoch_restart = _first_batch(subject)
+
+
+def _first_batch(subject: Subject) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        begun = time.perf_counter()
+        iterator = iter(subject.loader)
+        next(iterator)
+        spent = time.perf_counter() - begun
+    stop = getattr(iterator, "_shutdown_workers", None)
+    if stop is not None:
+        stop()
+        if subject.loader._iterator is iterator:
+            subject.loader._iterator = None
+    return spent
+
+
+def _batch_seconds(found: Measurement) -> float:
+    rows = found.rows("real")
+    return sum(row.trace.ended - row.trace.begun for row in rows) / len(rows) / 1e9 if rows else float("inf")

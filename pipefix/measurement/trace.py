@@ -1,0 +1,78 @@
+"""What one batch cost in the process that made it: written beside the batch, read by the training process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Charge(msgspec.Struct, frozen=True, array_like=True):
+    """One operation's own time in one batch, nested operations left out. Nanoseconds."""
+
+    stage: str | None
+    """None for the user's own code that no seam bounds."""
+    op: str
+    wall: int
+    cpu: int
+    """CPU time, read for some samples only; its base is `cpu_wall`."""
+    cpu_wall: int
+    calls: int
+
+
+class BatchTrace(msgspec.Struct, array_like=True):
+    arm: int
+    epoch: int
+    """Which switch of arms this batch was made under."""
+    worker: int
+    pid: int
+    samples: int
+    begun: int
+    made: int
+    """When the last sample was done and collating began (perf_counter_ns: one clock for all processes)."""
+    ended: int
+    cpu: int
+    """CPU nanoseconds of the process's main thread from `begun` to `ended`."""
+    process_cpu: int
+    """CPU nanoseconds of the whole process since it began (all threads): differences count."""
+    unit_walls: list[int] = []
+    charges: list[Charge] = []
+    foreign: list[tuple[str, str, int]] = []
+    """(stage, op, ns) of calls made by other threads beside the batch's own."""
+    bytes_read: int = 0
+    batch_bytes: int = 0
+    replay: int = 0
+    """Nanoseconds spent answering from recordings."""
+    misses: int = 0
+    collate_wall: int = 0
+    collate_cpu: int = 0
+    plain_collate: int = 0
+    """The same collation into ordinary memory, where it was measured apart (in this batch's own extra time)."""
+    extra: int = 0
+    """Nanoseconds of this batch that only measuring caused."""
+    dumps: int = 0
+    send: int = 0
+    sent_bytes: int = 0
+    handed: int = 0
+    """Batches that `dumps`, `send` and `sent_bytes` belong to: those handed over since the last trace."""
+    wrapped: bool = False
+    """True where recorded samples were used a second time under this switch."""
+    paths: list[str] = []
+    """Files whose bytes were recorded, told once."""
+    units: list[Any] = []
+    """Recorded units, told once."""
+    recorded: int = 0
+    recorded_bytes: int = 0
+    full: bool = False
+    refused: dict[str, str] = {}
+    opaque: dict[str, str] = {}
+    mixed: list[str] = []
+    seams: list[str] = []
+    facts: dict[str, float] = {}
+    """What the audit wants to know of a worker."""
+    events: list[tuple[str, str, int, int]] = []
+    """(stage, op, begun, ended) where a trace was asked for."""
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(BatchTrace).decode

@@ -1,10 +1,10 @@
 """Makes the environment that the other scripts run in, and prints its interpreter. Standard library only.
 
-A checkout gets ``.venv`` with pipefix installed in place. With PIPEFIX_ENV_HOME set (CI does) the environment lies there instead, named
-by what is installed, and is shared by every checkout with the same pins: it then holds the dependencies only.
+A checkout gets ``.venv`` with pipefix installed in place. With PIPEFIX_ENV_HOME set (CI does) the environment lies there instead,
+named by what is installed, and is shared by every checkout with the same pins: it then holds the dependencies only.
 
-What is there already is not installed again: a stamp, written last, says what an environment holds. An interrupted set-up has no stamp
-and is taken up where it stopped; of two started at once the second waits for the first.
+What is there already is not installed again: a stamp, written last, says what an environment holds. An interrupted set-up has no
+stamp and is taken up where it stopped; of two started at once the second waits for the first.
 """
 
 import argparse
@@ -118,12 +118,13 @@ def usable(place):
     """Whether there is an environment of this Python to go on with. One that we did not make is never removed."""
     if not place.exists():
         return False
-    check = "import sys; raise SystemExit(sys.version != %r)" % sys.version
+    check = f"import sys; raise SystemExit(sys.version != {sys.version!r})"
     works = interpreter(place).exists() and subprocess.run([interpreter(place), "-c", check], check=False).returncode == 0
     if works:
         return True
     if not (place / MADE).exists() and any(place.iterdir()):
-        fail(f"{place} exists, is no environment of Python {platform.python_version()}, and was not made here.", f"Remove it: rm -r {place}")
+        what = f"{place} exists, is no environment of Python {platform.python_version()}, and was not made here."
+        fail(what, f"Remove it: rm -r {place}")
     shutil.rmtree(place)
     return False
 
@@ -157,7 +158,9 @@ def install(place, extras, shared):
         # Checkouts come and go: each puts itself on the path of the environment that they share.
         code = call([*base, "uninstall", "--yes", *quiet[1:], "pipefix"])
     if code:
-        fail(f"The packages could not be installed: pip ended with {code} (its words are above).", "Run it again: it goes on from here.")
+        fail(
+            f"The packages could not be installed: pip ended with {code} (its words are above).", "Run it again to go on from here."
+        )
 
 
 def imports(place, extras):

@@ -102,7 +102,7 @@ def photo(seed: int, long_side: int, quality: int = 92) -> bytes:
 
 
 def draw_committed(datasets: Path) -> None:
-    """``good``: a healthy directory of class folders. ``torn``: one picture cut short, one empty file. ``empty``: folders, no pictures."""
+    """``good``: healthy class folders. ``torn``: a picture cut short and an empty file. ``empty``: folders, no pictures."""
     for name in ("good", "torn"):
         for label, kind in enumerate(("left", "right")):
             folder = datasets / name / kind

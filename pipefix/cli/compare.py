@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pipefix.cli import arguments, console
+from pipefix.vocabulary.errors import GateFailed
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
@@ -25,6 +26,11 @@ def run(arguments: Namespace) -> int:
     from pipefix.report import compare, runfile
 
     before, after = runfile.read(arguments.before), runfile.read(arguments.after)
-    found = compare.compare(before, after)
-    console.results(compare.lines(found, width=console.width(), color=console.color()))
+    found = compare.compare(before, after, force=arguments.force)
+    console.results(compare.lines(found, **console.manner()))
+    if arguments.max_regression is not None:
+        sentence = compare.gate_sentence(found, arguments.max_regression)
+        if compare.regressed(found, arguments.max_regression):
+            raise GateFailed(sentence)
+        console.note(sentence)
     return 0

@@ -7,11 +7,17 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TextIO
+from typing import TextIO, TypedDict
 
 from pipefix.vocabulary.errors import UnreadableFile
 
 WIDTH_WITHOUT_TERMINAL = 100
+
+
+class Manner(TypedDict):
+    width: int
+    color: bool
+    unicode: bool
 
 
 def results(lines: Iterable[str]) -> None:
@@ -66,9 +72,10 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
-def unicode() -> bool:
-    """Whether stdout takes bars and signs beyond ASCII."""
-    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
+def manner() -> Manner:
+    """How stdout takes text, as the report's functions ask for it."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
+    return {"width": width(), "color": color(), "unicode": unicode}
 
 
 def color() -> bool:

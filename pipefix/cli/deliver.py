@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipefix.cli import console
-from pipefix.vocabulary.errors import UnreadableFile
 
 if TYPE_CHECKING:
     from pipefix.report.runfile import Run
@@ -21,20 +20,11 @@ def deliver(run: Run, *, as_json: bool = False, out: Path | None = None, html: P
     if html is not None:
         from pipefix.report.html import page
 
-        write_text(html, page(run))
+        runfile.write_whole(page(run).encode("utf-8", "backslashreplace"), html, what="report")
         console.note(f"report: {html}")
     if as_json:
         console.results([runfile.encode(run).decode("utf-8").rstrip("\n")])
     else:
         from pipefix.report.text import lines
 
-        console.results(lines(run, width=console.width(), color=console.color(), ascii=not console.unicode()))
-
-
-def write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UnreadableFile(
-            f"{path} could not be written: {error.strerror or error}.", advice="Choose a place with room that you may write to."
-        ) from error
+        console.results(lines(run, **console.manner()))

@@ -24,6 +24,8 @@ def check(**places: Path | None) -> None:
         if where in taken:
             raise BadUsage(f"{taken[where]} and {flag} name the same file, {path}.", advice="Give each its own name.")
         taken[where] = flag
+        if where.exists() and not where.is_file() and not where.is_dir():
+            continue  # a pipe or a device, such as /dev/stdout, is written straight
         _check_folder(where, flag)
         if where.exists():
             _check_existing(where, flag)
@@ -49,8 +51,6 @@ def _check_folder(path: Path, flag: str) -> None:
 
 def _check_existing(path: Path, flag: str) -> None:
     """An older report may be replaced; anything else (a training script, say) may not."""
-    if not path.is_file():
-        return
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)

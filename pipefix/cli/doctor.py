@@ -27,7 +27,7 @@ def run(arguments: Namespace) -> int:
         text = msgspec.json.format(msgspec.json.encode({"machine": machine, "audit": findings}), indent=1)
         console.results([text.decode("utf-8")])
     else:
-        from pipefix.report.text import audit_lines
+        from pipefix.report import checkup
 
-        console.results(audit_lines(machine, findings, console.width(), console.color()))
+        console.results(checkup.lines(machine, findings, **console.manner()))
     return 0

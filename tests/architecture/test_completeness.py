@@ -66,7 +66,8 @@ def test_every_seam_has_its_two_names_and_a_test() -> None:
         defined = {node.name for node in module.tree.body if isinstance(node, ast.FunctionDef)}
         if module.room != "seams" or "install" not in defined:
             continue
-        names = {target.id for node in module.tree.body if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)}
+        lines = [node for node in module.tree.body if isinstance(node, ast.Assign)]
+        names = {target.id for line in lines for target in line.targets if isinstance(target, ast.Name)}
         assert "LIBRARY" in names, f"{name} does not say which library it cuts"
         word = name.rpartition(".")[2]
         assert f"seams.{word}" in tests or f"seams import {word}" in tests or f'"{word}"' in tests, f"no test names the seam {word}"

@@ -91,7 +91,8 @@ def circles(graph: dict[str, frozenset[str]]) -> list[list[str]]:
                 seen.add(name)
                 waiting.extend(graph.get(name, ()))
         reach[start] = seen
-    groups = {tuple(sorted({other for other in reach[name] if name in reach.get(other, ())})) for name in graph if name in reach[name]}
+    circular = [name for name in graph if name in reach[name]]
+    groups = {tuple(sorted(other for other in reach[name] if name in reach.get(other, ()))) for name in circular}
     return [list(group) for group in sorted(groups)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipefix.report import runfile
+from tests.architecture.house import ROOT
 
 HEAVY = ("torch", "torchvision", "numpy", "pyarrow", "kornia", "pandas", "cv2")
 
@@ -22,11 +22,7 @@ print(json.dumps({"code": code, "loaded": sorted(name for name in sys.modules if
 """
 
 
-@pytest.fixture
-def run_file(tmp_path: Path) -> str:
-    path = tmp_path / "run.json"
-    runfile.write(runfile.Run(pipefix="0.1.0", created="2026-01-02T03:04:05+00:00", target="photos.py"), path)
-    return str(path)
+RUN = str(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
 
 
 def loaded_by(*arguments: str) -> tuple[int, set[str]]:
@@ -45,11 +41,11 @@ def test_help_loads_the_standard_library_only(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "show-html", "compare"])
-def test_reports_never_load_torch(command: str, run_file: str, tmp_path: Path) -> None:
+def test_reports_never_load_torch(command: str, tmp_path: Path) -> None:
     arguments = {
-        "show": ["show", run_file],
-        "show-html": ["show", run_file, "--html", str(tmp_path / "run.html")],
-        "compare": ["compare", run_file, run_file],
+        "show": ["show", RUN],
+        "show-html": ["show", RUN, "--html", str(tmp_path / "run.html")],
+        "compare": ["compare", RUN, RUN],
     }[command]
     code, loaded = loaded_by(*arguments)
     assert code == 0

@@ -5,12 +5,14 @@ Readers accept every older version and refuse a newer major one.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
@@ -28,6 +30,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a person reads first."""
     confidence: float
     """0 to 1: how often the same verdict came out when the evidence was resampled."""
+    rule: str | None = None
+    """The rule that decided, with its thresholds."""
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +114,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """problem, warning or note."""
     found: str
     advice: str
+    rule: str | None = None
+    """The rule with its threshold, as it is printed."""
 
 
 class Caveat(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,45 +214,95 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(run: Run) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n"
+    """JSON text. What has no finite value is written as null, as JSON demands, and read back as unknown or unbounded."""
+    try:
+        data = msgspec.json.encode(run)
+    except UnicodeEncodeError:
+        # A file name that is not UTF-8 reaches us as lone surrogates; they are written as escapes.
+        data = msgspec.json.encode(_writable(msgspec.to_builtins(run)))
+    return msgspec.json.format(data, indent=1) + b"\n"
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list) else value
 
 
 def write(run: Run, path: Path) -> None:
-    """Write whole or not at all: a full disk leaves an older file as it was."""
+    write_whole(encode(run), path, what="run file")
+
+
+def write_whole(data: bytes, path: Path, *, what: str) -> None:
+    """Write whole or not at all: a full disk leaves an older file as it was. Pipes and devices are written straight."""
     try:
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        path = path.resolve()
+        draft = path.with_name(f".pipefix-{secrets.token_hex(6)}")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(encode(run))
+            with open(draft, "xb") as file:
+                if path.exists():
+                    os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(draft, path)
         except BaseException:
-            os.unlink(draft)
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
             raise
-    except OSError as error:
+    except (OSError, RuntimeError, ValueError) as error:  # the last two: a loop of links, a NUL in the name
+        reason = getattr(error, "strerror", None) or error
         raise UnreadableFile(
-            f"The run file {path} could not be written: {error.strerror or error}.",
-            advice="Choose a place with room that you may write to: --out DIR/run.json",
+            f"The {what} {path} could not be written: {reason}.",
+            advice=f"Choose a place with room that you may write to: --out DIR/{path.name}",
         ) from error
 
 
 def decode(data: bytes, *, origin: str) -> Run:
     try:
         head = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableFile(f"{origin} is not a pipefix run file: it is not JSON ({error}).") from error
     name = head.get("format") if isinstance(head, dict) else None
     if not isinstance(name, str) or not name.startswith("pipefix.run/"):
         raise UnreadableFile(f'{origin} is not a pipefix run file: its "format" is {name!r}, not {FORMAT!r}.')
     major = name.removeprefix("pipefix.run/").split(".")[0]
-    if not major.isdigit() or int(major) > 1:
+    if not major.isdecimal() or int(major) > 1:
         raise UnreadableFile(
             f"{origin} was written by a newer pipefix: its format is {name!r}, and this one reads up to {FORMAT!r}.",
             advice="Upgrade with: pip install --upgrade pipefix",
         )
     try:
-        return msgspec.convert(head, Run)
+        return msgspec.convert(_with_unknowns(head, msgspec.inspect.type_info(Run)), Run)
     except msgspec.ValidationError as error:
         raise UnreadableFile(f"{origin} is damaged: {error}.") from error
+
+
+_UNKNOWN = {"low": float("-inf"), "high": float("inf")}
+
+
+def _with_unknowns(data: Any, kind: msgspec.inspect.Type) -> Any:
+    """Give nulls their meaning where a figure is required: an interval's end is unbounded, any other figure is unknown (NaN)."""
+    if isinstance(kind, msgspec.inspect.UnionType) and data is not None:
+        kind = next((one for one in kind.types if not isinstance(one, msgspec.inspect.NoneType)), kind)
+    if isinstance(kind, msgspec.inspect.StructType) and isinstance(data, dict):
+        known = {field.encode_name: field.type for field in kind.fields}
+        ends = _UNKNOWN if kind.cls is Interval else {}
+        return {name: _unknown(value, known[name], ends.get(name)) if name in known else value for name, value in data.items()}
+    if isinstance(kind, msgspec.inspect.ListType) and isinstance(data, list):
+        return [_unknown(item, kind.item_type, None) for item in data]
+    return data
+
+
+def _unknown(value: Any, kind: msgspec.inspect.Type, end: float | None) -> Any:
+    if value is None and isinstance(kind, msgspec.inspect.FloatType):
+        return float("nan") if end is None else end
+    return _with_unknowns(value, kind)
 
 
 def read(path: Path) -> Run:

@@ -1,0 +1,177 @@
+"""Charges of batches turned into seconds a sample by stage, in the worker and in the training process. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipefix.measurement.measurement import Block, Measurement, Row
+from pipefix.measurement.statistics import Floats
+from pipefix.seams.tap import OWN_NAMES
+from pipefix.vocabulary.stage import Stage
+
+COLUMNS = ("storage", "decode", "augment", "collate", "ipc", "own", "between", "idle", "main_ipc", "transfer", "step", "wait", "loop")
+"""Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples and batches in the maker.
+``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest of the training loop."""
+WORKER = ("storage", "decode", "augment", "collate", "ipc")
+MAIN = ("main_ipc", "transfer", "step")
+INDEX = {name: number for number, name in enumerate(COLUMNS)}
+SAMPLES = len(COLUMNS)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One row a batch: `COLUMNS` in nanoseconds and the number of samples, grouped by block."""
+
+    groups: list[Floats]
+    workers: int
+
+    @property
+    def all(self) -> Floats:
+        return np.concatenate(self.groups)
+
+    def each(self) -> Floats:
+        """Seconds a sample by column."""
+        return per_sample(self.all)
+
+
+def per_sample(rows: Floats) -> Floats:
+    return np.asarray(rows[:, :SAMPLES].sum(axis=0) / rows[:, SAMPLES].sum() / 1e9, dtype=np.float64)
+
+
+def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
+    """The timed blocks as numbers."""
+    shared = _shared_part(blocks) if found.workers else 0.0
+    in_memory = not any(charge.stage in ("storage", "decode") for block in blocks for row in block.rows for charge in row.trace.charges)
+    hand = _handed(blocks) if found.workers else 0.0
+    groups = []
+    for block in blocks:
+        rows = np.asarray([_row(row, found, shared, hand, in_memory) for row in block.rows], dtype=np.float64)
+        if found.workers:
+            rows[:, INDEX["idle"]] = max(0.0, _idle(block) - hand)
+        groups.append(rows)
+    return Ledger(groups, found.workers)
+
+
+def _row(row: Row, found: Measurement, shared: float, hand: float, in_memory: bool) -> list[float]:
+    trace = row.trace
+    cells = dict.fromkeys(COLUMNS, 0.0)
+    calls = 0
+    for charge in trace.charges:
+        calls += charge.calls
+        cells[_column(charge.stage, charge.op, in_memory)] += charge.wall
+    _spread_foreign(cells, trace.foreign)
+    cost = min(cells["own"] + cells["augment"] + cells["decode"], calls * found.seam_cost * 1e9)
+    _take_off(cells, cost)
+    made = trace.made - trace.begun - trace.replay
+    cells["between"] = max(0.0, made - sum(trace.unit_walls))
+    cells["collate"] = trace.collate_wall * (1 - shared)
+    cells["ipc"] = trace.collate_wall * shared + hand
+    fetching = row.got - row.asked
+    if found.workers:
+        cells["main_ipc"] = max(0.0, fetching - row.waited)
+        cells["wait"] = row.waited
+    else:
+        cells["between"] += max(0.0, fetching - (trace.ended - trace.begun) - trace.extra)
+    if found.has_consumer:
+        cells["step"] = row.done - row.got
+    else:
+        cells["loop"] = row.done - row.got
+    return [cells[name] for name in COLUMNS] + [trace.samples]
+
+
+def _idle(block: Block) -> float:
+    """Nanoseconds that a worker spends between two batches of a block, on average."""
+    last: dict[int, Row] = {}
+    gaps = []
+    for row in sorted(block.rows, key=lambda row: row.trace.begun):
+        before = last.get(row.trace.worker)
+        if before is not None:
+            gaps.append(max(0, row.trace.begun - before.trace.ended - before.trace.extra))
+        last[row.trace.worker] = row
+    return sum(gaps) / len(gaps) if gaps else 0.0
+
+
+def _column(stage: str | None, op: str, in_memory: bool) -> str:
+    if stage is not None:
+        return stage
+    if op == OWN_NAMES[1]:
+        return "decode"
+    if op == OWN_NAMES[2] or in_memory:
+        return "augment"
+    return "own"
+
+
+def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, int]]) -> None:
+    """Seams crossed by helper threads ran beside the batch's own thread, which waited: its waiting is theirs, in proportion."""
+    total = sum(spent for _, _, spent in foreign)
+    if not total:
+        return
+    waiting = cells["own"]
+    for stage, _, spent in foreign:
+        cells[stage] += waiting * spent / total
+    cells["own"] = 0.0
+
+
+def _take_off(cells: dict[str, float], cost: float) -> None:
+    """Seam calls lengthen the code around them: their cost leaves the user's own code first."""
+    for name in ("own", "augment", "decode"):
+        part = min(cells[name], cost)
+        cells[name] -= part
+        cost -= part
+
+
+def _shared_part(blocks: Sequence[Block]) -> float:
+    """Part of collating in a worker that only goes into fresh shared memory: the hand-over's cost, not collating's."""
+    pairs = [(row.trace.plain_collate, row.trace.collate_wall) for block in blocks for row in block.rows if row.trace.plain_collate]
+    if not pairs:
+        return 0.0
+    plain, live = (float(np.median([pair[side] for pair in pairs])) for side in (0, 1))
+    return min(0.98, max(0.0, 1 - plain / live)) if live else 0.0
+
+
+def _handed(blocks: Sequence[Block]) -> float:
+    """Nanoseconds a batch that a worker spends pickling what it hands over."""
+    spent = sum(row.trace.dumps for block in blocks for row in block.rows)
+    count = sum(row.trace.handed for block in blocks for row in block.rows)
+    return spent / count if count else 0.0
+
+
+def cpu_shares(blocks: Sequence[Block]) -> dict[str, float]:
+    """CPU over wall by stage, from those samples whose CPU time was read."""
+    wall: dict[str, int] = {}
+    cpu: dict[str, int] = {}
+    for block in blocks:
+        for row in block.rows:
+            for charge in row.trace.charges:
+                column = _column(charge.stage, charge.op, False)
+                wall[column] = wall.get(column, 0) + charge.cpu_wall
+                cpu[column] = cpu.get(column, 0) + charge.cpu
+            wall["collate"] = wall.get("collate", 0) + row.trace.collate_wall
+            cpu["collate"] = cpu.get("collate", 0) + row.trace.collate_cpu
+    return {name: min(1.0, cpu[name] / spent) for name, spent in wall.items() if spent}
+
+
+def operations(blocks: Sequence[Block], opaque: dict[str, str]) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:
+    """(name, wall s/sample, CPU s/sample, calls/sample, why it could not be cut further) by stage, costliest first."""
+    sums: dict[tuple[str, str], list[float]] = {}
+    samples = sum(block.samples for block in blocks)
+    for block in blocks:
+        for row in block.rows:
+            for charge in row.trace.charges:
+                column = _column(charge.stage, charge.op, False)
+                entry = sums.setdefault((column, charge.op), [0.0, 0.0, 0.0, 0.0])
+                for place, value in enumerate((charge.wall, charge.cpu, charge.cpu_wall, charge.calls)):
+                    entry[place] += value
+            for stage, op, spent in row.trace.foreign:
+                sums.setdefault((stage, f"{op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += spent
+    result: dict[Stage, list[tuple[str, float, float | None, float, str | None]]] = {}
+    for (column, op), (wall, cpu, base, calls) in sums.items():
+        if column == "own":
+            continue
+        each = wall / samples / 1e9
+        own = "the user's own code, bounded by no library call" if op in OWN_NAMES else opaque.get(op)
+        result.setdefault(Stage(column), []).append((op, each, each * min(1.0, cpu / base) if base else None, calls / samples, own))
+    return {stage: sorted(ops, key=lambda entry: -entry[1]) for stage, ops in result.items()}

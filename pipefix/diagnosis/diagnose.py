@@ -1,0 +1,236 @@
+"""From a measurement to a diagnosis. Pure: nothing is run, only what was seen is read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipefix.diagnosis import rules, sentences
+from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, cpu_shares, ledger, operations, per_sample
+from pipefix.diagnosis.diagnosis import Diagnosis, OpCost, StageCost, Stations, Verdict
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import LEAVE_ONE_OUT
+from pipefix.measurement.measurement import Block, Measurement
+from pipefix.measurement.statistics import Floats, bootstrap, interval, ratio
+from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.stage import IN_SAMPLE, INPUT, ORDER, Stage
+
+UNATTRIBUTED = ("own", "between", "idle", "loop")
+OPS_KEPT = 24
+
+
+def diagnose(found: Measurement) -> Diagnosis:
+    """Where a delivered sample's time goes and what limits it."""
+    real = found.of(experiments.REAL.name)
+    book = ledger(found, real)
+    draws = bootstrap(book.groups, per_sample)
+    arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
+    gains = _gains(found, arms, draws)
+    ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
+    rival = rules.contradicted(ranking, gains)
+    sample = _sample_seconds(found)
+    main_bound = found.workers > 0 and float(np.median(rules.pool_seconds(draws, found.workers) / rules.main_seconds(draws))) < 1
+    costs = _Costs(found, real, book.each(), draws, main_bound)
+    stages = {stage: costs.stage(stage, gains.get(stage)) for stage in costs.measured()}
+    diagnosis = Diagnosis(
+        verdict=Verdict("inconclusive", None, "", 0.0),
+        sample=sample,
+        stages=stages,
+        declined=_declined(found, stages),
+        unattributed=costs.unattributed() * sample.value,
+        closure=costs.total() / sample.value - 1,
+        stations=_stations(found, draws),
+        demand=_demand(found),
+        fed=_fed(real) if found.has_consumer else None,
+        slowdown=_seconds(real) / sample.value,
+        calls_per_sample=costs.calls(),
+        tail=_tail(real),
+        arms=arms,
+    )
+    kind = "inconclusive" if rival is not None else ranking.kind
+    diagnosis.verdict = Verdict(kind, ranking.stage if kind in ("input-bound", "step-bound") else None, "", ranking.confidence)
+    diagnosis.verdict = Verdict(
+        kind, diagnosis.verdict.stage, sentences.verdict(found, diagnosis, ranking, rival, costs.share_interval), ranking.confidence
+    )
+    diagnosis.caveats = sentences.caveats(found, diagnosis, ranking, rival)
+    return diagnosis
+
+
+def settled(found: Measurement) -> bool:
+    """Whether more rounds would change nothing a reader acts on: the verdict is sure and the gain of its stage known to 5 %."""
+    diagnosis = diagnose(found)
+    verdict = diagnosis.verdict
+    if verdict.kind == "inconclusive" or verdict.confidence < 0.99:
+        return False
+    stage = diagnosis.stages.get(verdict.stage) if verdict.stage is not None else None
+    gain = stage.gain if stage is not None else None
+    return gain is None or (gain.high - gain.low) / gain.value < 0.1
+
+
+class _Costs:
+    """Seconds a sample by stage, with intervals, read off one ledger."""
+
+    def __init__(self, found: Measurement, real: list[Block], each: Floats, draws: Floats, main_bound: bool) -> None:
+        self.found = found
+        self.real = real
+        self.each = each
+        self.draws = draws
+        self.main_bound = main_bound
+        self.cpu = cpu_shares(real)
+        self.ops = operations(real, found.opaque)
+        self.samples = sum(block.samples for block in real)
+
+    def measured(self) -> list[Stage]:
+        found = self.found
+        without = set()
+        if not found.workers:
+            without.add(Stage.IPC)
+        if not found.transfer:
+            without.add(Stage.TRANSFER)
+        if not found.has_consumer:
+            without.add(Stage.STEP)
+        return [stage for stage in ORDER if stage not in without]
+
+    def _exposed(self) -> tuple[str, ...]:
+        """The columns that make up the limiting station's time."""
+        if not self.found.workers:
+            return ("storage", "decode", "augment", "collate", "transfer", "step")
+        return MAIN if self.main_bound else WORKER
+
+    def _cycle(self, rows: Floats) -> Floats:
+        """Seconds a sample that the limiting station is up, for one draw a row."""
+        if not self.found.workers:
+            names: tuple[str, ...] = (*self._exposed(), "own", "between", "loop")
+            return np.asarray(rules.columns(rows, names).sum(axis=1))
+        if self.main_bound:
+            return np.asarray(rules.columns(rows, (*MAIN, "wait", "loop")).sum(axis=1))
+        return np.asarray(rules.columns(rows, (*WORKER, "own", "between", "idle")).sum(axis=1))
+
+    def total(self) -> float:
+        """Attributed and unattributed seconds a delivered sample, as the clocks saw them."""
+        cycle = float(self._cycle(self.each[None, :])[0])
+        return cycle / self.found.workers if self.found.workers and not self.main_bound else cycle
+
+    def unattributed(self) -> float:
+        """Share of the limiting station's time that belongs to no stage."""
+        names = ("wait", "loop") if self.found.workers and self.main_bound else UNATTRIBUTED if self.found.workers else ("own", "between", "loop")
+        return float(sum(self.each[INDEX[name]] for name in names) / self._cycle(self.each[None, :])[0])
+
+    def share_interval(self, stage: Stage) -> Interval:
+        name = "main_ipc" if stage is Stage.IPC and self.main_bound else stage.value
+        if name not in self._exposed():
+            return exactly(0.0)
+        return interval(self.draws[:, INDEX[name]] / self._cycle(self.draws))
+
+    def stage(self, stage: Stage, gain: Interval | None) -> StageCost:
+        names = ("ipc", "main_ipc") if stage is Stage.IPC else (stage.value,)
+        value = float(sum(self.each[INDEX[name]] for name in names))
+        wall = interval(rules.columns(self.draws, names).sum(axis=1), value)
+        if stage is Stage.TRANSFER:
+            wall = exactly(self.found.transfer["pinned"] / (self.found.settings.batch_size or 1))
+        share = self.share_interval(stage).value
+        cpu = self.cpu.get(stage.value)
+        return StageCost(
+            stage=stage,
+            wall=wall,
+            cpu=wall.scaled(cpu) if cpu is not None else None,
+            share=share,
+            hidden=share == 0 and wall.value > 0,
+            gain=gain,
+            bytes=self._bytes(stage),
+            ops=tuple(OpCost(*op) for op in self.ops.get(stage, [])[:OPS_KEPT]),
+        )
+
+    def _bytes(self, stage: Stage) -> float | None:
+        if stage is Stage.STORAGE:
+            return sum(row.trace.bytes_read for block in self.real for row in block.rows) / self.samples
+        if stage in (Stage.COLLATE, Stage.IPC, Stage.TRANSFER):
+            held = self.found.facts.get("batch_bytes")
+            return held / (self.found.settings.batch_size or 1) if held else None
+        return None
+
+    def calls(self) -> float:
+        return sum(charge.calls for block in self.real for row in block.rows for charge in row.trace.charges) / self.samples
+
+
+def _seconds(blocks: list[Block]) -> float:
+    return float(np.median([block.seconds / block.samples for block in blocks])) if blocks else float("nan")
+
+
+def _sample_seconds(found: Measurement) -> Interval:
+    """Delivered seconds a sample of the untimed arm; of the timed one where there was no time for it."""
+    blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
+    values = np.asarray([block.seconds / block.samples for block in blocks])
+    draws = np.median(np.random.default_rng(0).choice(values, (400, len(values))), axis=1)
+    return interval(draws, float(np.median(values)))
+
+
+def _gain(found: Measurement, arm: str) -> Interval | None:
+    """Throughput of an arm over the real one's; timed arms against the timed one, the untimed against itself."""
+    blocks = found.of(arm)
+    base = found.of(experiments.REAL.name)
+    if not blocks or not base or arm in (experiments.ALONE, experiments.BURNER):
+        return None
+    return ratio([block.rate for block in blocks], [block.rate for block in base])
+
+
+def _gains(found: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, Interval]:
+    gains: dict[Stage, Interval] = {}
+    for stage, arm in LEAVE_ONE_OUT.items():
+        if arm.name in arms:
+            gains[stage] = arms[arm.name]
+        elif stage in IN_SAMPLE:
+            share = float(np.median(draws[:, INDEX[stage.value]] / draws.sum(axis=1)))
+            gains[stage] = Interval(1.0, 1.0, 1 / (1 - min(0.5, share)))
+    return gains
+
+
+def _stations(found: Measurement, draws: Floats) -> Stations:
+    main = rules.main_seconds(draws)
+    if not found.workers:
+        return Stations(None, interval(draws.sum(axis=1)), None)
+    pool = rules.pool_seconds(draws, found.workers)
+    return Stations(interval(pool), interval(main), interval(pool / np.maximum(main, 1e-12)))
+
+
+def _demand(found: Measurement) -> Interval | None:
+    rates = np.asarray([block.rate for block in found.of(experiments.ALONE)])
+    return Interval(float(np.median(rates)), float(rates.min()), float(rates.max())) if len(rates) else None
+
+
+def _fed(blocks: list[Block]) -> float:
+    """Part of the loop's time that the consumer was not waiting for data."""
+    fetching = sum(row.got - row.asked for block in blocks for row in block.rows)
+    stepping = sum(row.done - row.got for block in blocks for row in block.rows)
+    return stepping / (fetching + stepping) if fetching + stepping else 1.0
+
+
+def _tail(blocks: list[Block]) -> dict[str, float]:
+    walls = np.asarray([wall for block in blocks for row in block.rows for wall in row.trace.unit_walls]) / 1e9
+    if not len(walls):
+        return {}
+    p50, p95, p99 = (float(value) for value in np.percentile(walls, (50, 95, 99)))
+    blocked = [_head_of_line(block) for block in blocks]
+    return {"p50": p50, "p95": p95, "p99": p99, "max": float(walls.max()), "samples": float(len(walls)), "blocked": sum(blocked) / len(blocked)}
+
+
+def _head_of_line(block: Block) -> float:
+    """Seconds a sample that the consumer waited although a later batch was already done."""
+    waited = 0
+    for place, row in enumerate(block.rows):
+        later = [other.trace.ended for other in block.rows[place + 1 : place + 9]]
+        if later:
+            waited += max(0, min(row.got, row.trace.ended) - max(row.asked, min(later)))
+    return waited / 1e9 / block.samples
+
+
+def _declined(found: Measurement, stages: dict[Stage, StageCost]) -> dict[Stage, str]:
+    reasons = {
+        Stage.IPC: "num_workers is 0: batches are made in the training process and cross no border",
+        Stage.TRANSFER: "no CUDA device is present",
+        Stage.STEP: "no consumer: give train_step(batch) or model in the target's file, or --step-ms / --target-rate",
+    }
+    return {stage: reasons[stage] for stage in ORDER if stage not in stages}
+
+
+def input_stages(diagnosis: Diagnosis) -> list[StageCost]:
+    return [diagnosis.stages[stage] for stage in INPUT if stage in diagnosis.stages]

@@ -1,0 +1,79 @@
+"""What the measurements mean: where the time of a delivered sample goes, and what limits it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import Stage
+
+
+@dataclass(frozen=True)
+class OpCost:
+    name: str
+    wall: float
+    """Seconds a sample, nested operations left out."""
+    cpu: float | None
+    calls: float
+    opaque: str | None = None
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One stage in seconds a sample, in whichever process runs it."""
+
+    stage: Stage
+    wall: Interval
+    cpu: Interval | None
+    share: float
+    """Part of the delivered time; 0 where hidden."""
+    hidden: bool
+    gain: Interval | None
+    """Measured throughput with this stage replaced, over throughput as it is."""
+    bytes: float | None = None
+    ops: tuple[OpCost, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stations:
+    """The two things that run side by side, in seconds a sample each. With no workers there is only `main`."""
+
+    pool: Interval | None
+    """Workers busy, divided by their number."""
+    main: Interval
+    """The training process: taking batches over and the step."""
+    pool_over_main: Interval | None
+    """Above 1: the consumer waits for workers. Below 1: workers wait for the consumer."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    kind: str
+    stage: Stage | None
+    sentence: str
+    confidence: float
+
+
+@dataclass
+class Diagnosis:
+    verdict: Verdict
+    sample: Interval
+    """Delivered seconds a sample, without clocks running."""
+    stages: dict[Stage, StageCost]
+    declined: dict[Stage, str]
+    unattributed: float
+    """Seconds a delivered sample that belong to no stage."""
+    closure: float
+    """(attributed + unattributed) / measured - 1, the two sides measured apart."""
+    stations: Stations
+    demand: Interval | None = None
+    """Samples/s the consumer takes when data are free."""
+    fed: float | None = None
+    """Part of the loop that the consumer was not waiting."""
+    slowdown: float = 1.0
+    """Timed over untimed seconds a sample."""
+    calls_per_sample: float = 0.0
+    tail: dict[str, float] = field(default_factory=dict)
+    arms: dict[str, Interval] = field(default_factory=dict)
+    """Throughput of every arm over the real one's."""
+    caveats: list[tuple[str, str]] = field(default_factory=list)

@@ -1,0 +1,88 @@
+"""The verdict: which stage limits, how sure that is, and when it must be left open. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER
+from pipefix.measurement.statistics import Floats, interval
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import Stage
+
+DOMINATES = 1.1
+"""A stage that costs less than a tenth more than the next is not singled out: mending it alone would gain next to nothing."""
+SURE = 0.95
+"""A verdict is given when at least this part of the resamplings agree on it."""
+CONTRADICTION = 1.05
+"""An arm that gains this much more than the verdict's own arm contradicts it."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Stages of the station that limits, costliest first, by how many resamplings say so."""
+
+    kind: str
+    stage: Stage | None
+    second: Stage | None
+    confidence: float
+    lead: Interval | None
+    """The first stage's cost over the second's."""
+
+
+def columns(draws: Floats, names: tuple[str, ...]) -> Floats:
+    return np.asarray(draws[:, [INDEX[name] for name in names]])
+
+
+def pool_seconds(draws: Floats, workers: int) -> Floats:
+    return np.asarray(columns(draws, (*WORKER, "own", "between")).sum(axis=1) / max(1, workers))
+
+
+def main_seconds(draws: Floats) -> Floats:
+    return np.asarray(columns(draws, MAIN).sum(axis=1))
+
+
+def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
+    """``draws``: one resampled set of seconds a sample by column in each row."""
+    if not workers:
+        names = ("storage", "decode", "augment", "collate", "transfer", "step")
+        return _rank(columns(draws, names), names, base=1.0)
+    ratio = pool_seconds(draws, workers) / np.maximum(main_seconds(draws), 1e-12)
+    waits, fed = float(np.mean(ratio > DOMINATES)), float(np.mean(ratio < 1 / DOMINATES))
+    even = 1 - waits - fed
+    if waits >= SURE:
+        return _rank(columns(draws, WORKER), WORKER, base=waits)
+    if fed >= SURE:
+        return _rank(columns(draws, MAIN), MAIN, base=fed)
+    lead = interval(np.maximum(ratio, 1 / ratio))
+    worker = _rank(columns(draws, WORKER), WORKER, base=1.0)
+    other = Stage.STEP if has_consumer else Stage.IPC
+    kind = "balanced" if even >= SURE else "inconclusive"
+    return Ranking(kind, None if kind == "balanced" else worker.stage, other, max(even, waits, fed), lead)
+
+
+def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
+    stages = [Stage.IPC if name == "main_ipc" else Stage(name) for name in names]
+    order = np.argsort(-np.median(costs, axis=0))
+    first, second = int(order[0]), int(order[1])
+    ratio = costs[:, first] / np.maximum(np.delete(costs, first, axis=1).max(axis=1), 1e-12)
+    ahead = float(np.mean(ratio > DOMINATES))
+    near = float(np.mean(ratio <= DOMINATES))
+    lead = interval(ratio)
+    if ahead >= SURE:
+        kind = "step-bound" if stages[first] is Stage.STEP else "input-bound"
+        return Ranking(kind, stages[first], stages[second], min(base, ahead), lead)
+    kind = "balanced" if near >= SURE else "inconclusive"
+    return Ranking(kind, stages[first], stages[second], min(base, max(near, ahead)), lead)
+
+
+def contradicted(ranking: Ranking, gains: dict[Stage, Interval]) -> Stage | None:
+    """The stage whose removal measurably gains more than the verdict's, if there is one: then the clocks are not believed."""
+    if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
+        return None
+    own = gains.get(ranking.stage)
+    if own is None:
+        return None
+    rivals = [(gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > own.high * CONTRADICTION]
+    return max(rivals)[1] if rivals else None

@@ -3,6 +3,7 @@
 A module in this package becomes a seam by defining
 
     LIBRARY = "PIL"                      # the import that must have happened; "" for the standard library
+    OPAQUE = {"call": "why"}             # optional: what of this library cannot be cut
     def install(tap, patches): ...       # call patches.replace(owner, "name", wrapper) for every function to cut
 
 Nothing else has to be registered: `install_all` finds the modules by walking the package.
@@ -23,6 +24,8 @@ from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 _ABSENT = object()
+_NO_SEAMS = ("seam", "tap", "fresh", "extents", "handover")
+"""Modules of this package that are not seams themselves."""
 
 
 class SeamModule(Protocol):
@@ -37,29 +40,21 @@ class Patches:
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any]] = []
         self._renamed: dict[int, tuple[Any, Any]] = {}
+        self._followed: list[tuple[Any, Any]] = []
         self.installed: set[str] = set()
 
     def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> None:
         """Put ``replacement`` at ``owner.name``. With ``everywhere`` also where modules imported the function by name."""
         original = owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else vars(owner).get(name, _ABSENT)
-        self._undo.append((owner, name, original))
         setattr(owner, name, replacement)
+        self._undo.append((owner, name, original))
         if everywhere and original is not _ABSENT:
             self._renamed[id(original)] = (original, replacement)
 
     def follow_names(self) -> None:
         """Rebind ``from library import function`` copies in every loaded module."""
-        if not self._renamed:
-            return
-        for module in list(sys.modules.values()):
-            names = getattr(module, "__dict__", None)
-            if not isinstance(module, ModuleType) or names is None or module.__name__.startswith("pipefix"):
-                continue
-            for name, value in list(names.items()):
-                found = self._renamed.get(id(value))
-                if found is not None and found[0] is value:
-                    self._undo.append((module, name, value))
-                    names[name] = found[1]
+        _rebind(self._renamed)
+        self._followed += self._renamed.values()
         self._renamed.clear()
 
     def undo(self) -> None:
@@ -68,28 +63,80 @@ class Patches:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
+        # Also in modules that were imported, and so took our wrapper by name, while it was in place.
+        _rebind({id(replacement): (replacement, original) for original, replacement in self._followed})
         self._undo.clear()
         self._renamed.clear()
+        self._followed.clear()
         self.installed.clear()
 
 
-def cut(tap: Tap, patches: Patches, owner: Any, name: str, stage: Stage, op: str | None = None) -> None:
-    """The common case: a function that is one operation of one stage."""
+def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:
+    """In every loaded module but ours: names bound to the first of a pair get the second."""
+    if not swaps:
+        return
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(module, ModuleType) or names is None or module.__name__.startswith("pipefix"):
+            continue
+        for name, value in list(names.items()):
+            found = swaps.get(id(value))
+            if found is not None and found[0] is value:
+                names[name] = found[1]
+
+
+def cut(
+    tap: Tap,
+    patches: Patches,
+    owner: Any,
+    name: str,
+    stage: Stage,
+    op: str | None = None,
+    *,
+    replayable: bool = True,
+    counts: Callable[[Any], int] | None = None,
+) -> None:
+    """The common case: a function that is one operation of one stage.
+
+    ``counts`` tells from its result how many bytes a storage call read (where no seam below it counts them).
+    """
     original = getattr(owner, name, None)
     if original is None:
         return
     label = op or f"{getattr(owner, '__name__', owner)}.{name}"
+    called = original if counts is None else _counted(tap, original, counts)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return tap.through(stage, label, original, args, kwargs)
+        if not tap.active:
+            return original(*args, **kwargs)
+        return tap.through(stage, label, called, args, kwargs, replayable=replayable)
 
     patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
 
 
+def _counted(tap: Tap, original: Callable[..., Any], counts: Callable[[Any], int]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        value = original(*args, **kwargs)
+        tap.bytes_read += counts(value)
+        return value
+
+    return call
+
+
+def opaque_reasons() -> dict[str, str]:
+    """Calls of loaded libraries that cannot be cut (or not between storage and decode), and why."""
+    reasons: dict[str, str] = {}
+    for name in names():
+        module = importlib.import_module(f"{package.__name__}.{name}")
+        if not module.LIBRARY or module.LIBRARY in sys.modules:
+            reasons.update(getattr(module, "OPAQUE", {}))
+    return reasons
+
+
 def names() -> list[str]:
     """Every seam module of this package."""
-    return [info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in ("seam", "tap", "fresh")]
+    return [info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in _NO_SEAMS]
 
 
 def install_all(tap: Tap, patches: Patches) -> list[str]:

@@ -1,7 +1,7 @@
 """The tap: what every seam reports to.
 
 A seam is a place where a library's function is replaced by a wrapper that calls `Tap.through`. What happens there depends on the
-tap's mode: nothing (the call goes straight on), timing, recording the result, or answering with a recorded result instead of calling.
+tap's mode: nothing (the call goes straight on), timing, recording the result, or answering with a recorded result instead.
 
 Time is charged to whichever operation is on top, at every border between two operations. One clock reading closes the operation
 before and opens the next, so the charges of a sample add up to its duration by construction.
@@ -301,10 +301,18 @@ class Tap:
         if get_ident() == self.owner:
             self._charge()
 
-    def resume(self) -> None:
+    def resume(self, stage: Stage | None = None) -> None:
+        """Back to the sample; ``stage`` says that what was stood in for belongs to it."""
         if get_ident() == self.owner:
             self.replay_ns += perf_counter_ns() - self._last
             self._restart()
+            if stage is not None:
+                self._passed(stage)
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage of the operation on top; None in the sample's own code."""
+        return self._stage
 
     def entry(
         self,

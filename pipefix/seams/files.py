@@ -1,0 +1,433 @@
+"""Files opened by path: real reads are timed and counted, and can be recorded and answered from memory.
+
+`open` gives the very types it always gives (a BufferedReader, a TextIOWrapper over one); only the raw file at the bottom is ours.
+So a read that the buffer can answer costs nothing extra, a read that reaches the operating system is timed, and `fileno()` is real.
+Seeking is not timed: it moves no data, and a clock reading would cost more than it.
+
+Opening for writing, by descriptor or with unusual arguments goes straight to the original.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import pathlib
+import stat
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.seams.extents import Bytes
+from pipefix.seams.extents import Extents as Extents
+from pipefix.seams.seam import Patches, cut
+from pipefix.seams.tap import FileTape, Reads, Tap
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = ""
+OPAQUE = {
+    "open(descriptor)": "files opened by descriptor are left alone; os.read and os.pread on them are timed",
+    "open(path, 'r+')": "files opened for reading and writing are left alone",
+}
+
+_STORAGE = Stage.STORAGE
+_READING = frozenset({"r", "rb", "br", "rt", "tr"})
+_INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
+_OS_OPEN, _OS_PREAD, _OS_CLOSE = os.open, os.pread, os.close
+_LARGEST_BUFFER = 8 * 1024 * 1024
+
+_by_path: weakref.WeakValueDictionary[str, TimedFileIO] = weakref.WeakValueDictionary()
+"""Files open now, while recording or replaying: reading a range again needs no second open."""
+
+
+def key_of(path: str | bytes | os.PathLike[Any]) -> str:
+    """What a path is called in `Extents`."""
+    return os.path.abspath(os.fsdecode(path))
+
+
+def remembered(tap: Tap) -> FileTape | None:
+    """The recorded files, where storage is to be answered from them."""
+    if _STORAGE not in tap.replaced or tap.playing is None:
+        return None
+    return tap.playing.files
+
+
+def note(tap: Tap, key: str, offset: int, data: Bytes, size: int) -> None:
+    """Keep what was just read, where a recording is under way and no recorded storage operation contains it."""
+    if tap.recording is None or tap.stage is _STORAGE:
+        return
+    tap.pause()
+    if tap.recording.files is not None:
+        tap.recording.files.put(key, offset, data, size)
+    if tap.trail is not None and len(data):
+        tap.trail.append((key, offset, len(data)))
+    tap.resume()
+
+
+class TimedFileIO(io.FileIO):
+    """A raw file whose reads go through the tap."""
+
+    tap: Tap
+    key: str | None = None
+    alone = False
+    """Opened without a buffer."""
+
+    def readinto(self, buffer: Any, /) -> int:
+        tap = self.tap
+        if not tap.active:
+            return _INTO(self, buffer)
+        if tap.recording is not None or tap.replaced:
+            view = memoryview(buffer).cast("B")
+            return _fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
+        count = tap.through(_STORAGE, "read", _INTO, (self, buffer))
+        tap.bytes_read += count or 0
+        return count
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        tap = self.tap
+        if not tap.active:
+            return _READ(self, -1 if size is None else size)
+        if size is None or size < 0:
+            return self.readall()
+        if tap.recording is not None or tap.replaced:
+            into = bytearray(size)
+            return bytes(memoryview(into)[: self.readinto(into)])
+        data = tap.through(_STORAGE, "read", _READ, (self, size))
+        tap.bytes_read += len(data or b"")
+        return data
+
+    def readall(self) -> bytes:
+        tap = self.tap
+        if not tap.active:
+            return _ALL(self)
+        if tap.recording is not None or tap.replaced:
+            return self._taped_all()
+        data = tap.through(_STORAGE, "read", _ALL, (self,))
+        tap.bytes_read += len(data or b"")
+        return data
+
+    def _taped(self, count: int, view: memoryview) -> int:
+        """One read into ``view`` while recording or replaying."""
+        tap = self.tap
+        offset = self._offset()
+        data = self._remembered(offset, count)
+        if data is not None:
+            view[: len(data)] = data
+            return len(data)
+        read = tap.through(_STORAGE, "read", _INTO, (self, view), replayable=False) or 0
+        self._note(offset, view[:read])
+        return read
+
+    def _taped_all(self) -> bytes:
+        parts: list[bytes] = []
+        while (data := self._remembered(self._offset(), sys.maxsize)) is not None:
+            if not data:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.append(data)
+        offset = self._offset()
+        data = self.tap.through(_STORAGE, "read", _ALL, (self,), replayable=False) or b""
+        self._note(offset, data)
+        return b"".join([*parts, data])
+
+    def _remembered(self, offset: int | None, count: int) -> bytes | None:
+        """What was recorded at the current position, which moves on; None where nothing was."""
+        tap = self.tap
+        files = remembered(tap)
+        if files is None or offset is None:
+            return None
+        tap.pause()
+        data = files.get(self._key(), offset, count)
+        if data is not None:
+            _SEEK(self, offset + len(data))
+        tap.resume(_STORAGE)
+        tap.misses += data is None
+        return data
+
+    def _note(self, offset: int | None, data: Bytes) -> None:
+        tap = self.tap
+        tap.bytes_read += len(data)
+        if len(data) and offset is not None and tap.recording is not None:
+            note(tap, self._key(), offset, data, os.fstat(self.fileno()).st_size)
+
+    def _offset(self) -> int | None:
+        try:
+            return _TELL(self)
+        except OSError:  # a pipe or a terminal: nothing to keep
+            return None
+
+    def _key(self) -> str:
+        if self.key is None:
+            self.key = key_of(self.name)
+        return self.key
+
+
+class MemoryFile(io.BytesIO):
+    """The raw file of a whole recorded file. Only `fileno()` still opens the real one."""
+
+    def __init__(self, data: bytes, path: str | bytes, tap: Tap) -> None:
+        super().__init__(data)
+        self.name = path
+        self.mode = "rb"  # type: ignore[misc]
+        self._tap = tap
+        self._real: io.FileIO | None = None
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def writable(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        if self._real is None:
+            self._real = _open_real(self._tap, self.name)
+        _SEEK(self._real, self.tell())
+        return self._real.fileno()
+
+    def close(self) -> None:
+        if self._real is not None:
+            self._real.close()
+        super().close()
+
+
+class PartlyRecorded(io.RawIOBase):
+    """The raw file of a file of which some ranges were recorded (a shard read by one worker). The rest comes from the real one."""
+
+    alone = False
+
+    def __init__(self, files: FileTape, key: str, path: str | bytes, tap: Tap) -> None:
+        self.name = path
+        self.mode = "rb"
+        self._files, self._key, self._tap = files, key, tap
+        self._at = 0
+        self._real: io.FileIO | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        base = 0 if whence == 0 else self._at if whence == 1 else self._files.size(self._key)
+        if whence not in (0, 1, 2) or base + offset < 0:
+            raise OSError(22, os.strerror(22))
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+
+        def fill(at: int) -> int:
+            data = self._next(len(view) - at)
+            view[at : at + len(data)] = data
+            return len(data)
+
+        return _fill(len(view), fill, self.alone)
+
+    def readall(self) -> bytes:
+        parts = []
+        while part := self._next(sys.maxsize):
+            parts.append(part)
+        return b"".join(parts)
+
+    def _next(self, count: int) -> bytes:
+        tap = self._tap
+        tap.pause()
+        data = self._files.get(self._key, self._at, count)
+        tap.resume(_STORAGE)
+        if data is None:
+            real = self._opened()
+            _SEEK(real, self._at)
+            tap.misses += 1
+            limit = min(count, io.DEFAULT_BUFFER_SIZE * 8)
+            data = tap.through(_STORAGE, "read", _READ, (real, limit), replayable=False) or b""
+            tap.bytes_read += len(data)
+        self._at += len(data)
+        return data
+
+    def fileno(self) -> int:
+        real = self._opened()
+        _SEEK(real, self._at)
+        return real.fileno()
+
+    def close(self) -> None:
+        if self._real is not None:
+            self._real.close()
+        super().close()
+
+    def _opened(self) -> io.FileIO:
+        if self._real is None:
+            self._real = _open_real(self._tap, self.name)
+        return self._real
+
+
+def _fill(count: int, read: Callable[[int], int], alone: bool) -> int:
+    """One read; without a buffer on top, as many as it takes: nobody expects a short read from the middle of a file."""
+    done = read(0)
+    while alone and 0 < done < count and (got := read(done)):
+        done += got
+    return done
+
+
+def _open_real(tap: Tap, path: str | bytes) -> io.FileIO:
+    tap.misses += 1
+    return tap.through(_STORAGE, "open", io.FileIO, (path,), replayable=False)
+
+
+def is_recorded(file: Any) -> bool:
+    """Whether a file object stands for a recorded file (so that its descriptor had better not be asked for)."""
+    raw = getattr(file, "raw", getattr(getattr(file, "buffer", None), "raw", file))
+    return isinstance(raw, (MemoryFile, PartlyRecorded))
+
+
+def install(tap: Tap, patches: Patches) -> None:
+    original = io.open
+
+    def open_raw(path: str | bytes) -> tuple[TimedFileIO, int, bool]:
+        raw = TimedFileIO(path, "r")
+        raw.tap = tap
+        return raw, raw._blksize, raw.isatty()  # type: ignore[attr-defined]
+
+    def find_raw(path: str | bytes) -> tuple[io.RawIOBase, int, bool]:
+        """The raw file under a new file object, its preferred buffer size, and whether it is a terminal."""
+        if not tap.active:
+            return open_raw(path)
+        if tap.recording is None and not tap.replaced:
+            return tap.through(_STORAGE, "open", open_raw, (path,))
+        key, files = key_of(path), remembered(tap)
+        if files is not None and files.knows(key):
+            tap.pause()
+            data = files.whole(key)
+            found = MemoryFile(data, path, tap) if data is not None else PartlyRecorded(files, key, path, tap)
+            tap.resume(_STORAGE)
+            return found, io.DEFAULT_BUFFER_SIZE, False  # type: ignore[return-value]
+        tap.misses += files is not None
+        opened = tap.through(_STORAGE, "open", open_raw, (path,), replayable=False)
+        raw = opened[0]
+        raw.key = key
+        _by_path[key] = raw
+        status = os.fstat(raw.fileno())
+        if stat.S_ISREG(status.st_mode):
+            note(tap, key, 0, b"", status.st_size)
+        return opened
+
+    @functools.wraps(original)
+    def timed_open(
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        closefd: bool = True,
+        opener: Any = None,
+    ) -> Any:
+        binary = "b" in mode
+        plain = mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
+        if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):
+            return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        raw, block, terminal = find_raw(os.fspath(file))
+        try:
+            if buffering == 0:
+                raw.alone = True  # type: ignore[attr-defined]
+                return raw
+            buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(block))
+            if binary:
+                return buffer
+            text = io.TextIOWrapper(buffer, encoding, errors, newline, terminal)
+            text.mode = mode  # type: ignore[misc]
+            return text
+        except BaseException:
+            raw.close()
+            raise
+
+    import builtins
+
+    patches.replace(builtins, "open", timed_open, everywhere=True)
+    patches.replace(io, "open", timed_open)
+    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
+    if accessor is not None:
+        patches.replace(accessor, "open", staticmethod(timed_open))
+    tap.reread = functools.partial(_reread, tap)
+    _install_os(tap, patches, accessor)
+
+
+def _buffer_size(block: int) -> int:
+    if sys.version_info >= (3, 14):
+        return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
+    return block
+
+
+def _reread(tap: Tap, ranges: Reads) -> None:
+    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost."""
+    by_key: dict[str, list[tuple[int, int]]] = {}
+    for key, offset, count in ranges:
+        by_key.setdefault(key, []).append((offset, count))
+    for key, pieces in by_key.items():
+        tap.bytes_read += tap.through(_STORAGE, "read", _read_ranges, (key, pieces), replayable=False)
+
+
+def _read_ranges(key: str, pieces: list[tuple[int, int]]) -> int:
+    known = _by_path.get(key)
+    descriptor = known.fileno() if known is not None and not known.closed else _OS_OPEN(key, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return sum(len(_OS_PREAD(descriptor, count, offset)) for offset, count in pieces)
+    finally:
+        if known is None or known.closed:
+            _OS_CLOSE(descriptor)
+
+
+# -- os -------------------------------------------------------------------------------------------------------------
+
+
+def _install_os(tap: Tap, patches: Patches, accessor: Any) -> None:
+    for name in ("stat", "lstat", "listdir"):
+        cut(tap, patches, os, name, _STORAGE)
+        if accessor is not None and hasattr(accessor, name):
+            patches.replace(accessor, name, staticmethod(getattr(os, name)))
+    for name in ("open", "scandir"):
+        cut(tap, patches, os, name, _STORAGE, replayable=False)
+    for name in ("readv", "preadv"):
+        cut(tap, patches, os, name, _STORAGE, replayable=False, counts=int)
+    if hasattr(os, "pread"):
+        _replace_descriptor_read(tap, patches, "pread")
+    _replace_descriptor_read(tap, patches, "read")
+
+
+def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
+    """``os.read(fd, n)`` and ``os.pread(fd, n, offset)``; regular files are recorded under their inode."""
+    original = getattr(os, name)
+    seek, status_of = os.lseek, os.fstat
+
+    @functools.wraps(original)
+    def read(fd: int, length: int, *offset: int) -> bytes:
+        if not tap.active:
+            return original(fd, length, *offset)  # type: ignore[no-any-return]
+        taping = tap.recording is not None or bool(tap.replaced)
+        status = status_of(fd) if taping else None
+        if status is None or not stat.S_ISREG(status.st_mode):
+            data: bytes = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
+            tap.bytes_read += len(data)
+            return data
+        key = f"inode:{status.st_dev}:{status.st_ino}"
+        at = offset[0] if offset else seek(fd, 0, os.SEEK_CUR)
+        files = remembered(tap)
+        if files is not None:
+            tap.pause()
+            known = files.get(key, at, length)
+            if known is not None and not offset:
+                seek(fd, at + len(known), os.SEEK_SET)
+            tap.resume(_STORAGE)
+            if known is not None:
+                return known
+            tap.misses += 1
+        data = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
+        tap.bytes_read += len(data)
+        note(tap, key, at, data, status.st_size)
+        return data
+
+    patches.replace(os, name, read, everywhere=True)

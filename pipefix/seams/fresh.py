@@ -1,0 +1,270 @@
+"""Copies that the user's code may change without harming the recording, and how many bytes a value holds.
+
+Common types are copied by hand, fast. Libraries are only looked at where they are loaded: before that, no value is of their types.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import io
+import mmap
+import os
+import pathlib
+import sys
+import types
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+Copier = Callable[[Any], Any]
+Sizer = Callable[[Any], int]
+
+
+class Uncopyable(Exception):
+    """This value cannot be kept. The text says why, for the report."""
+
+
+_AS_THEY_ARE: set[type] = {
+    type(None), bool, int, float, complex, str, bytes, range, slice, type(Ellipsis), type(NotImplemented),
+    decimal.Decimal, fractions.Fraction, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID,
+    os.stat_result, pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath,
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type,
+}  # fmt: skip
+"""Nothing that the user does to these can be seen from outside."""
+_NEVER = (io.IOBase, mmap.mmap, types.GeneratorType, types.CoroutineType, types.FrameType)
+_OBJECT_OVERHEAD = 64
+"""What an object without a known size is taken to hold, in bytes."""
+
+_copiers: dict[type, Copier] = {}
+_sizers: dict[type, Sizer] = {}
+
+
+def register(kind: type, copier: Copier, sizer: Sizer) -> None:
+    """Teach `fresh` and `nbytes` a type (exactly that type, not its subclasses)."""
+    _copiers[kind] = copier
+    _sizers[kind] = sizer
+
+
+def fresh(value: Any) -> Any:
+    """A copy that shares nothing changeable with ``value``; raises `Uncopyable`."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    copier = _copiers.get(kind)
+    if copier is None:
+        copier = _copiers[kind] = _find_copier(kind)
+    try:
+        return copier(value)
+    except RecursionError:
+        raise Uncopyable(f"a {kind.__qualname__} that contains itself, or is nested too deep") from None
+
+
+def nbytes(value: Any) -> int:
+    """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings."""
+    kind = type(value)
+    sizer = _sizers.get(kind)
+    if sizer is None:
+        sizer = _sizers[kind] = _find_sizer(kind)
+    return sizer(value)
+
+
+def force(*values: Any) -> None:
+    """Decode the lazily opened images among ``values`` (and one or two levels inside lists, tuples and dicts)."""
+    pil = sys.modules.get("PIL.ImageFile")
+    if pil is not None:
+        _force(values, pil.ImageFile, 3)
+
+
+def _force(values: Any, lazy: type, depth: int) -> None:
+    for value in values:
+        kind = type(value)
+        if kind in (tuple, list):
+            if depth and value and type(value[0]) not in (int, float, str):
+                _force(value, lazy, depth - 1)
+        elif kind is dict:
+            if depth:
+                _force(value.values(), lazy, depth - 1)
+        elif isinstance(value, lazy) and getattr(value, "fp", None) is not None:
+            value.load()  # type: ignore[attr-defined]
+
+
+# -- copies ---------------------------------------------------------------------------------------------------------
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _list(value: Any) -> Any:
+    return [fresh(one) for one in value]
+
+
+def _tuple(value: Any) -> Any:
+    return tuple([fresh(one) for one in value])
+
+
+def _dict(value: Any) -> Any:
+    return {key: fresh(one) for key, one in value.items()}
+
+
+def _named_tuple(value: Any) -> Any:
+    return type(value)._make([fresh(one) for one in value])
+
+
+def _slots_and_dict(value: Any) -> Any:
+    """A plain object: a shallow copy whose attributes are copied in turn."""
+    new = copy.copy(value)
+    for name, held in list(vars(value).items()):
+        copied = fresh(held)
+        if copied is not held:
+            object.__setattr__(new, name, copied)
+    return new
+
+
+def _deep(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:  # whatever a stranger's __reduce__ raises
+        raise Uncopyable(f"a {type(value).__qualname__} cannot be copied: {error}") from error
+
+
+def _never(value: Any) -> Any:
+    raise Uncopyable(f"a {type(value).__qualname__} is a handle, not a value: it can only be made again")
+
+
+def _array(value: Any) -> Any:
+    if value.dtype.hasobject:
+        return _deep(value)
+    new = value.copy(order="K")
+    if not value.flags.writeable:
+        new.flags.writeable = False
+    return new
+
+
+def _memmap(value: Any) -> Any:
+    if type(value.base) is mmap.mmap or isinstance(value.base, mmap.mmap):
+        raise Uncopyable("a mapped array is a view of its file, not a value")
+    import numpy as np
+
+    return np.array(value, copy=True, order="K")
+
+
+def _tensor(value: Any) -> Any:
+    if value.layout is not sys.modules["torch"].strided or value.is_quantized:
+        return _deep(value)
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def _image(value: Any) -> Any:
+    """A decoded image without its file: the plain class, with all that the file told (format, info, palette, exif)."""
+    value.load()
+    new = value._new(value.im.copy())
+    new.format = value.format
+    if getattr(value, "filename", None):
+        new.filename = value.filename
+    if getattr(value, "tag_v2", None):  # TIFF keeps its exif in the file's own directory
+        new.info["exif"] = value.getexif().tobytes()
+    return new
+
+
+def _bytes_io(value: Any) -> Any:
+    new = io.BytesIO(value.getvalue())
+    new.seek(value.tell())
+    return new
+
+
+def _find_copier(kind: type) -> Copier:
+    module = kind.__module__.partition(".")[0]
+    if kind is list:
+        return _list
+    if kind is tuple:
+        return _tuple
+    if kind is dict:
+        return _dict
+    if kind in (bytearray, set):
+        return kind
+    if kind is io.BytesIO:
+        return _bytes_io
+    if issubclass(kind, _NEVER):
+        return _never
+    if issubclass(kind, (enum.Enum, type)):
+        return _itself
+    known = _known(kind, ((("numpy", "memmap"), _memmap), (("numpy", "ndarray"), _array), (("numpy", "generic"), _itself)))
+    known = known or _known(kind, ((("torch", "dtype"), _itself), (("torch", "device"), _itself)))
+    known = known or _known(kind, ((("PIL.Image", "Image"), _image),))
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return _tensor if kind is torch.Tensor else _deep
+    if kind is memoryview:
+        return _never
+    if issubclass(kind, tuple):
+        return _named_tuple if hasattr(kind, "_make") else _deep
+    if module in ("_thread", "threading", "socket", "ssl", "select", "subprocess", "lmdb", "sqlite3", "_sqlite3"):
+        return _never
+    if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
+        return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
+    return _deep
+
+
+def _known(kind: type, table: tuple[tuple[tuple[str, str], Any], ...]) -> Any:
+    for (module, name), found in table:
+        base = getattr(sys.modules.get(module), name, None)
+        if isinstance(base, type) and issubclass(kind, base):
+            return found
+    return None
+
+
+# -- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def _array_bytes(value: Any) -> int:
+    return int(value.nbytes) + _OBJECT_OVERHEAD
+
+
+def _image_bytes(value: Any) -> int:
+    width, height = value.size
+    per_pixel = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}.get(value.mode, 4)
+    return (
+        int(width * height * per_pixel) + sum(len(one) for one in value.info.values() if isinstance(one, bytes)) + _OBJECT_OVERHEAD
+    )
+
+
+def _tensor_bytes(value: Any) -> int:
+    return int(value.numel() * value.element_size()) + _OBJECT_OVERHEAD
+
+
+def _sum(value: Any) -> int:
+    return _OBJECT_OVERHEAD + sum(8 + nbytes(one) for one in value)
+
+
+def _sum_dict(value: Any) -> int:
+    return _OBJECT_OVERHEAD + sum(16 + nbytes(key) + nbytes(one) for key, one in value.items())
+
+
+def _sum_attributes(value: Any) -> int:
+    return sys.getsizeof(value, _OBJECT_OVERHEAD) + _sum_dict(vars(value))
+
+
+def _find_sizer(kind: type) -> Sizer:
+    if kind is io.BytesIO:
+        return lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD
+    if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
+        return _sum
+    if issubclass(kind, dict):
+        return _sum_dict
+    known = _known(
+        kind, ((("numpy", "ndarray"), _array_bytes), (("PIL.Image", "Image"), _image_bytes), (("torch", "Tensor"), _tensor_bytes))
+    )
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    if kind not in _AS_THEY_ARE and "__dict__" in dir(kind) and not issubclass(kind, (type, types.ModuleType)):
+        return lambda value: _sum_attributes(value) if hasattr(value, "__dict__") else sys.getsizeof(value, _OBJECT_OVERHEAD)
+    return lambda value: sys.getsizeof(value, _OBJECT_OVERHEAD)

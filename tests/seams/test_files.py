@@ -1,0 +1,359 @@
+# ruff: noqa: SIM115, B023, UP020
+"""Files: the standard types, timed at the system call, and answered from memory."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import mmap
+import os
+import pathlib
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipefix.seams.extents import Extents
+from pipefix.seams.files import MemoryFile, PartlyRecorded, TimedFileIO
+from pipefix.vocabulary.stage import Stage
+
+TEXT = "erste Zeile\r\nzweite\nünd dritte" * 400
+FILES = {"open": "storage", "read": "storage"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_bytes(TEXT.encode())
+    return path
+
+
+def _read(path, mode="rb", **how):
+    with open(path, mode, **how) as file:
+        return file.read()
+
+
+READERS = {
+    "whole": lambda path: _read(path),
+    "bytes path": lambda path: _read(os.fsencode(path)),
+    "unbuffered": lambda path: _read(path, buffering=0),
+    "text": lambda path: _read(path, "r", encoding="utf-8"),
+    "newline": lambda path: _read(path, "r", encoding="utf-8", newline=""),
+    "lines": lambda path: list(open(path, encoding="utf-8")),
+    "pathlib": lambda path: path.read_bytes(),
+    "pathlib text": lambda path: path.read_text(encoding="utf-8"),
+    "io": lambda path: io.open(path, "rb").read(),
+    "pieces": lambda path: [piece for file in [open(path, "rb")] for piece in iter(lambda: file.read(1000), b"")],
+    "raw pieces": lambda path: [piece for file in [open(path, "rb", 0)] for piece in iter(lambda: file.read(1000), b"")],
+    "into": lambda path: (buffer := bytearray(3000), open(path, "rb").readinto(buffer)),
+    "seek": lambda path: (
+        (file := open(path, "rb")) and (file.seek(-10, 2), file.read(4), file.seek(3), file.read(5), file.tell())[1:]
+    ),
+    "peek": lambda path: open(path, "rb").peek(10)[:10],
+}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("reader", READERS)
+def test_contract(seams, path, reader):
+    seams.contract(lambda: READERS[reader](path), "files", ops=FILES)
+
+
+def test_bytes_are_counted_where_the_system_moves_them(seams, path):
+    seams.install("files")
+    seams.run(lambda: _read(path))
+    assert seams.tap.bytes_read == path.stat().st_size
+    seams.run(lambda: open(path, "rb", buffering=100).read(1))
+    assert seams.tap.bytes_read == 100
+
+
+def test_types_and_names_are_the_standard_ones(seams, path):
+    bare = open(path, "rb"), open(path)
+    seams.install("files")
+    ours = open(path, "rb"), open(path)
+    for one, other in zip(bare, ours, strict=True):
+        assert type(one) is type(other)
+        assert one.name == other.name
+        assert one.mode == other.mode
+        assert one.fileno() != other.fileno()
+    assert type(ours[0].raw) is TimedFileIO
+    assert ours[1].encoding == bare[1].encoding
+    for file in (*bare, *ours):
+        file.close()
+
+
+@pytest.mark.parametrize(
+    "args", [("x", "b"), ("x", "rb", 0, "utf-8"), ("x", "r", 0), ("missing",), (".",), ("x", "rw"), ("x\0",)], ids=str
+)
+def test_errors_are_the_same(seams, path, monkeypatch, args):
+    monkeypatch.chdir(path.parent)
+    (path.parent / "x").write_bytes(b"")
+
+    def error():
+        with pytest.raises((OSError, ValueError)) as caught:
+            open(*args)
+        return type(caught.value), str(caught.value)
+
+    bare = error()
+    seams.install("files")
+    assert error() == bare
+    assert seams.run(error) == bare
+
+
+def test_writing_is_left_alone(seams, path):
+    seams.install("files")
+    with open(path, "wb") as file:
+        assert type(file.raw) is io.FileIO
+        file.write(b"new")
+    with open(path, "r+b") as file:
+        assert type(file.raw) is io.FileIO
+    assert path.read_bytes() == b"new"
+
+
+def test_replayed_storage_needs_no_file(seams, path):
+    seams.install("files")
+    seams.run(lambda: _read(path), record=True)
+    path.unlink()
+    assert seams.run(lambda: _read(path), replace=[Stage.STORAGE]) == TEXT.encode()
+    assert seams.tap.bytes_read == 0
+    assert seams.tap.misses == 0
+
+
+def test_a_partly_recorded_file_falls_through(seams, path):
+    seams.install("files")
+    seams.run(lambda: open(path, "rb").read(5000), record=True)
+
+    def all_of_it():
+        with open(path, "rb") as file:
+            assert type(file.raw) is PartlyRecorded
+            return file.read()
+
+    assert seams.run(all_of_it, replace=[Stage.STORAGE]) == TEXT.encode()
+    assert seams.tap.misses >= 1
+    assert 0 < seams.tap.bytes_read < len(TEXT.encode())
+
+
+def test_an_unknown_file_is_a_miss(seams, path, tmp_path):
+    other = tmp_path / "other"
+    other.write_bytes(b"abc")
+    seams.install("files")
+    seams.run(lambda: _read(path), record=True)
+    assert seams.run(lambda: _read(other), replace=[Stage.STORAGE]) == b"abc"
+    assert seams.tap.misses >= 1
+
+
+def test_a_handle_kept_open_is_recorded_and_replayed(seams, path):
+    seams.install("files")
+    data = TEXT.encode()
+    with open(path, "rb", 64) as file:
+
+        def part(at):
+            file.seek(at)
+            return file.read(500)
+
+        assert seams.run(lambda: part(100), record=True) == data[100:600]
+        assert seams.run(lambda: part(4000), unit=1, record=True) == data[4000:4500]
+        assert seams.run(lambda: part(100), replace=[Stage.STORAGE]) == data[100:600]
+        assert "read" not in seams.charged()
+        assert seams.tap.misses == 0
+        assert seams.run(lambda: part(2000), replace=[Stage.STORAGE]) == data[2000:2500]
+        assert seams.tap.misses > 0
+
+
+def test_a_replayed_file_still_has_a_descriptor(seams, path):
+    seams.install("files")
+    seams.run(lambda: _read(path), record=True)
+
+    def mapped():
+        with open(path, "rb") as file:
+            assert type(file.raw) is MemoryFile
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+                return view[:]
+
+    assert seams.run(mapped, replace=[Stage.STORAGE]) == TEXT.encode()
+    assert seams.tap.misses == 1
+
+
+def test_reads_inside_a_replaced_decode_are_still_made(seams, path):
+    seams.install("files")
+
+    def decode():
+        return seams.tap.through(Stage.DECODE, "parse", lambda: _read(path).upper())
+
+    bare = decode()
+    assert seams.run(decode, record=True) == bare
+    assert seams.run(decode, replace=[Stage.DECODE]) == bare
+    assert seams.charged() == {"read": "storage"}
+    assert seams.tap.bytes_read == len(bare)
+    assert seams.run(decode, replace=[Stage.DECODE, Stage.STORAGE]) == bare
+    assert seams.charged() == {}
+
+
+def test_names_taken_by_other_modules_follow(seams, path):
+    import types
+
+    module = types.ModuleType("took_open_by_name")
+    exec(
+        "from io import open as take\ndef read(path):\n    with take(path, 'rb') as file:\n        return file.read()", vars(module)
+    )
+    import sys
+
+    sys.modules[module.__name__] = module
+    try:
+        original = module.take
+        seams.contract(lambda: module.read(path), "files", ops=FILES)
+        assert module.take is original
+    finally:
+        del sys.modules[module.__name__]
+
+
+def test_other_threads_are_timed_apart(seams, path):
+    seams.install("files")
+
+    def beside():
+        thread = threading.Thread(target=_read, args=(path,))
+        thread.start()
+        thread.join()
+
+    seams.run(beside)
+    assert seams.charged() == {}
+    assert sum(seams.tap.foreign.values()) > 0
+
+
+OS_CALLS = {
+    "stat": (lambda path: os.stat(path), {"os.stat": "storage"}),
+    "exists": (lambda path: os.path.getsize(path), {"os.stat": "storage"}),
+    "listdir": (lambda path: os.listdir(path.parent), {"os.listdir": "storage"}),
+    "path.stat": (lambda path: path.stat(), {"os.stat": "storage"}),
+    "iterdir": (lambda path: list(path.parent.iterdir()), {"os.listdir": "storage"}),
+}
+
+
+@pytest.mark.parametrize("name", OS_CALLS)
+def test_os_contract(seams, path, name):
+    call, ops = OS_CALLS[name]
+    seams.contract(lambda: call(path), "files", ops=ops)
+
+
+def test_descriptor_reads(seams, path):
+    def read():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            parts = os.read(descriptor, 10), os.read(descriptor, 7), os.pread(descriptor, 4, 100)
+            buffer = bytearray(5)
+            os.readv(descriptor, [buffer])
+            return (*parts, bytes(buffer))
+        finally:
+            os.close(descriptor)
+
+    ops = {"os.open": "storage", "os.read": "storage", "os.pread": "storage", "os.readv": "storage"}
+    bare = read()
+    seams.install("files")
+    assert seams.run(read) == bare
+    assert seams.charged() == ops
+    assert seams.tap.bytes_read == 26
+    assert seams.run(read, record=True) == bare
+    assert seams.run(read, replace=[Stage.STORAGE]) == bare
+    assert seams.charged() == {"os.open": "storage", "os.readv": "storage"}
+    assert seams.tap.misses == 0
+
+
+def test_pipes_are_never_answered_from_memory(seams):
+    seams.install("files")
+
+    def through_a_pipe():
+        reader, writer = os.pipe()
+        os.write(writer, b"now")
+        os.close(writer)
+        try:
+            return os.read(reader, 10)
+        finally:
+            os.close(reader)
+
+    for _ in range(2):
+        assert seams.run(through_a_pipe, record=True) == b"now"
+        assert seams.run(through_a_pipe, replace=[Stage.STORAGE]) == b"now"
+
+
+def test_undone(seams):
+    before = builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None
+    seams.install("files")
+    assert builtins.open is not before[0]
+    seams.undo()
+    assert before == (builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None)
+
+
+# -- extents ----------------------------------------------------------------------------------------------------------
+
+DATA = bytes(range(256)) * 8
+
+
+@given(ranges=st.lists(st.tuples(st.integers(0, 2100), st.integers(0, 700)), max_size=12))
+def test_extents_hold_what_was_put(ranges):
+    extents = Extents()
+    known = [False] * len(DATA)
+    for offset, count in ranges:
+        extents.put("f", offset, DATA[offset : offset + count], len(DATA))
+        known[offset : offset + count] = [True] * len(known[offset : offset + count])
+    assert extents.nbytes == sum(known)
+    for at in range(0, len(DATA), 37):
+        found = extents.get("f", at, 300)
+        if not known[at]:
+            assert found is None
+        else:
+            end = next((i for i in range(at, len(DATA)) if not known[i]), len(DATA))
+            assert found == DATA[at : min(at + 300, end)]
+    if ranges:
+        assert extents.whole("f") == (DATA if all(known) else None)
+        assert extents.get("f", len(DATA), 10) == b""
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("read"), st.integers(0, 900)),
+            st.tuples(st.just("seek"), st.integers(0, 2500)),
+            st.tuples(st.just("readline"), st.just(-1)),
+            st.tuples(st.just("read1"), st.integers(1, 900)),
+            st.tuples(st.just("read"), st.just(-1)),
+        ),
+        max_size=8,
+    ),
+    others=st.lists(st.tuples(st.just("read"), st.integers(0, 900)), max_size=4),
+    buffering=st.sampled_from([0, 16, 100, -1]),
+)
+def test_any_way_of_reading_replays(make_seams, tmp_path_factory, steps, others, buffering):
+    path = tmp_path_factory.mktemp("x") / "data"
+    path.write_bytes(DATA)
+
+    def read(steps):
+        with open(path, "rb", buffering) as file:
+            return [getattr(file, name if buffering or name != "read1" else "read")(count) for name, count in steps]
+
+    bare, other = read(steps), read(others)
+    seams = make_seams()
+    seams.install("files")
+    try:
+        assert seams.run(lambda: read(steps)) == bare
+        assert seams.run(lambda: read(steps), record=True) == bare
+        replayed = seams.run(lambda: read(steps), replace=[Stage.STORAGE])
+        assert replayed == bare
+        assert seams.run(lambda: read(others), replace=[Stage.STORAGE]) == other
+    finally:
+        seams.undo()
+
+
+def test_extents_survive_pickling_and_limits():
+    import pickle
+
+    extents = Extents(limit=10)
+    extents.put("a", 0, b"12345", 5)
+    extents.put("b", 0, b"1234567", 7)
+    assert extents.nbytes == 5
+    again = pickle.loads(pickle.dumps(extents))
+    assert again.whole("a") == b"12345"
+    assert not again.knows("b")
+    extents.put("a", 0, b"123", 3)
+    assert extents.nbytes == 3

@@ -47,6 +47,8 @@ class Plan:
     observe: Callable[[Any], dict[str, float]] | None = None
     enough: Callable[[Measurement], bool] | None = None
     """Asked after every round: whether the verdict is settled."""
+    seed: int = 0
+    """Of the sampler's order where the user gave it no generator of its own."""
     progress: Progress = lambda phase, done: None
 
 
@@ -72,6 +74,7 @@ def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -
     found = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
     clock = _Clock(plan.budget)
     with _untouched_rng(subject):
+        torch.manual_seed(plan.seed)
         try:
             _measure(subject, consumer, plan, clock, found)
         except KeyboardInterrupt:
@@ -141,6 +144,7 @@ class _Session:
         for row in rows:
             last[row.trace.worker] = row
             self.known += row.trace.units
+            self.paths += row.trace.paths
             found.facts.update(row.trace.facts)
         found.recorded_units = sum(row.trace.recorded for row in last.values())
         found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
@@ -159,7 +163,7 @@ class _Session:
     # -- arms ----------------------------------------------------------------------------------------------------------
 
     def rounds(self) -> None:
-        first = self._run(experiments.REAL, SHORTEST)
+        first = self.pool.block(experiments.REAL, SHORTEST, most=max(2.0, self.clock.left))
         self.round_seconds = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
         arms = self._arms(first)
         self._start_trials(first)
@@ -169,8 +173,8 @@ class _Session:
         while True:
             lap = time.perf_counter()
             for arm in arms if done % 2 == 0 else arms[::-1]:
-                if self.clock.left < reserve and self.found.of(arm.name):
-                    continue
+                if self.clock.left < reserve and self.found.of(experiments.REAL.name):
+                    break
                 self.say(f"round {done + 1}: {arm.name}")
                 self._run(arm, length)
             for name, pool in self.trials.items():
@@ -187,8 +191,6 @@ class _Session:
         block = self.pool.block(arm, seconds, most=most)
         self.found.blocks.append(block)
         for row in block.rows:
-            if row.trace.paths:
-                self.paths += row.trace.paths
             self.found.events += [(row.trace.pid, *event) for event in row.trace.events]
         return block
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from pipefix.measurement.experiments import POOL, RECORD, Experiment
+from pipefix.measurement.experiments import POOL, REAL, RECORD, Experiment
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.recording.recording import Recording
 from pipefix.seams import handover
@@ -30,6 +30,8 @@ CPU_EVERY = 4
 DISCOVERY_UNITS = 2
 """Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
 PLAIN_COLLATE_EVERY = 5
+TRACED_BATCHES = 60
+"""Batches a process traces: enough to look at, few enough to open quickly."""
 
 
 class Delivered(NamedTuple):
@@ -144,8 +146,7 @@ class Bench:
         self.counter = 0
         self.batches = 0
         self.discovered = 0
-        self.told = False
-        self.told_units = 0
+        self.told_units = self.told_paths = 0
         self._modules = 0
         self._token: Any = torch.zeros(1)
 
@@ -196,6 +197,7 @@ class Bench:
         tap.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
         if tap.active:
             self._late_imports()
+        tap.events = [] if self.of.options.events and experiment is REAL and self.batches < TRACED_BATCHES else None
         tap.clear()
 
     def _late_imports(self) -> None:
@@ -362,6 +364,9 @@ class Bench:
                 if wall
             ]
             trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
+        if tap.events is not None:
+            trace.events = [(str(tap.names[key][0]), tap.names[key][1], begun, ended) for key, begun, ended in tap.events]
+            trace.events.append(("collate", "collate", trace.made, trace.ended))
         if self.hand is not None:
             counters = self.hand.take()
             trace.dumps, trace.send, trace.sent_bytes, trace.handed = counters.dumps_ns, counters.send_ns, counters.bytes, counters.count
@@ -378,9 +383,9 @@ class Bench:
             trace.opaque = self.cutter.opaque
             trace.mixed = sorted(self.tap.mixed)
             trace.seams = self.seams
-        elif not self.told:
-            trace.paths = sorted(self.recording.files.paths())
-            self.told = True
+            paths = list(self.recording.files)
+            trace.paths = paths[self.told_paths :]
+            self.told_paths = len(paths)
 
 
 def _to_shared(value: Any) -> Any:

@@ -75,10 +75,10 @@ def nbytes(value: Any) -> int:
 
 
 def force(*values: Any) -> None:
-    """Decode the lazily opened images among ``values`` (and one or two levels inside lists, tuples and dicts)."""
+    """Decode the lazily opened images among ``values`` (and a few levels inside lists, tuples and dicts)."""
     pil = sys.modules.get("PIL.ImageFile")
     if pil is not None:
-        _force(values, pil.ImageFile, 3)
+        _force(values, pil.ImageFile, 5)
 
 
 def _force(values: Any, lazy: type, depth: int) -> None:
@@ -168,9 +168,18 @@ def _image(value: Any) -> Any:
     new.format = value.format
     if getattr(value, "filename", None):
         new.filename = value.filename
-    if getattr(value, "tag_v2", None):  # TIFF keeps its exif in the file's own directory
-        new.info["exif"] = value.getexif().tobytes()
+    exif = getattr(value, "_exif", None)
+    if getattr(value, "tag_v2", None) or (exif is not None and exif._loaded and "exif" not in value.info):
+        _copy_exif(value, new)
     return new
+
+
+def _copy_exif(value: Any, new: Any) -> None:
+    """TIFF keeps its exif in the file's own directory, not among the info."""
+    exif = sys.modules["PIL.Image"].Exif()
+    exif.load(value.getexif().tobytes())
+    exif._loaded = True
+    new._exif = exif
 
 
 def _bytes_io(value: Any) -> Any:

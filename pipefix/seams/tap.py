@@ -310,6 +310,16 @@ class Tap:
                 self._passed(stage)
 
     @property
+    def owns(self) -> bool:
+        """Whether the caller is the thread whose sample is under the clock."""
+        return get_ident() == self.owner
+
+    @property
+    def tape(self) -> Tape | None:
+        """Where a seam that records by itself keeps its results now; None also inside a call that is recorded as a whole."""
+        return None if self._hushed else self.recording
+
+    @property
     def stage(self) -> Stage | None:
         """The stage of the operation on top; None in the sample's own code."""
         return self._stage

@@ -1,0 +1,168 @@
+"""Pillow. Opening an image parses its header; decoding happens when the pixels are first needed, wherever that is.
+
+The load is therefore charged to decode even in the middle of a resize, and what is recorded for an opened image is the image after
+that load. Answered from a recording, `Image.open` gives a decoded image of the plain class, with mode, format, info and exif.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.seams import fresh
+from pipefix.seams.seam import Patches, cut
+from pipefix.seams.tap import MISSING, Tap
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "PIL.Image"
+OPAQUE = {
+    "numpy.asarray(image)": "copying an image's pixels into an array is charged to the code that does it",
+    "Image.seek": "images with several frames are timed, but their frames are not recorded",
+}
+
+_DECODE, _AUGMENT, _STORAGE = Stage.DECODE, Stage.AUGMENT, Stage.STORAGE
+_OPEN, _LOAD, _CONVERT = "PIL.Image.open", "PIL.Image.load", "PIL.Image.convert"
+_METHODS = ("resize", "crop", "rotate", "transpose", "transform", "filter", "point", "quantize", "reduce", "split", "getchannel",
+            "remap_palette", "effect_spread")  # fmt: skip
+_IN_PLACE = ("thumbnail", "paste", "putalpha", "putpixel", "putdata", "putpalette", "alpha_composite", "apply_transparency")
+_FUNCTIONS = ("blend", "composite", "alpha_composite", "merge", "eval")
+_OPS = ("autocontrast", "colorize", "contain", "cover", "pad", "crop", "scale", "deform", "equalize", "expand", "fit", "flip",
+        "grayscale", "invert", "mirror", "posterize", "solarize")  # fmt: skip
+_DRAWING = ("arc", "bitmap", "chord", "ellipse", "line", "multiline_text", "pieslice", "point", "polygon", "rectangle",
+            "rounded_rectangle", "text")  # fmt: skip
+_PLACE = "_pipefix_place"
+"""Attribute of an image being recorded: (tape, label, ordinal, unit)."""
+_ANSWERED = "_pipefix_answered"
+"""Attribute of an image that came from a recording."""
+
+
+def install(tap: Tap, patches: Patches) -> None:
+    from PIL import Image, ImageDraw, ImageEnhance, ImageFile, ImageOps
+
+    adopt = _Loads(tap, patches)
+    adopt.family(ImageFile.ImageFile)
+    patches.replace(Image, "open", _opener(tap, Image.open, adopt), everywhere=True)
+    patches.replace(Image.Image, "convert", _converter(tap, Image.Image.convert))
+    for name in _METHODS:
+        cut(tap, patches, Image.Image, name, _AUGMENT, f"PIL.Image.{name}")
+    for name in _IN_PLACE:
+        cut(tap, patches, Image.Image, name, _AUGMENT, f"PIL.Image.{name}", replayable=False)
+    for name in _FUNCTIONS:
+        cut(tap, patches, Image, name, _AUGMENT)
+    for name in _OPS:
+        cut(tap, patches, ImageOps, name, _AUGMENT)
+    cut(tap, patches, ImageOps, "exif_transpose", _DECODE)
+    cut(tap, patches, ImageEnhance._Enhance, "enhance", _AUGMENT, "PIL.ImageEnhance.enhance")
+    for name in _DRAWING:
+        cut(tap, patches, ImageDraw.ImageDraw, name, _AUGMENT, f"PIL.ImageDraw.{name}", replayable=False)
+    tap.force = fresh.force
+
+
+def _is_lazy(image: Any) -> bool:
+    """Whether the pixels are still to be decoded."""
+    state = image.__dict__
+    return bool(state.get("tile")) or (state.get("_im") is None and state.get("im") is None)
+
+
+class _Loads:
+    """Replaces ``load`` of every class of image files, also of those that plugins define later."""
+
+    def __init__(self, tap: Tap, patches: Patches) -> None:
+        self._tap, self._patches = tap, patches
+        self._seen: set[type] = set()
+
+    def family(self, kind: type) -> None:
+        self(kind)
+        child: type
+        for child in kind.__subclasses__():
+            self.family(child)
+
+    def __call__(self, kind: type) -> None:
+        if kind in self._seen:
+            return
+        self._seen.add(kind)
+        original = kind.__dict__.get("load")
+        if original is not None:
+            self._patches.replace(kind, "load", self._timed(original))
+
+    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        tap = self._tap
+
+        @functools.wraps(original)
+        def load(image: Any, *args: Any, **kwargs: Any) -> Any:
+            if not tap.active or not _is_lazy(image):
+                return original(image, *args, **kwargs)
+            place = image.__dict__.pop(_PLACE, None)
+            pixels = tap.through(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
+            if place is not None:
+                tape, label, ordinal, unit = place
+                tap.pause()
+                if not getattr(image, "is_animated", False):
+                    tape.keep(unit, label, ordinal, _DECODE, image)
+                tap.resume()
+            return pixels
+
+        return load
+
+
+def _opener(tap: Tap, original: Callable[..., Any], adopt: _Loads) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(fp, *args, **kwargs)
+        taping = (tap.recording is not None or bool(tap.replaced)) and tap.owns and tap.stage is not _DECODE
+        label, ordinal = tap.place(_OPEN) if taping else (_OPEN, 0)
+        if taping and _DECODE in tap.replaced:
+            known = tap.answer(_DECODE, label, ordinal, reread=False)
+            if known is not MISSING:
+                if _STORAGE not in tap.replaced:
+                    _read_through(fp)
+                known.__dict__[_ANSWERED] = True
+                return known
+        image = tap.through(_DECODE, _OPEN, original, (fp, *args), kwargs, replayable=False)
+        adopt(type(image))
+        if taping and tap.tape is not None:
+            image.__dict__[_PLACE] = (tap.tape, label, ordinal, tap.unit)
+        return image
+
+    return open_image
+
+
+def _read_through(fp: Any) -> None:
+    """Read what decoding would have read: storage stays as dear as it is."""
+    if isinstance(fp, io.BytesIO):
+        return
+    if not hasattr(fp, "read"):
+        with open(fp, "rb", buffering=0) as file:
+            file.read()
+        return
+    try:
+        fp.seek(0)
+    except (AttributeError, io.UnsupportedOperation):
+        pass
+    fp.read()
+
+
+def _converter(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Of an image as it came from its file the conversion is the last part of decoding; of any other it augments."""
+
+    @functools.wraps(original)
+    def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(self, mode, *args, **kwargs)
+        if _is_lazy(self):
+            self.load()
+        if self.format is None:
+            return tap.through(_AUGMENT, _CONVERT, original, (self, mode, *args), kwargs)
+        copies = mode == self.mode and not args and not kwargs
+        if copies and _DECODE in tap.replaced and _ANSWERED in self.__dict__:
+            tap.pause()
+            copy = original(self, mode)
+            tap.resume(_DECODE)
+            return copy
+        # The copy itself is not kept: the opened image already is.
+        return tap.through(_DECODE, _CONVERT, original, (self, mode, *args), kwargs, replayable=not copies)
+
+    return convert

@@ -1,0 +1,262 @@
+"""Pillow: decoding is charged where it happens, and recorded images are the images."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps
+
+from pipefix.seams.fresh import force
+from pipefix.vocabulary.stage import Stage
+
+OPEN = {"PIL.Image.open": "decode", "open": "storage", "read": "storage"}
+LOAD = {**OPEN, "PIL.Image.load": "decode"}
+CONVERT = {**LOAD, "PIL.Image.convert": "decode"}
+IMAGE_KINDS = [
+    "rgb.jpg",
+    "gray.jpg",
+    "rgba.png",
+    "palette.png",
+    "bits16.png",
+    "rgb.webp",
+    "rgb.bmp",
+    "rgb.tif",
+    "cmyk.jpg",
+    "anim.gif",
+]
+
+
+def draw(name, path, size=(90, 70)):
+    pixels = np.random.default_rng(7).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC)
+    match name:
+        case "gray.jpg":
+            image = image.convert("L")
+        case "rgba.png":
+            image.putalpha(100)
+        case "palette.png":
+            image = image.convert("P", palette=Image.Palette.ADAPTIVE)
+        case "bits16.png":
+            image = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
+        case "cmyk.jpg":
+            image = image.convert("CMYK")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    how = {"exif": exif} if name.endswith("jpg") else {}
+    if name == "anim.gif":
+        image.save(path, save_all=True, append_images=[image.rotate(90), image.rotate(180)])
+    else:
+        image.save(path, **how)
+    return path
+
+
+@pytest.fixture(params=IMAGE_KINDS)
+def picture(request, tmp_path):
+    return draw(request.param, tmp_path / request.param)
+
+
+@pytest.fixture
+def jpeg(tmp_path):
+    return draw("rgb.jpg", tmp_path / "rgb.jpg")
+
+
+def pil_loader(path):
+    with open(path, "rb") as file:
+        return Image.open(file).convert("RGB")
+
+
+def test_the_usual_loader(seams, picture):
+    seams.contract(lambda: pil_loader(picture), "files", "pil", ops=CONVERT)
+
+
+def test_from_a_path(seams, jpeg):
+    seams.contract(lambda: Image.open(jpeg).convert("L"), "files", "pil", ops=CONVERT)
+
+
+def test_from_memory(seams, jpeg):
+    data = jpeg.read_bytes()
+    seams.contract(
+        lambda: np.asarray(Image.open(io.BytesIO(data))),
+        "files",
+        "pil",
+        ops={"PIL.Image.open": "decode", "PIL.Image.load": "decode"},
+    )
+
+
+def test_what_the_file_told_survives(seams, picture):
+    def facts():
+        with Image.open(picture) as image:
+            image.load()
+            exif = dict(image.getexif())
+            return (
+                image.format,
+                image.mode,
+                image.size,
+                {k: v for k, v in image.info.items() if k != "exif"},
+                exif,
+                str(image.filename),
+            )
+
+    bare = facts()
+    seams.install("files", "pil")
+    assert seams.run(facts) == bare
+    assert seams.run(facts, record=True) == bare
+    again = seams.run(facts, replace=[Stage.DECODE, Stage.STORAGE])
+    if picture.suffix == ".tif":
+        assert again[:3] == bare[:3]
+        assert again[4].get(0x0112) == bare[4].get(0x0112)
+    else:
+        assert again == bare
+
+
+def test_a_lazy_image_is_decoded_inside_the_resize_that_needs_it(seams, jpeg):
+    seams.contract(
+        lambda: Image.open(jpeg).resize((20, 30)),
+        "files",
+        "pil",
+        ops={**LOAD, "PIL.Image.resize": "augment"},
+    )
+
+
+def test_replacing_decode_alone_still_reads_the_file(seams, jpeg):
+    seams.install("files", "pil")
+    for load in (pil_loader, lambda path: Image.open(path).convert("RGB")):
+        seams.run(lambda load=load: load(jpeg), record=True)
+        seams.run(lambda load=load: load(jpeg), replace=[Stage.DECODE])
+        assert seams.charged() == {"open": "storage", "read": "storage"}
+        assert seams.tap.bytes_read == jpeg.stat().st_size
+
+
+def test_replacing_augment_alone_still_decodes(seams, jpeg):
+    seams.install("files", "pil")
+
+    def resized():
+        return Image.open(jpeg).resize((20, 30))
+
+    bare = seams.run(resized, record=True)
+    assert seams.run(resized, replace=[Stage.AUGMENT]).tobytes() == bare.tobytes()
+    assert seams.charged() == LOAD
+
+
+def test_replacing_storage_alone_still_decodes(seams, jpeg):
+    seams.install("files", "pil")
+    bare = seams.run(lambda: pil_loader(jpeg), record=True)
+    jpeg.unlink()
+    assert seams.run(lambda: pil_loader(jpeg), replace=[Stage.STORAGE]).tobytes() == bare.tobytes()
+    assert seams.charged() == {name: stage for name, stage in CONVERT.items() if stage == "decode"}
+
+
+def test_a_recorded_image_may_be_changed_by_its_user(seams, jpeg):
+    seams.install("files", "pil")
+
+    def painted():
+        image = Image.open(jpeg)
+        before = image.tobytes()
+        image.paste((1, 2, 3), (0, 0, 50, 50))
+        return before
+
+    bare = seams.run(painted, record=True)
+    for _ in range(2):
+        assert seams.run(painted, replace=[Stage.DECODE]) == bare
+
+
+def test_two_images_in_one_sample_keep_apart(seams, tmp_path):
+    first, second = (draw("rgb.jpg", tmp_path / "a.jpg"), draw("gray.jpg", tmp_path / "b.jpg", (31, 17)))
+    seams.contract(lambda: [pil_loader(first), pil_loader(second)], "files", "pil", ops=CONVERT)
+
+
+def test_an_animation_is_timed_but_stays_live(seams, tmp_path):
+    path = draw("anim.gif", tmp_path / "x.gif")
+
+    def frames():
+        with Image.open(path) as image:
+            return [(image.seek(i), np.asarray(image.convert("RGB")))[1].tobytes() for i in range(3)]
+
+    bare = frames()
+    seams.install("files", "pil")
+    assert seams.run(frames, record=True) == bare
+    assert seams.run(frames, replace=[Stage.STORAGE]) == bare
+
+
+AUGMENTS = {
+    "resize": lambda image: image.resize((11, 12)),
+    "crop": lambda image: image.crop((1, 2, 30, 40)),
+    "rotate": lambda image: image.rotate(33),
+    "transpose": lambda image: image.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+    "convert": lambda image: image.convert("L"),
+    "split": lambda image: list(image.split()),
+}
+
+
+@pytest.mark.parametrize("name", AUGMENTS)
+def test_methods_on_decoded_images_augment(seams, jpeg, name):
+    image = pil_loader(jpeg)
+    seams.contract(lambda: AUGMENTS[name](image), "pil", ops={f"PIL.Image.{name}": "augment"})
+
+
+FUNCTIONS = {
+    "PIL.ImageOps.mirror": lambda image: ImageOps.mirror(image),
+    "PIL.ImageOps.equalize": lambda image: ImageOps.equalize(image),
+    "PIL.Image.blend": lambda image: Image.blend(image, ImageOps.mirror(image), 0.5),
+    "PIL.ImageEnhance.enhance": lambda image: ImageEnhance.Color(image).enhance(0.3),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_augment(seams, jpeg, name):
+    image = pil_loader(jpeg)
+    seams.install("pil")
+    seams.run(lambda: FUNCTIONS[name](image))
+    assert seams.charged()[name] == "augment"
+
+
+def test_drawing_and_in_place_methods_always_happen(seams):
+    seams.install("pil")
+
+    def paint():
+        image = Image.new("RGB", (40, 40))
+        ImageDraw.Draw(image).rectangle((2, 2, 20, 20), fill=(9, 8, 7))
+        image.thumbnail((20, 20))
+        return image.tobytes()
+
+    bare = seams.run(paint, record=True)
+    assert seams.charged() == {"PIL.ImageDraw.rectangle": "augment", "PIL.Image.thumbnail": "augment"}
+    assert seams.run(paint, replace=[Stage.AUGMENT]) == bare
+
+
+def test_force_decodes_what_is_lazy(jpeg):
+    image, other = Image.open(jpeg), Image.open(jpeg)
+    force(((image, {"more": [other]}), 1, "x"), {"key": None})
+    assert image.tile == []
+    assert other.tile == []
+
+
+def test_names_taken_by_other_modules_follow(seams, jpeg):
+    import sys
+    import types
+
+    module = types.ModuleType("took_pil_open_by_name")
+    exec("from PIL.Image import open as imopen\ndef read(path): return imopen(path).convert('RGB')", vars(module))
+    sys.modules[module.__name__] = module
+    try:
+        seams.contract(lambda: module.read(jpeg), "files", "pil", ops=CONVERT)
+    finally:
+        del sys.modules[module.__name__]
+
+
+def test_torn_files_raise_the_same(seams, jpeg):
+    data = jpeg.read_bytes()
+    jpeg.write_bytes(data[: len(data) // 2])
+
+    def error():
+        with pytest.raises(OSError) as caught:
+            pil_loader(jpeg)
+        return str(caught.value)
+
+    bare = error()
+    seams.install("files", "pil")
+    assert seams.run(error) == bare
+    assert seams.run(error, record=True) == bare
+    assert seams.run(error, replace=[Stage.DECODE, Stage.STORAGE]) == bare

@@ -10,6 +10,7 @@ from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 _MARKS = {"--out": (b'"pipefix.run/',), "--html": (b"<html", b"pipefix"), "--trace": (b'"traceEvents"',)}
 """What each kind of file of ours says near its beginning."""
+_NAMES = {"--out": "run.json", "--html": "report.html", "--trace": "trace.json"}
 _HEAD = 65536
 
 
@@ -34,7 +35,7 @@ def check(**places: Path | None) -> None:
 def _check_folder(path: Path, flag: str) -> None:
     folder = path.parent
     if path.is_dir():
-        raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {flag} {path}/run.json")
+        raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {flag} {path / _NAMES[flag]}")
     if not folder.exists():
         raise BadUsage(f"{flag} {path}: the directory {folder} does not exist.", advice=f"Make it first: mkdir -p {folder}")
     if not folder.is_dir():

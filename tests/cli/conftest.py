@@ -1,0 +1,49 @@
+"""A stand-in for the library behind the commands: it keeps what it was asked, and answers as told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import pipefix
+from pipefix.report.runfile import Run, read
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Library:
+    """What the commands find in place of ``pipefix.api``."""
+
+    answer: Any
+    asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
+    meanwhile: Callable[[], None] = lambda: None
+    """What happens while the call is under way."""
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        self.asked.append((args, kwargs))
+        if kwargs.get("progress"):
+            kwargs["progress"]("reading samples", 0.5)
+        self.meanwhile()
+        return self.answer
+
+
+@pytest.fixture
+def a_run() -> Run:
+    return read(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch, a_run: Run) -> Library:
+    stand_in = Library(answer=a_run)
+    module = ModuleType("pipefix.api")
+    module.probe = module.doctor = stand_in.call  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pipefix.api", module)
+    monkeypatch.setattr(pipefix, "api", module, raising=False)
+    return stand_in

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.report import runfile
+from pipefix.report.runfile import Run, Throughput
+from pipefix.vocabulary.quantity import Interval
+
+
+@pytest.fixture
+def two(a_run: Run, tmp_path: Path) -> tuple[str, str]:
+    """The same pipeline before, at 1000 samples a second, and after, at 800."""
+    paths = []
+    for name, rate in (("before", 1000.0), ("after", 800.0)):
+        delivered = Throughput(delivered=Interval(rate, rate * 0.99, rate * 1.01))
+        runfile.write(msgspec.structs.replace(a_run, throughput=delivered), tmp_path / f"{name}.json")
+        paths.append(str(tmp_path / f"{name}.json"))
+    return paths[0], paths[1]
+
+
+def test_what_changed_goes_to_stdout(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *two]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("Delivered 0.80x (0.79-0.81): 1,000 -> 800 samples/s")
+    assert told.err == ""
+
+
+def test_the_gate_closes_on_a_regression(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *two, "--max-regression", "5%"]) == 1
+    told = capsys.readouterr()
+    assert told.out.startswith("Delivered 0.80x")
+    assert "Regression: the second run delivers 0.80x (0.79-0.81) of the first; a loss of at most 5.0 % was allowed." in told.err
+
+
+def test_the_gate_lets_through_what_was_allowed(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *two, "--max-regression", "30%"]) == 0
+    assert capsys.readouterr().err.startswith("No regression: ")
+
+
+def test_the_gate_lets_an_improvement_through(two: tuple[str, str]) -> None:
+    before, after = two
+    assert main(["compare", after, before, "--max-regression", "0%"]) == 0
+
+
+def test_runs_that_are_not_alike_need_force(two: tuple[str, str], a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = two
+    other = msgspec.structs.replace(runfile.read(Path(after)), target="another.py")
+    runfile.write(other, Path(after))
+    assert main(["compare", before, after]) == 2
+    assert "add --force" in capsys.readouterr().err
+    assert main(["compare", before, after, "--force"]) == 0
+
+
+def test_a_file_that_is_missing(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", two[0], "absent.json"]) == 4
+    assert "The run file absent.json could not be read" in capsys.readouterr().err

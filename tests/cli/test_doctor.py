@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.report import checkup
+from pipefix.report.runfile import Finding
+from tests.cli.conftest import Library
+
+MACHINE = {
+    "cpu_model": "A processor",
+    "logical_cores": 4,
+    "effective_cores": 2.0,
+    "memory_bytes": 8_000_000_000,
+    "python": "3.12.1",
+}
+NOTE = Finding(id="restart", severity="note", found="Workers start anew every epoch.", advice="Set persistent_workers=True.")
+PROBLEM = Finding(id="shm", severity="problem", found="/dev/shm holds 64 MB.", advice="Use --shm-size=1g.", rule="need above room")
+
+
+@pytest.fixture
+def doctor(library: Library) -> Library:
+    library.answer = (MACHINE, [NOTE, PROBLEM])
+    return library
+
+
+def test_the_worst_comes_first() -> None:
+    assert checkup.lines(MACHINE, [NOTE, PROBLEM]) == [
+        "A processor, 2 of 4 CPUs, 8.00 GB of memory, no GPU, Python 3.12.1",
+        "1 problem, 1 note.",
+        "",
+        "problem: /dev/shm holds 64 MB.",
+        "  Use --shm-size=1g. (rule: need above room)",
+        "",
+        "note: Workers start anew every epoch.",
+        "  Set persistent_workers=True.",
+    ]
+
+
+def test_a_healthy_machine() -> None:
+    assert checkup.lines({}, []) == ["Nothing was found that would slow a pipeline down or break it."]
+
+
+def test_narrow_and_ascii() -> None:
+    said = checkup.lines(
+        MACHINE, [Finding(id="x", severity="warning", found="µ" * 60, advice="a b " * 30)], width=40, unicode=False
+    )
+    assert all(len(line) <= 40 and line.isascii() for line in said)
+
+
+def test_the_machine_alone(doctor: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    assert doctor.asked == [((None,), {})]
+    assert "problem: /dev/shm holds 64 MB." in capsys.readouterr().out
+
+
+def test_a_target_too(doctor: Library) -> None:
+    assert main(["doctor", "data.py:loader"]) == 0
+    assert doctor.asked == [(("data.py:loader",), {})]
+
+
+def test_json(doctor: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.meanwhile = lambda: print("noise")
+    assert main(["doctor", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["machine"] == MACHINE
+    assert [finding["id"] for finding in told["audit"]] == ["restart", "shm"]

@@ -1,0 +1,200 @@
+"""Whatever happens, a user gets sentences and an exit code, never a traceback of ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipefix.cli import main as entry
+from pipefix.vocabulary import errors
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = str(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]:
+    """Runs a command whose body is the given function."""
+
+    def go(body: Callable[[], Any]) -> int:
+        def prepare(parser: ArgumentParser) -> None:
+            parser.add_argument("--flag")
+
+        def run(arguments: Namespace) -> int:
+            return int(body() or 0)
+
+        stand_in = SimpleNamespace(__doc__="A stand-in.", prepare_parser=prepare, run=run)
+        monkeypatch.setattr(entry, "find", lambda: {"act": stand_in})
+        return entry.main(["act"])
+
+    return go
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def body() -> None:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PipefixError)],
+    ids=lambda kind: kind.__name__,
+)
+def test_our_errors_print_what_and_advice_and_give_their_code(
+    kind: type[errors.PipefixError], command: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(raising(kind("The value 7 was found."))) == kind.exit_code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == f"pipefix: The value 7 was found.\n  {kind.default_advice}\n"
+
+
+def test_the_users_own_frames_come_first(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    error = errors.TargetError("data.py raised ValueError.", user_traceback="  data.py, line 3\nValueError: no\n")
+    assert command(raising(error)) == 3
+    assert capsys.readouterr().err.startswith("  data.py, line 3\nValueError: no\npipefix: data.py raised ValueError.\n")
+
+
+def test_interrupted(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(raising(KeyboardInterrupt())) == 130
+    assert capsys.readouterr().err.startswith("pipefix: Interrupted before there was anything to report.\n")
+
+
+def test_out_of_memory(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(raising(MemoryError())) == 1
+    assert capsys.readouterr().err == "pipefix ran out of memory.\n  A smaller --recording-budget needs less, such as 100MB.\n"
+
+
+def test_a_library_that_is_not_installed(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(raising(ModuleNotFoundError("No module named 'torch'", name="torch"))) == 5
+    assert capsys.readouterr().err == (
+        "pipefix: The package 'torch', which pipefix stands on, cannot be imported: No module named 'torch'.\n"
+        "  Install what is missing with: pip install --upgrade pipefix\n"
+    )
+
+
+class TestUnforeseen:
+    def test_one_paragraph_and_the_traceback_in_a_file(
+        self, command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place = tmp_path / "traceback.txt"
+        monkeypatch.setenv("PIPEFIX_TRACEBACK", str(place))
+        assert command(raising(KeyError("stage"))) == 70
+        told = capsys.readouterr().err
+        assert told.startswith("pipefix: this is a bug in pipefix 0.")
+        assert "KeyError: 'stage' (at test_main.py, line " in told
+        assert "Traceback" not in told
+        assert told.count("\n") == 1
+        assert str(place) in told
+        assert "Traceback (most recent call last)" in place.read_text()
+
+    def test_a_temporary_file_where_no_place_was_named(
+        self, command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        assert command(raising(RuntimeError("x"))) == 70
+        (saved,) = tmp_path.glob("pipefix-traceback-*.txt")
+        assert str(saved) in capsys.readouterr().err
+
+    def test_nowhere_to_save_it(
+        self, command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PIPEFIX_TRACEBACK", str(tmp_path / "absent" / "x.txt"))
+        assert command(raising(RuntimeError("x"))) == 70
+        assert "could not be saved (No such file or directory); say where with PIPEFIX_TRACEBACK=FILE" in capsys.readouterr().err
+
+
+class TestAsAProcess:
+    """What only a real process shows: streams, signals, pipes."""
+
+    def pipefix(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pipefix", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+            **options,
+        )
+
+    @pytest.mark.parametrize("arguments", [[], ["--help"]])
+    def test_help_goes_to_stdout(self, arguments: list[str]) -> None:
+        done = self.pipefix(*arguments)
+        assert done.returncode == 0
+        assert done.stdout.startswith("usage: pipefix COMMAND ...\n")
+        assert done.stderr == ""
+
+    def test_version(self) -> None:
+        import pipefix
+
+        assert self.pipefix("--version").stdout == f"pipefix {pipefix.__version__}\n"
+
+    def test_a_reader_that_goes_away_is_no_error(self) -> None:
+        line = f"set -o pipefail; {sys.executable} -m pipefix show {RUN} | head -n 1"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+        assert done.returncode == 0
+        assert done.stderr == ""
+        assert done.stdout.startswith("pipefix probe train_data.py")
+
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+    def test_a_full_disk_behind_stdout(self) -> None:
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "pipefix", "show", RUN],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+                check=False,
+            )
+        assert done.returncode == 4
+        assert done.stderr == (
+            "pipefix: The results could not be written to standard output: No space left on device.\n"
+            "  Send them to a place with room, or write a file: --out DIR/run.json\n"
+        )
+
+    def test_a_closed_stdout(self) -> None:
+        done = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m pipefix show {RUN} >&-"], capture_output=True, text=True, cwd=ROOT, check=False
+        )
+        assert "Traceback" not in done.stderr
+        assert done.returncode in (0, 4)
+
+    def test_streams_that_are_not_utf8(self) -> None:
+        done = self.pipefix("show", RUN, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        assert done.returncode == 0
+        assert "us" in done.stdout
+
+    def test_ctrl_c(self, tmp_path: Path) -> None:
+        """Wherever the signal strikes, here while the target's own code sleeps."""
+        target = tmp_path / "slow.py"
+        target.write_text("import pathlib, time\npathlib.Path(__file__).with_name('begun').touch()\ntime.sleep(60)\n")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipefix", "probe", str(target)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "begun").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert out == ""
+        assert "Interrupted" in err
+        assert "Traceback" not in err

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.report import runfile
+from pipefix.report.runfile import Finding, Run, Verdict
+from tests.cli.conftest import Library
+
+
+def changed(run: Run, **fields: object) -> Run:
+    return msgspec.structs.replace(run, **fields)
+
+
+def test_defaults_reach_the_library(library: Library) -> None:
+    assert main(["probe", "data.py"]) == 0
+    ((args, kwargs),) = library.asked
+    progress = kwargs.pop("progress")
+    assert callable(progress)
+    assert args == ("data.py",)
+    assert kwargs == {
+        "budget": 60.0,
+        "step_ms": None,
+        "target_rate": None,
+        "recording_bytes": 1_000_000_000,
+        "trace": None,
+        "seed": 0,
+    }
+
+
+def test_flags_reach_the_library(library: Library, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    argv = ["probe", "data.py:x", "--quick", "--step-ms", "25", "--recording-budget", "500MB", "--trace", str(trace), "--seed", "7"]
+    assert main(argv) == 0
+    ((_, kwargs),) = library.asked
+    assert (kwargs["budget"], kwargs["step_ms"], kwargs["recording_bytes"]) == (20.0, 25.0, 500_000_000)
+    assert (kwargs["trace"], kwargs["seed"]) == (trace, 7)
+    assert main(["probe", "data.py", "--target-rate", "1200"]) == 0
+    assert library.asked[-1][1]["target_rate"] == 1200.0
+
+
+def test_text_goes_to_stdout_and_progress_to_stderr(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    library.meanwhile = lambda: print("the user's own print")
+    assert main(["probe", "data.py"]) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("pipefix probe train_data.py:train_loader")
+    assert "VERDICT" in told.out
+    assert told.err == "  0%  loading PyTorch\n 50%  reading samples\nthe user's own print\n"
+
+
+def test_json_is_the_run_file_and_nothing_else(library: Library, a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    library.meanwhile = lambda: print("the user's own print")
+    assert main(["probe", "data.py", "--json", "-q"]) == 0
+    told = capsys.readouterr()
+    assert runfile.decode(told.out.encode(), origin="stdout") == a_run
+    assert told.err == "the user's own print\n"
+
+
+def test_files_are_written(library: Library, a_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, html = tmp_path / "run.json", tmp_path / "run.html"
+    assert main(["probe", "data.py", "--out", str(out), "--html", str(html), "-q"]) == 0
+    assert runfile.read(out) == a_run
+    assert "<html" in html.read_text(encoding="utf-8")[:2000]
+    assert capsys.readouterr().err == f"run file: {out}\nreport: {html}\n"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(library: Library, tmp_path: Path) -> None:
+    assert main(["probe", "data.py", "--out", str(tmp_path / "absent" / "run.json")]) == 2
+    assert library.asked == []
+
+
+def test_interrupted_prints_what_is_known(library: Library, a_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library.answer = changed(a_run, partial=True)
+    out = tmp_path / "run.json"
+    assert main(["probe", "data.py", "--out", str(out), "-q"]) == 130
+    told = capsys.readouterr()
+    assert "VERDICT" in told.out
+    assert "Interrupted: the figures above are what was known by then." in told.err
+    assert runfile.read(out).partial
+
+
+class TestGates:
+    def test_a_verdict_that_was_not_wanted(self, library: Library, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["probe", "data.py", "--fail-on", "input-bound", "-q"]) == 1
+        told = capsys.readouterr()
+        assert "VERDICT" in told.out
+        assert told.err.startswith("pipefix probe: --fail-on input-bound: the verdict is input-bound.\n")
+
+    def test_other_verdicts_pass(self, library: Library) -> None:
+        assert main(["probe", "data.py", "--fail-on", "step-bound", "--fail-on", "inconclusive", "-q"]) == 0
+
+    def test_no_verdict_counts_as_inconclusive(self, library: Library, a_run: Run) -> None:
+        library.answer = changed(a_run, verdict=None)
+        assert main(["probe", "data.py", "--fail-on", "inconclusive", "-q"]) == 1
+
+    def test_problems_of_the_audit(self, library: Library, a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        healthy = Verdict(kind="balanced", stage=None, sentence="Balanced.", confidence=1.0)
+        problem = Finding(id="shm", severity="problem", found="64 MB", advice="more")
+        library.answer = changed(a_run, verdict=healthy, audit=[problem])
+        assert main(["probe", "data.py", "--fail-on", "problem", "-q"]) == 1
+        assert "--fail-on problem: the audit found shm." in capsys.readouterr().err
+        library.answer = changed(a_run, verdict=healthy, audit=[])
+        assert main(["probe", "data.py", "--fail-on", "problem", "-q"]) == 0
+
+    def test_an_unknown_gate(self, library: Library, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["probe", "data.py", "--fail-on", "slow"]) == 2
+        assert "invalid choice: 'slow'" in capsys.readouterr().err

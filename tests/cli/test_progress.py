@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import io
+import sys
+import threading
+
+import pytest
+
+from pipefix.cli.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Stderr from here on. Not a fixture: pytest puts its own stream in place between fixtures and test."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    return stream
+
+
+def test_a_line_for_each_phase_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress("loading the target", 0.0)
+        progress("recording samples", 0.1)
+        progress("recording samples", 0.2)
+        progress("done", 1.0)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "  0%  loading the target\n 10%  recording samples\n100%  done\n"
+
+
+def test_the_time_left_follows_from_the_pace(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: now[0])
+    progress = Progress()
+    now[0] += 15
+    progress("arms", 0.25)
+    assert capsys.readouterr().err == " 25%  arms (about 45 s left)\n"
+
+
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(quiet=True) as progress:
+        progress("loading", 0.5)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_where_it_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    with Progress() as progress:
+        progress("recording [bold] samples", 0.25)
+    assert "recording [bold] samples" in terminal.getvalue()
+    assert "25 %" in terminal.getvalue()
+
+
+def test_no_thread_draws_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would run beside what is measured."""
+    a_terminal(monkeypatch)
+    before = threading.active_count()
+    with Progress() as progress:
+        progress("measuring", 0.5)
+        assert threading.active_count() == before
+
+
+def test_worker_processes_keep_the_real_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    out = sys.stdout
+    with Progress():
+        assert sys.stderr is terminal
+        assert sys.stdout is out
+
+
+def test_fractions_outside_the_scale_are_kept_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress("early", -1.0)
+        progress("late", 1.7)
+    assert capsys.readouterr().err == "  0%  early\n100%  late\n"

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.report import runfile
+from pipefix.report.runfile import Run
+
+RUNS = Path(__file__).resolve().parents[2] / "fixtures" / "runs"
+
+
+@pytest.mark.parametrize("path", sorted(RUNS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_kind_of_run_is_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(path)]) == 0
+    told = capsys.readouterr()
+    assert told.out.strip()
+    assert told.err == ""
+
+
+def test_json_is_the_same_run(a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(RUNS / "decode-bound-workers.json"), "--json"]) == 0
+    assert runfile.decode(capsys.readouterr().out.encode(), origin="stdout") == a_run
+
+
+def test_html(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "run.html"
+    assert main(["show", str(RUNS / "decode-bound-workers.json"), "--html", str(page)]) == 0
+    assert "<html" in page.read_text(encoding="utf-8")[:2000]
+    assert main(["show", str(RUNS / "balanced.json"), "--html", str(page)]) == 0, "its own page may be replaced"
+
+
+def test_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    data = (RUNS / "balanced.json").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert main(["show", "-"]) == 0
+    assert "VERDICT" in capsys.readouterr().out
+
+
+def test_nothing_on_the_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["show", "-"]) == 4
+    assert "standard input is not a pipefix run file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted((RUNS / "damaged").iterdir()), ids=lambda path: path.stem)
+def test_damaged_files_are_refused_in_a_sentence(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(path)]) == 4
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert str(path) in told.err
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(("name", "reason"), [("absent.json", "No such file or directory"), (".", "Is a directory")])
+def test_files_that_cannot_be_read(name: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / name
+    assert main(["show", str(path)]) == 4
+    assert capsys.readouterr().err == (
+        f"pipefix: The run file {path} could not be read: {reason}.\n"
+        "  Make a fresh run file with: pipefix probe TARGET --out run.json\n"
+    )

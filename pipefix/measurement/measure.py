@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import time
@@ -30,6 +31,9 @@ SHORTEST, LONGEST = 0.04, 1.5
 SMALL_STAGE = 0.02
 """A stage below this share of the sample's time gets no arm of its own: its removal can gain no more than that."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
+
+_UNREAL = ("/proc/", "/sys/", "/dev/")
+"""Files of these trees are made up when read: there is nothing to evict."""
 
 Progress = Callable[[str, float], None]
 
@@ -285,7 +289,7 @@ class _Session:
 
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
-        found, paths = self.found, sorted(set(self.paths))
+        found, paths = self.found, sorted({path for path in self.paths if not path.startswith(_UNREAL) and os.path.isfile(path)})
         if not paths:
             found.declined[experiments.COLD.name] = "no file was read through a seam, so there is nothing to evict"
             return

@@ -20,7 +20,6 @@ from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.stand_in import Delivered, StandIn, StandInOptions, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
-from pipefix.seams.seam import Patches
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 
@@ -63,8 +62,7 @@ class Pool:
         self.in_flight = 0
         self.last_batch: Any = None
         self._iterator: Any = None
-        self._patches = Patches()
-        self._hand = handover.install_main(self._patches) if self.workers else None
+        self._hand = handover.attach() if self.workers else None
         self._loader = _loader(subject, self.switch, options, known)
         self._dead = False
 
@@ -95,7 +93,9 @@ class Pool:
         waited = received = 0
         if hand is not None:
             counters = hand.take()
-            waited, received = counters.poll_ns, counters.recv_ns + counters.loads_ns
+            # With a pinning thread it is that thread which polls and rebuilds: the main thread only waits for it.
+            waited = got - asked if self._loader.pin_memory else counters.poll_ns
+            received = counters.recv_ns + counters.loads_ns
         if consume:
             batch = delivered.batch
             if isinstance(batch, torch.Tensor) and batch.numel() == 1 and self.last_batch is not None:
@@ -139,7 +139,9 @@ class Pool:
         iterator, self._iterator = self._iterator, None
         if iterator is not None and hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
-        self._patches.undo()
+        if self._hand is not None:
+            self._hand.detach()
+            self._hand = None
         if not self.workers:
             close_benches()
 

@@ -96,7 +96,8 @@ class WorkerInit:
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         if info is not None:
-            vars(info)["dataset"] = info.dataset.dataset
+            # Frozen for users: worker_init_fn and __iter__ look for their own dataset there.
+            object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[attr-defined]
         if self.inner is not None:
             self.inner(worker)
 
@@ -138,7 +139,7 @@ class Bench:
         self.recording = Recording(stand_in.options.recording_bytes)
         self.cutter = Cutter(self.tap, self.patches)
         self.seams: list[str] = []
-        self.hand = handover.install_worker(self.patches) if info is not None and stand_in.options.cut else None
+        self.hand = handover.attach() if info is not None and stand_in.options.cut else None
         if stand_in.options.cut:
             self.seams = install_all(self.tap, self.patches)
             self.cutter.dataset(self.dataset)

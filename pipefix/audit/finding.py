@@ -1,0 +1,195 @@
+"""A finding is one mistake of the environment, with what was seen and what to type. Facts are what rules may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from pipefix.measurement.machine import Filesystem, Machine
+from pipefix.vocabulary.settings import LoaderSettings
+
+SEVERITIES = ("problem", "warning", "note")
+"""problem: it will fail or cost a multiple. warning: it costs time or memory now. note: worth knowing."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule that fired."""
+
+    id: str
+    severity: str
+    """One of `SEVERITIES`."""
+    found: str
+    """What was seen, with its figures."""
+    advice: str
+    """Exactly what to type or change."""
+    rule: str
+    """The rule with its threshold, as it is printed."""
+
+
+class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one batch is made of."""
+
+    bytes: int = 0
+    """Bytes of all tensors, arrays and byte strings."""
+    tensors: int = 0
+    """Tensors with a storage of their own: each crosses from a worker as one descriptor and one mapping."""
+    small_tensors: int = 0
+    """Those below 64 KiB, whose hand-over costs more than their bytes."""
+    largest_bytes: int = 0
+    """The largest tensor."""
+    largest_is_float: bool = False
+    piped_bytes: int = 0
+    """Bytes in arrays and byte strings, which cross through a pipe rather than through shared memory."""
+
+
+class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen inside one process that makes batches. None: not known."""
+
+    os_threads: int | None = None
+    """Threads the kernel counts."""
+    busy_threads: int | None = None
+    """Threads of native pools (neither the main thread nor one of Python's) that really used CPU time."""
+    cv2_threads: int | None = None
+    """``cv2.getNumThreads()``; None where cv2 is not loaded."""
+    torch_threads: int | None = None
+    """``torch.get_num_threads()``: 1 in a worker, unless the user's code raised it."""
+    omp_num_threads: int | None = None
+    """The variable as set."""
+    rss_bytes: int | None = None
+    pss_bytes: int | None = None
+    """Memory with shared pages divided among those who share them: what the process really adds."""
+    uss_bytes: int | None = None
+    """Private pages only. Grows when shared pages are copied because somebody wrote to them."""
+
+
+class MemoryGrowth(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker's private memory (USS) grew between two looks."""
+
+    before_bytes: int
+    after_bytes: int
+    samples: int
+    """Samples that this worker made in between."""
+
+    @property
+    def bytes(self) -> int:
+        return self.after_bytes - self.before_bytes
+
+    @property
+    def fraction(self) -> float:
+        return self.bytes / self.before_bytes if self.before_bytes > 0 else 0.0
+
+    @property
+    def per_sample(self) -> float:
+        return self.bytes / self.samples if self.samples > 0 else 0.0
+
+
+class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The Python objects that a dataset keeps in lists and dicts, estimated from a sample of them."""
+
+    objects: int = 0
+    bytes: int = 0
+    where: str = ""
+    """The attribute that holds most of them."""
+    entries: int = 0
+    """Entries of that attribute."""
+
+
+class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a rule may look at. None means unknown, and rules keep silent about what they do not know."""
+
+    machine: Machine | None = None
+    settings: LoaderSettings | None = None
+    """None: only the machine is audited."""
+    batch: BatchFacts | None = None
+    workers: list[WorkerFacts] = []
+    """One entry for each process that was looked into."""
+    growth: MemoryGrowth | None = None
+    """Of the worker that grew most."""
+    dataset: DatasetFacts | None = None
+    start_method: str | None = None
+    """The method really in use: that of the loader, else that of the program, else the platform's default."""
+    preload: list[str] | None = None
+    """Modules that the fork server imports once for all workers."""
+    sharing_strategy: str | None = None
+    """``torch.multiprocessing.get_sharing_strategy()``."""
+    default_collate: bool | None = None
+    inline_pins: list[str] = []
+    """Places in the user's dataset, transforms or collate function that pin memory themselves."""
+    filesystems: dict[str, Filesystem] = {}
+    """Mount point -> file system, of the paths that samples were read from."""
+    cpu_share: float | None = None
+    """CPU seconds over wall seconds of making a sample: 1 is CPU-bound, 0 is waiting."""
+    input_share: float | None = None
+    """Part of the loop in which the consumer waits for input."""
+    throttled_share: float | None = None
+    """Part of the scheduling periods of the run in which the CPU quota ran out."""
+    first_batch_s: float | None = None
+    epoch_restart_s: float | None = None
+    """From ``iter(loader)`` to the first batch of a second epoch."""
+    epoch_s: float | None = None
+    """A whole epoch at the measured rate."""
+
+    @property
+    def num_workers(self) -> int | None:
+        return None if self.settings is None else self.settings.num_workers
+
+    @property
+    def in_flight(self) -> int | None:
+        """Most batches alive at once: those the workers may run ahead, and the one being used."""
+        if self.settings is None or self.settings.num_workers == 0:
+            return None
+        return self.settings.num_workers * (self.settings.prefetch_factor or 2) + 1
+
+    @property
+    def method(self) -> str | None:
+        """fork, forkserver or spawn."""
+        given = self.start_method or (self.settings.start_method if self.settings else None)
+        if given or self.machine is None:
+            return given
+        if self.machine.system != "Linux":
+            return "spawn"
+        major, _, rest = self.machine.python.partition(".")
+        minor = rest.partition(".")[0]
+        newer = major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (3, 14)
+        return "forkserver" if newer else "fork"
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a rule has to say: what was found and what to do."""
+
+    found: str
+    advice: str
+    severity: str | None = None
+    """Where this case is graver or milder than the rule's own severity."""
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One mistake to look for."""
+
+    id: str
+    severity: str
+    statement: str
+    """When it fires, with its threshold: printed beside the finding."""
+    look: Callable[[AuditFacts], Said | None]
+
+    def check(self, facts: AuditFacts) -> Finding | None:
+        said = self.look(facts)
+        if said is None:
+            return None
+        return Finding(
+            id=self.id,
+            severity=said.severity or self.severity,
+            found=said.found,
+            advice=said.advice,
+            rule=f"{self.id}: {self.statement}",
+        )
+
+
+def rule(id: str, severity: str, statement: str) -> Callable[[Callable[[AuditFacts], Said | None]], Rule]:
+    """Make a function of the facts into a `Rule`. It is found by walking the package; nothing has to be registered."""
+
+    def make(look: Callable[[AuditFacts], Said | None]) -> Rule:
+        return Rule(id=id, severity=severity, statement=statement, look=look)
+
+    return make

@@ -1,0 +1,220 @@
+"""What rules want to know of a running loader: read from the process that is asked, changing nothing.
+
+`worker_facts` runs inside a worker with a batch it has made; plain numbers travel back. `loader_facts` and `run_facts`
+turn a loader and those numbers into fields of `AuditFacts`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipefix.audit.code_scan import pins
+from pipefix.audit.dataset_scan import scan_dataset
+from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
+from pipefix.audit.on_handover import SMALL_BYTES
+
+POOL_CPU_S = 0.005
+POOL_SHARE = 0.1
+"""A pool counts as used when its threads took this part of the main thread's CPU time (and `POOL_CPU_S` together)."""
+THREAD_CPU_S = 0.001
+MAX_DEPTH = 6
+MAX_NODES = 20_000
+"""Parts of one batch that are looked at."""
+
+
+def worker_facts(batch: Any) -> dict[str, float]:
+    """Everything about this process and one batch it has made, as numbers. Asked inside the worker."""
+    return {**_numbers("worker", observe_worker()), **_numbers("batch", batch_facts(batch))}
+
+
+def observe_worker() -> WorkerFacts:
+    """Look at the process that calls this."""
+    cv2, torch = sys.modules.get("cv2"), sys.modules.get("torch")
+    rollup = _smaps()
+    omp = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return WorkerFacts(
+        os_threads=_os_threads(),
+        busy_threads=_busy_threads(),
+        cv2_threads=int(cv2.getNumThreads()) if cv2 is not None and hasattr(cv2, "getNumThreads") else None,
+        torch_threads=int(torch.get_num_threads()) if torch is not None and hasattr(torch, "get_num_threads") else None,
+        omp_num_threads=int(omp) if omp.isdigit() else None,
+        rss_bytes=rollup.get("Rss"),
+        pss_bytes=rollup.get("Pss"),
+        uss_bytes=rollup["Private_Clean"] + rollup["Private_Dirty"] if {"Private_Clean", "Private_Dirty"} <= set(rollup) else None,
+    )
+
+
+def batch_facts(batch: Any) -> BatchFacts:
+    """Size and make-up of a batch of any shape: tensors and arrays in dicts, lists, tuples and objects."""
+    found = _Parts()
+    found.add(batch, 0)
+    sizes = list(found.storages.values())
+    return BatchFacts(
+        bytes=sum(sizes) + found.piped,
+        tensors=len(sizes),
+        small_tensors=sum(size < SMALL_BYTES for size in sizes),
+        largest_bytes=found.largest,
+        largest_is_float=found.largest_is_float,
+        piped_bytes=found.piped,
+    )
+
+
+def growth(before: WorkerFacts, after: WorkerFacts, samples: int) -> MemoryGrowth | None:
+    """How private memory grew between two looks into the same process."""
+    if before.uss_bytes is None or after.uss_bytes is None:
+        return None
+    return MemoryGrowth(before_bytes=before.uss_bytes, after_bytes=after.uss_bytes, samples=samples)
+
+
+def loader_facts(loader: Any) -> dict[str, Any]:
+    """Fields of `AuditFacts` that can be read off a loader without running it."""
+    from torch.multiprocessing import get_sharing_strategy
+    from torch.utils.data import default_collate
+
+    context = getattr(loader, "multiprocessing_context", None)
+    return {
+        "start_method": context.get_start_method() if context is not None else _default_method(),
+        "preload": _preload(),
+        "sharing_strategy": str(get_sharing_strategy()),  # type: ignore[no-untyped-call]
+        "default_collate": loader.collate_fn is default_collate,
+        "inline_pins": pins(loader.dataset, loader.collate_fn),
+        "dataset": scan_dataset(loader.dataset),
+    }
+
+
+def run_facts(loader: Any, numbers: Mapping[str, float]) -> dict[str, Any]:
+    """`loader_facts`, and what `worker_facts` sent back."""
+    found = loader_facts(loader)
+    worker = {name: int(value) for name, value in _under("worker", numbers).items() if name in WorkerFacts.__struct_fields__}
+    batch = {name: int(value) for name, value in _under("batch", numbers).items() if name in BatchFacts.__struct_fields__}
+    if worker:
+        found["workers"] = [WorkerFacts(**worker)]
+    if batch:
+        is_float = bool(batch.pop("largest_is_float", 0))
+        found["batch"] = BatchFacts(**batch, largest_is_float=is_float)
+    return found
+
+
+def _numbers(prefix: str, facts: WorkerFacts | BatchFacts) -> dict[str, float]:
+    values = ((name, getattr(facts, name)) for name in facts.__struct_fields__)
+    return {f"{prefix}.{name}": float(value) for name, value in values if value is not None}
+
+
+def _under(prefix: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    return {name.removeprefix(f"{prefix}."): value for name, value in numbers.items() if name.startswith(f"{prefix}.")}
+
+
+class _Parts:
+    """Tensors and arrays met while walking through a batch."""
+
+    def __init__(self) -> None:
+        self.storages: dict[Any, int] = {}
+        self.piped = 0
+        self.largest = 0
+        self.largest_is_float = False
+        self._nodes = 0
+
+    def add(self, part: Any, depth: int) -> None:
+        self._nodes += 1
+        if depth > MAX_DEPTH or self._nodes > MAX_NODES or part is None or isinstance(part, (str, int, float, type)):
+            return
+        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+        if torch is not None and isinstance(part, torch.Tensor):
+            self._tensor(part)
+        elif numpy is not None and isinstance(part, numpy.ndarray):
+            self.piped += int(part.nbytes)
+        elif isinstance(part, (bytes, bytearray, memoryview)):
+            self.piped += len(part)
+        elif isinstance(part, Mapping):
+            for value in part.values():
+                self.add(value, depth + 1)
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            for value in part:
+                self.add(value, depth + 1)
+        else:
+            for value in getattr(part, "__dict__", {}).values():
+                self.add(value, depth + 1)
+
+    def _tensor(self, tensor: Any) -> None:
+        own = int(tensor.numel() * tensor.element_size())
+        try:
+            storage = tensor.untyped_storage()
+            key, held = (storage.data_ptr() or id(tensor)), int(storage.nbytes())
+        except (RuntimeError, NotImplementedError):  # sparse and nested tensors have no single storage
+            key, held = id(tensor), own
+        self.storages[key] = held
+        if own > self.largest:
+            self.largest, self.largest_is_float = own, bool(tensor.is_floating_point())
+
+
+def _default_method() -> str:
+    """The program's start method, without fixing it by asking."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def _preload() -> list[str] | None:
+    try:
+        from multiprocessing import forkserver
+    except ImportError:  # a platform without fork servers
+        return None
+    names = getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", None)
+    return list(names) if names is not None else None
+
+
+def _os_threads() -> int | None:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return None
+
+
+def _smaps() -> dict[str, int]:
+    try:
+        text = Path("/proc/self/smaps_rollup").read_text()
+    except OSError:
+        return {}
+    found = {}
+    for line in text.splitlines()[1:]:
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdigit():
+            found[name] = int(words[0]) * 1024
+    return found
+
+
+def _thread_cpu() -> dict[int, float]:
+    """Seconds of CPU time of every thread of this process, as far as the kernel tells."""
+    found = {}
+    try:
+        tasks = os.listdir("/proc/self/task")
+    except OSError:
+        return {}
+    for task in tasks:
+        try:
+            # The first figure is nanoseconds on a CPU.
+            found[int(task)] = int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0]) / 1e9
+        except (OSError, IndexError, ValueError):  # the thread has ended, or the kernel keeps no such figures
+            continue
+    return found
+
+
+_AT_IMPORT = (os.getpid(), _thread_cpu())
+"""In a spawned process, threads have spun since their library was imported; only what comes after counts."""
+
+
+def _busy_threads() -> int | None:
+    now = _thread_cpu()
+    if not now:
+        return None
+    then = _AT_IMPORT[1] if _AT_IMPORT[0] == os.getpid() else {}
+    used = {task: spent - then.get(task, 0.0) for task, spent in now.items()}
+    ours = {thread.native_id for thread in threading.enumerate()} | {os.getpid()}
+    pool = [spent for task, spent in used.items() if task not in ours and spent >= THREAD_CPU_S]
+    main = used.get(os.getpid(), 0.0)
+    return len(pool) if sum(pool) >= max(POOL_CPU_S, POOL_SHARE * main) else 0

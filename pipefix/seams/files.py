@@ -34,6 +34,7 @@ OPAQUE = {
 _STORAGE = Stage.STORAGE
 _READING = frozenset({"r", "rb", "br", "rt", "tr"})
 _INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
+ORIGINAL_OPEN = io.open
 _OS_OPEN, _OS_PREAD, _OS_CLOSE = os.open, os.pread, os.close
 _LARGEST_BUFFER = 8 * 1024 * 1024
 
@@ -285,7 +286,7 @@ def is_recorded(file: Any) -> bool:
 
 
 def install(tap: Tap, patches: Patches) -> None:
-    original = io.open
+    original = ORIGINAL_OPEN
 
     def open_raw(path: str | bytes) -> tuple[TimedFileIO, int, bool]:
         raw = TimedFileIO(path, "r")

@@ -148,11 +148,11 @@ def _array(value: Any) -> Any:
 
 
 def _memmap(value: Any) -> Any:
-    if type(value.base) is mmap.mmap or isinstance(value.base, mmap.mmap):
+    if isinstance(value.base, mmap.mmap):
         raise Uncopyable("a mapped array is a view of its file, not a value")
     import numpy as np
 
-    return np.array(value, copy=True, order="K")
+    return np.array(value, copy=True, order="K").view(type(value))
 
 
 def _tensor(value: Any) -> Any:

@@ -14,18 +14,7 @@ from pipefix.vocabulary.stage import Stage
 OPEN = {"PIL.Image.open": "decode", "open": "storage", "read": "storage"}
 LOAD = {**OPEN, "PIL.Image.load": "decode"}
 CONVERT = {**LOAD, "PIL.Image.convert": "decode"}
-IMAGE_KINDS = [
-    "rgb.jpg",
-    "gray.jpg",
-    "rgba.png",
-    "palette.png",
-    "bits16.png",
-    "rgb.webp",
-    "rgb.bmp",
-    "rgb.tif",
-    "cmyk.jpg",
-    "anim.gif",
-]
+IMAGE_KINDS = ["rgb.jpg", "gray.jpg", "rgba.png", "palette.png", "bits16.png", "rgb.webp", "rgb.bmp", "rgb.tif", "cmyk.jpg"]
 
 
 def draw(name, path, size=(90, 70)):

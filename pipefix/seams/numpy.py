@@ -1,0 +1,197 @@
+"""NumPy's readers: ``load`` of .npy and .npz, ``fromfile``, text files, and mapped arrays.
+
+Mapping a file reads nothing; pages arrive when they are touched. Indexing a mapped array therefore touches the pages of its result
+under the storage clock, and the result is what a recording keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pipefix.seams.files import ORIGINAL_OPEN, is_recorded, key_of, note, remembered
+from pipefix.seams.seam import Patches, cut
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "numpy"
+OPAQUE = {
+    "numpy.asarray(memmap)": "a mapped file is read page by page wherever it is used; only indexing the map itself is seen",
+}
+
+_STAT = os.stat
+_STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
+_TOUCH_AT_MOST = 256 * 1024 * 1024
+"""A larger view is a part of the data set, not a sample: its pages are left to whoever uses them."""
+
+
+def install(tap: Tap, patches: Patches) -> None:
+    from numpy.lib import npyio
+
+    patches.replace(np, "load", _loader(tap, np.load), everywhere=True)
+    patches.replace(npyio.NpzFile, "__getitem__", _member(tap, npyio.NpzFile.__getitem__))
+    patches.replace(np, "fromfile", _from_file(tap, np.fromfile), everywhere=True)
+    for name in ("loadtxt", "genfromtxt"):
+        cut(tap, patches, np, name, _DECODE)
+    patches.replace(np.memmap, "__getitem__", _indexer(tap, np.memmap.__getitem__))
+    _hide_descriptors(patches)
+    _text_opener(patches)
+
+
+def _loader(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Whole arrays are decoded (the bytes under them read by the file seam); archives and maps are only opened."""
+
+    @functools.wraps(original)
+    def load(file: Any, mmap_mode: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(file, mmap_mode, *args, **kwargs)
+        whole = mmap_mode is None and isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".npy")
+        return tap.through(_DECODE, "numpy.load", original, (file, mmap_mode, *args), kwargs, replayable=whole)
+
+    return load
+
+
+def _member(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A member of an .npz is read and decompressed when it is asked for."""
+
+    @functools.wraps(original)
+    def get(self: Any, key: Any) -> Any:
+        if not tap.active:
+            return original(self, key)
+        return tap.through(_DECODE, "numpy.load(npz)[key]", original, (self, key))
+
+    return get
+
+
+def _from_file(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Reads past Python's file objects, so it is timed, recorded and answered here."""
+
+    @functools.wraps(original)
+    def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(file, dtype, count, sep, offset, **kwargs)
+        if sep or kwargs or not tap.owns or np.dtype(dtype).hasobject:
+            return tap.through(_DECODE, "numpy.fromfile", original, (file, dtype, count, sep, offset), kwargs, replayable=False)
+        if tap.replaced:
+            known = _from_memory(tap, file, np.dtype(dtype), count, offset)
+            if known is not None:
+                return known
+        path, begin = _where(file, offset)
+        array = tap.through(_STORAGE, "numpy.fromfile", original, (file, dtype, count, sep, offset), replayable=False)
+        tap.bytes_read += array.nbytes
+        if tap.recording is not None and path is not None:
+            note(tap, key_of(path), begin, array.tobytes(), _STAT(path).st_size)
+        return array
+
+    return fromfile
+
+
+def _where(file: Any, offset: int) -> tuple[Any, int]:
+    if isinstance(file, (str, bytes, os.PathLike)):
+        return file, offset
+    name = getattr(file, "name", None)
+    return (name if isinstance(name, (str, bytes)) else None), file.tell() + offset
+
+
+def _from_memory(tap: Tap, file: Any, dtype: np.dtype[Any], count: int, offset: int) -> Any:
+    files = remembered(tap)
+    path, begin = _where(file, offset)
+    if files is None or path is None:
+        return None
+    tap.pause()
+    key = key_of(path)
+    wanted = count * dtype.itemsize if count >= 0 else (files.size(key) - begin if files.knows(key) else sys.maxsize)
+    data = files.get(key, begin, wanted)
+    short = data is None or (len(data) < wanted and begin + len(data) < files.size(key))
+    tap.resume(None if short else _STORAGE)
+    if data is None or short:
+        tap.misses += 1
+        return None
+    array = np.frombuffer(bytearray(data), dtype, len(data) // dtype.itemsize)
+    if path is not file:
+        file.seek(begin + array.nbytes)
+    return array
+
+
+def _hide_descriptors(patches: Patches) -> None:
+    """`numpy.load` asks for a descriptor to read past the file object; a recorded file has none worth having."""
+    try:
+        from numpy.lib import _format_impl as format_module
+    except ImportError:
+        from numpy.lib import format as format_module  # type: ignore[no-redef]
+    original = format_module.isfileobj
+
+    @functools.wraps(original)
+    def isfileobj(file: Any) -> bool:
+        return bool(original(file)) if not is_recorded(file) else False
+
+    patches.replace(format_module, "isfileobj", isfileobj, everywhere=True)
+
+
+def _text_opener(patches: Patches) -> None:
+    """The text readers keep their own reference to ``open``, inside a table of openers by file ending."""
+    from numpy.lib import _datasource
+
+    openers: Any = vars(_datasource)["_FileOpeners"]
+    original = openers.__getitem__
+
+    @functools.wraps(original)
+    def getitem(self: Any, key: Any) -> Any:
+        found = original(self, key)
+        return open if found is ORIGINAL_OPEN else found
+
+    patches.replace(openers, "__getitem__", getitem)
+
+
+# -- mapped arrays --------------------------------------------------------------------------------------------------
+
+
+def _indexer(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
+    def touched(array: Any, index: Any) -> Any:
+        result = original(array, index)
+        if isinstance(result, np.ndarray):
+            if result.nbytes <= _TOUCH_AT_MOST and np.may_share_memory(result, array):
+                touch(result)
+            tap.bytes_read += result.nbytes
+        return result
+
+    @functools.wraps(original)
+    def getitem(self: Any, index: Any) -> Any:
+        if not tap.active or not isinstance(self.base, mmap.mmap):
+            return original(self, index)
+        return tap.through(_STORAGE, "numpy.memmap[index]", touched, (self, index))
+
+    return getitem
+
+
+def touch(array: np.ndarray[Any, Any]) -> int:
+    """Make the pages of an array resident by reading a byte of each."""
+    if array.size == 0:
+        return 0
+    low, high = _byte_bounds(array)
+    if high - low > 2 * array.nbytes + mmap.PAGESIZE:  # scattered: read just what is there
+        return int(array.view(np.uint8).sum(dtype=np.int64)) if array.flags.c_contiguous else hash(array.tobytes())
+    flat = np.asarray(_Window(low, high - low))
+    return int(flat[:: mmap.PAGESIZE].sum(dtype=np.int64)) + int(flat[-1])
+
+
+class _Window:
+    """Memory by address, for the array interface; the array that owns it is held by the caller."""
+
+    def __init__(self, address: int, length: int) -> None:
+        self.__array_interface__ = {"data": (address, True), "shape": (length,), "typestr": "|u1", "version": 3}
+
+
+def _byte_bounds(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """First and one past the last address of an array's elements."""
+    low = high = array.__array_interface__["data"][0]
+    for count, stride in zip(array.shape, array.strides, strict=True):
+        span = (count - 1) * stride
+        low, high = (low + span, high) if span < 0 else (low, high + span)
+    return low, high + array.itemsize

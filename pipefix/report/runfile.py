@@ -266,7 +266,7 @@ def write_whole(data: bytes, path: Path, *, what: str) -> None:
 def decode(data: bytes, *, origin: str) -> Run:
     try:
         head = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableFile(f"{origin} is not a pipefix run file: it is not JSON ({error}).") from error
     name = head.get("format") if isinstance(head, dict) else None
     if not isinstance(name, str) or not name.startswith("pipefix.run/"):

@@ -5,13 +5,12 @@ No line is wider than asked. Bars are drawn in Unicode, or in ASCII where the st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from pipefix.report import about, wording
 from pipefix.report.card import card, remedy_cost
 from pipefix.report.columns import Paint, cells, clip, left, plain, wrap
-from pipefix.report.runfile import Arm, Finding, RemedyFigures, Run
+from pipefix.report.runfile import Arm, RemedyFigures, Run
 from pipefix.report.stage_table import stage_table
 
 NARROWEST = 40
@@ -29,19 +28,6 @@ def lines(run: Run, *, width: int = 100, color: bool = False, unicode: bool = Tr
         body = list(block(run, paint))
         if body:
             out += ["", *_title(title, paint), *body]
-    return out if unicode else [plain(line) for line in out]
-
-
-def audit_lines(
-    machine: Mapping[str, Any], findings: Sequence[Finding], width: int = 100, color: bool = False, unicode: bool = True
-) -> list[str]:
-    """The machine and what the audit found, without a run."""
-    paint = Paint(max(width, NARROWEST), color, unicode)
-    out = [*_phrases(about.machine_line(machine), paint), ""]
-    if findings:
-        out += _audit(Run(audit=list(findings)), paint)
-    else:
-        out += wrap("Nothing to object to: no rule of the audit fired.", paint.width)
     return out if unicode else [plain(line) for line in out]
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipefix.report.columns import Paint, cells, clip, visible, wrap, wrap_command
-from pipefix.report.runfile import Finding, Op, RemedyFigures, Run, StageFigures, Verdict, read
-from pipefix.report.text import audit_lines, lines
+from pipefix.report.runfile import Op, RemedyFigures, Run, StageFigures, Verdict, read
+from pipefix.report.text import lines
 from pipefix.vocabulary.quantity import Interval
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -113,20 +113,6 @@ def test_unknown_figures_are_dashes_or_said_to_be_unknown() -> None:
     assert "inf" not in "\n".join(lines(Run(sample_s=Interval(1.0, float("-inf"), float("inf")))))
 
 
-def test_the_audit_alone() -> None:
-    finding = Finding(
-        id="fd", severity="problem", found="256 files may be open.", advice="ulimit -n 65536", rule="fewer than 4,096"
-    )
-    text = audit_lines({"logical_cores": 4, "effective_cores": 2.0, "gpus": []}, [finding], 80)
-    assert text == [
-        "2 of 4 CPUs · no GPU",
-        "",
-        "  problem: 256 files may be open.",
-        "    ulimit -n 65536 (rule: fewer than 4,096)",
-    ]
-    assert audit_lines({}, [])[-1] == "Nothing to object to: no rule of the audit fired."
-
-
 COMMANDS = [
     "pipefix convert data.py --to lmdb --out '/mnt/a disk/x.lmdb'",
     "pipefix convert '/a b/" + "c" * 300 + "' --out x",
@@ -178,6 +164,7 @@ def test_any_run_is_told(name: str, first: float, second: float, width: int) -> 
 
 def test_reading_a_report_loads_no_torch() -> None:
     """The room of reports stays light: show and compare answer at once."""
-    program = "import sys, pipefix.report.text, pipefix.report.compare; print([m for m in ('torch', 'numpy', 'rich') if m in sys.modules])"
+    modules = "pipefix.report.text, pipefix.report.compare, pipefix.report.html, pipefix.report.trace"
+    program = f"import sys, {modules}; print([name for name in ('torch', 'numpy', 'rich') if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert shown.stdout.strip() == "[]"

@@ -1,0 +1,301 @@
+"""The page's figures from a run: each is a plot, and the same figures as a table behind it."""
+
+from __future__ import annotations
+
+from pipefix.report import plots, wording
+from pipefix.report.card import remedy_pedigree
+from pipefix.report.markup import Markup, Piece, behind, el, join, name, table
+from pipefix.report.plots import Part, Row, hue
+from pipefix.report.runfile import Arm, Op, Run, StageFigures
+from pipefix.report.stage_table import unattributed_share
+from pipefix.vocabulary.quantity import Interval
+
+_DASH = "-"
+
+
+def _figure(caption: str, plot: Piece, *behind_it: Piece) -> Markup:
+    return el("figure", el("figcaption", caption), plot, *behind_it)
+
+
+def _dash(said: str) -> str:
+    return _DASH if said == wording.UNKNOWN else said
+
+
+# -- where the time goes ---------------------------------------------------------------------------------------------
+
+
+def stages_figure(run: Run) -> Markup:
+    if not run.stages:
+        return Markup("")
+    shares = {stage.stage: _share_interval(stage) for stage in run.stages}
+    ends = [one.high for one in shares.values() if one is not None and wording.known(one.high)]
+    high = min(1.0, max([one.value for one in shares.values() if one is not None] + ends, default=1.0) * 1.05)
+    scale = plots.spanning([high], base=0.0)
+    rows = [_stage_row(stage, shares[stage.stage], scale) for stage in run.stages] + [_unattributed_row(run, scale)]
+    worst = run.verdict.stage if run.verdict is not None else None
+    parts = [
+        Part(stage.share or 0.0, hue(stage.stage), f"{stage.stage}: {wording.percent(stage.share)}")
+        for stage in run.stages
+        if _visible(stage)
+    ]
+    left = unattributed_share(run)
+    parts += [Part(left, "s-none", f"unattributed: {wording.percent(left)}")] if left else []
+    whole = plots.stacked(parts, max(1.0, sum(part.size for part in parts)), height=34, label=_stack_words(parts, worst))
+    axis = "of a sample's delivered time"
+    chart = plots.chart(rows, scale, axis=axis, ticks=[wording.percent(tick) for tick in scale.ticks])
+    total = wording.usable(run.sample_s)
+    lead = f"One sample is delivered every {wording.seconds_between(total)}. " if total is not None else ""
+    lead += "A hidden stage runs beside something slower and costs nothing now."
+    return join(
+        (el("p", lead, class_="lead"), _figure("Share of the delivered time, by stage", [whole, chart], _stages_behind(run)))
+    )
+
+
+def _visible(stage: StageFigures) -> bool:
+    return not stage.hidden and stage.share is not None and wording.known(stage.share)
+
+
+def _stack_words(parts: list[Part], worst: str | None) -> str:
+    return "; ".join(part.title for part in parts) + (f". The stage to work on: {worst}" if worst else "")
+
+
+def _share_interval(stage: StageFigures) -> Interval | None:
+    """The share with the wall clock's relative interval around it."""
+    if stage.share is None or not _visible(stage):
+        return None
+    wall = wording.usable(stage.wall_s)
+    if wall is None or wall.value <= 0:
+        return Interval(stage.share, stage.share, stage.share)
+    return Interval(stage.share, stage.share * wall.low / wall.value, stage.share * wall.high / wall.value)
+
+
+def _stage_row(stage: StageFigures, share: Interval | None, scale: plots.Scale) -> Row:
+    label = name(stage.stage)
+    if stage.declined is not None:
+        return Row(label=label, said=Markup(""), note=join(("Declined: ", name(stage.declined))))
+    wall = el("span", _dash(wording.seconds_between(stage.wall_s)), class_="interval")
+    if share is None:
+        word = "hidden" if stage.hidden else _DASH
+        return Row(label=label, said=join((el("b", word), " ", wall)), title=f"{stage.stage}: {word}")
+    shapes = plots.bar(scale, share, base=0.0, class_=hue(stage.stage))
+    said = join((el("b", wording.percent(stage.share)), " ", wall))
+    return Row(label=label, said=said, shapes=shapes, title=f"{stage.stage}: {wording.percent_between(share)}")
+
+
+def _unattributed_row(run: Run, scale: plots.Scale) -> Row:
+    share = unattributed_share(run)
+    said = join(
+        (el("b", _dash(wording.percent(share))), " ", el("span", _dash(wording.seconds(run.unattributed_s)), class_="interval"))
+    )
+    shapes = plots.bar(scale, Interval(share, share, share), base=0.0, class_="s-none") if share else Markup("")
+    return Row(label=Markup("unattributed"), said=said, shapes=shapes, title="What belongs to no stage")
+
+
+def _stages_behind(run: Run) -> Markup:
+    heads = ("Stage", "Share", "Wall a sample", "CPU a sample", "Bytes a sample", "If it were free")
+    rows: list[list[Piece]] = []
+    for stage in run.stages:
+        if stage.declined is not None:
+            rows.append([name(stage.stage), join(("declined: ", name(stage.declined))), "", "", "", ""])
+            continue
+        share = "hidden" if stage.hidden else wording.percent_between(_share_interval(stage))
+        figures = [share, wording.seconds_between(stage.wall_s), wording.seconds_between(stage.cpu_s)]
+        figures += [wording.size(stage.bytes), wording.times_between(stage.marginal_gain)]
+        rows.append([name(stage.stage), *map(_dash, figures)])
+    rows.append(
+        ["unattributed", _dash(wording.percent(unattributed_share(run))), _dash(wording.seconds(run.unattributed_s)), "", "", ""]
+    )
+    return behind("These figures as a table", table("Stages", heads, rows))
+
+
+# -- what if ---------------------------------------------------------------------------------------------------------
+
+
+def what_if_figure(run: Run) -> Markup:
+    """What each free stage would win (measured by an arm), and what each remedy would (measured or predicted)."""
+    gains = [(stage, gain) for stage in run.stages if (gain := wording.usable(stage.marginal_gain)) is not None]
+    remedies = [
+        (one, worth) for one in run.remedies if one.status == "proposed" and (worth := wording.usable(one.speedup)) is not None
+    ]
+    if not gains and not remedies:
+        return Markup("")
+    ends = [end for _, one in (*gains, *remedies) for end in (one.low, one.value, one.high)]
+    scale = plots.spanning(ends, base=1.0)
+    rows, behind_it = [], []
+    for stage, gain in gains:
+        said = f"{stage.stage}: with the stage free, {wording.times_between(gain)}, measured"
+        rows.append(_gain_row(join((name(stage.stage), " free")), gain, scale, hue(stage.stage), said, "measured"))
+        behind_it.append([join((name(stage.stage), " free")), wording.times_between(gain), "measured on an arm"])
+    for remedy, worth in remedies:
+        pedigree = remedy_pedigree(remedy)
+        class_ = f"{hue(remedy.stage)}{'' if remedy.measured else ' modelled'}"
+        said = f"{remedy.title}: {wording.times_between(worth)}, {pedigree}"
+        rows.append(_gain_row(name(remedy.title), worth, scale, class_, said, "measured" if remedy.measured else "predicted"))
+        behind_it.append([name(remedy.title), wording.times_between(worth), pedigree])
+    lead = el(
+        "p", "Throughput over throughput now. Full bars were measured: the pipeline ran with the stage replaced by a recording, or with the "
+        "remedy in a trial. Pale bars are the model's prediction. Gains do not add up.", class_="lead"
+    )  # fmt: skip
+    chart = plots.chart(
+        rows, scale, axis="of today's throughput", ticks=[f"{wording.number(round(tick, 6))}x" for tick in scale.ticks]
+    )
+    made = table("What if", ("If", "Throughput", "How known"), behind_it)
+    return join((lead, _figure("What a free stage or a remedy would win", chart, behind("These figures as a table", made))))
+
+
+def _gain_row(label: Markup, gain: Interval, scale: plots.Scale, class_: str, title: str, how: str) -> Row:
+    shapes = join((plots.bar(scale, gain, base=1.0, class_=class_), plots.baseline(scale, 1.0)))
+    figure, _, rest = wording.times_between(gain).partition(" ")
+    said = join((el("b", figure), " ", el("span", f"{rest} {how}".strip(), class_="interval")))
+    return Row(label=label, said=said, shapes=shapes, title=title)
+
+
+# -- arms ------------------------------------------------------------------------------------------------------------
+
+
+def arms_figure(run: Run) -> Markup:
+    if not run.arms:
+        return Markup("")
+    unit = run.throughput.unit if run.throughput is not None else "samples/s"
+    rates = [rate for arm in run.arms for rate in arm.rates if wording.known(rate)]
+    scale = plots.spanning(rates, base=0.0)
+    real = wording.median(run.arms[0].rates)
+    rows = [_arm_row(arm, scale, real) for arm in run.arms]
+    chart = plots.chart(rows, scale, axis=unit, ticks=[wording.number(round(tick, 6)) for tick in scale.ticks])
+    behind_it = table("Arms", ("Arm", "Replaced", f"Median ({unit})", "Every block"), [_arm_cells(arm) for arm in run.arms])
+    lead = (
+        "Each dot is one block of the same loader, with the named stages replaced by recordings; the blocks of all arms took turns."
+    )
+    if scale.log:
+        lead += " The axis is logarithmic."
+    return join(
+        (el("p", lead, class_="lead"), _figure("Rate of every block, by arm", chart, behind("These figures as a table", behind_it)))
+    )
+
+
+def _arm_row(arm: Arm, scale: plots.Scale, real: float | None) -> Row:
+    instead = ", ".join(arm.replaces) or "nothing replaced"
+    label = join((name(arm.name), el("small", name(instead))))
+    if arm.declined is not None:
+        return Row(label=label, said=Markup(""), note=join(("Declined: ", name(arm.declined))))
+    values = [rate for rate in arm.rates if wording.known(rate)]
+    middle = wording.median(values)
+    against = wording.times(middle / real) if middle is not None and real else _DASH
+    said = join(
+        (
+            el("b", _dash(wording.number(middle))),
+            " ",
+            el("span", f"{against} of the first, {wording.counted(len(values), 'block')}", class_="interval"),
+        )
+    )
+    title = f"{arm.name}: median {wording.number(middle)} of {wording.counted(len(values), 'block')}"
+    return Row(label=label, said=said, shapes=plots.dots(scale, values, middle), title=title)
+
+
+def _arm_cells(arm: Arm) -> list[Piece]:
+    if arm.declined is not None:
+        return [name(arm.name), name(", ".join(arm.replaces)), join(("declined: ", name(arm.declined))), ""]
+    every = ", ".join(wording.number(rate) for rate in arm.rates)
+    return [name(arm.name), name(", ".join(arm.replaces) or "nothing"), _dash(wording.number(wording.median(arm.rates))), every]
+
+
+# -- batch by batch --------------------------------------------------------------------------------------------------
+
+
+def waits_figure(run: Run) -> Markup:
+    waits = run.waits
+    if waits is None or not waits.wait_s:
+        return Markup("")
+    pairs = plots.timeline_pairs(waits)
+    longest = sorted(range(len(pairs)), key=lambda number: pairs[number][0], reverse=True)[:10]
+    rows: list[list[Piece]] = [
+        [f"{at + 1:,}", wording.seconds(pairs[at][0]), wording.seconds(pairs[at][1])] for at in sorted(longest)
+    ]
+    words = "How long the consumer waited for each batch, and below it nothing else: a loader that keeps up leaves no columns here."
+    if any(step > 0 for _, step in pairs):
+        words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
+    if waits.period:
+        words += f" Long waits come every {waits.period:,} batches."
+    tools = el(
+        "div",
+        [el("button", sign, type="button", class_="tool", id=f"zoom-{what}", aria_label=said) for sign, what, said in _ZOOM],
+        el("output", "Drag to zoom; point at a batch, or use the arrow keys, to read it.", id="t-read", aria_live="polite"),
+        class_="t-tools",
+    )
+    made = table("The ten longest waits, in order", ("Batch", "Wait", "Step"), rows)
+    figure = _figure("Wait for each batch", [tools, plots.timeline(waits)], behind("The longest waits as a table", made))
+    return join((el("p", words, class_="lead"), figure))
+
+
+_ZOOM = (("+", "in", "Zoom in"), ("\u2212", "out", "Zoom out"), ("All", "all", "Show all batches"))
+
+
+# -- operations ------------------------------------------------------------------------------------------------------
+
+
+def ops_figure(run: Run) -> Markup:
+    listed = [(stage, op) for stage in run.stages for op in stage.ops if wording.known(op.wall_s)]
+    if not listed:
+        return Markup("")
+    most = max(op.wall_s for _, op in listed) or 1.0
+    totals = {stage.stage: sum(op.wall_s for op in stage.ops if wording.known(op.wall_s)) for stage in run.stages if stage.ops}
+    rows = [_ops_row(stage, totals[stage.stage], max(totals.values()) or 1.0) for stage in run.stages if totals.get(stage.stage)]
+    ranked = sorted(listed, key=lambda pair: pair[1].wall_s, reverse=True)
+    heads = [_sortable(title, number) for number, title in enumerate(("Operation", "Stage", "Wall a sample", "CPU", "Calls"))]
+    body = [_op_cells(stage, op, most, totals[stage.stage]) for stage, op in ranked]
+    made = el("table", el("caption", "Every operation"), el("thead", el("tr", heads)), el("tbody", body), class_="sortable")
+    lead = el(
+        "p",
+        "Own time a sample: what an operation calls is counted under its own name. Select a column's head to sort by it.",
+        class_="lead",
+    )
+    chart = plots.chart(rows, plots.Scale(0.0, max(totals.values()) or 1.0), axis="", ticks=_ops_ticks(max(totals.values()) or 1.0))
+    framed = el("div", made, class_="scroll", tabindex=0, role="region", aria_label="Every operation")
+    return join((lead, _figure("Operations within their stages", [chart, framed])))
+
+
+def _ops_ticks(most: float) -> list[str]:
+    return [wording.seconds(tick) for tick in plots.Scale(0.0, most).ticks]
+
+
+def _ops_row(stage: StageFigures, total: float, most: float) -> Row:
+    ranked = sorted((op for op in stage.ops if wording.known(op.wall_s)), key=lambda op: op.wall_s, reverse=True)
+    at, drawn = 0.0, []
+    for number, op in enumerate(ranked):
+        width = op.wall_s / most * 100
+        rect = el(
+            "rect", el("title", f"{op.name}: {wording.seconds(op.wall_s)}, {wording.percent(op.wall_s / total)} of {stage.stage}"),
+            x=f"{at:.3f}%", width=f"{width:.3f}%", y=6, height=18, class_=f"part {hue(stage.stage)} tint-{min(number, 3)}",
+        )  # fmt: skip
+        drawn.append(rect)
+        at += width
+    said = join((el("b", wording.seconds(total)), " ", el("span", wording.counted(len(ranked), "operation"), class_="interval")))
+    return Row(label=name(stage.stage), said=said, shapes=join(drawn))
+
+
+def _sortable(title: str, number: int) -> Markup:
+    sort = "descending" if number == 2 else "none"
+    return el("th", el("button", title, type="button", class_="sort"), scope="col", aria_sort=sort)
+
+
+def _op_cells(stage: StageFigures, op: Op, most: float, total: float) -> Markup:
+    part = wording.percent(op.wall_s / total) if total else _DASH
+    bar = plots.stacked([Part(op.wall_s, hue(stage.stage), "")], most, height=6, label=None)
+    calls = wording.calls(op.calls) or "1 call"
+    cpu = op.cpu_s if op.cpu_s is not None and wording.known(op.cpu_s) else None
+    note = el("small", "Cannot be cut further: ", name(op.opaque)) if op.opaque else None
+    return el(
+        "tr",
+        el("th", name(op.name), note, scope="row", data_sort=op.name),
+        el("td", name(stage.stage), data_sort=stage.stage),
+        el(
+            "td",
+            wording.seconds(op.wall_s),
+            " ",
+            el("span", f"{part} of {stage.stage}", class_="interval"),
+            bar,
+            data_sort=op.wall_s,
+        ),
+        el("td", _dash(wording.seconds(cpu)), data_sort=-1.0 if cpu is None else cpu),
+        el("td", calls, data_sort=op.calls if wording.known(op.calls) else -1.0),
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -76,8 +77,8 @@ class UserStep(Consumer):
             parts["backward"] += time.perf_counter_ns() - begun
 
         marks: dict[int, int] = {}
-        pre = torch.optim.optimizer.register_optimizer_step_pre_hook(lambda opt, *_: marks.__setitem__(id(opt), time.perf_counter_ns()))
-        post = torch.optim.optimizer.register_optimizer_step_post_hook(
+        pre = register_optimizer_step_pre_hook(lambda opt, *_: marks.__setitem__(id(opt), time.perf_counter_ns()))
+        post = register_optimizer_step_post_hook(
             lambda opt, *_: parts.__setitem__("optimizer", parts["optimizer"] + time.perf_counter_ns() - marks[id(opt)])
         )
         torch.Tensor.backward = timed_backward  # type: ignore[method-assign,assignment]

@@ -67,11 +67,23 @@ def share(text: str) -> float:
     return parts[0] / 100
 
 
-def seed(text: str) -> int:
+def _whole(text: str, least: int, most: int, range_: str, example: str) -> int:
     try:
         value = int(text)
     except ValueError:
-        value = -1
-    if not 0 <= value < 2**63:
-        raise ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^63 - 1; write 0")
+        value = least - 1
+    if not least <= value <= most:
+        raise ArgumentTypeError(f"{text!r} is not a whole number {range_}; write {example}")
     return value
+
+
+def seed(text: str) -> int:
+    return _whole(text, 0, 2**63 - 1, "from 0 to 2^63 - 1", "0")
+
+
+def batch_size(text: str) -> int:
+    return _whole(text, 1, 2**31 - 1, "above 0", "32")
+
+
+def workers(text: str) -> int:
+    return _whole(text, 0, 4096, "from 0 to 4096", "4")

@@ -33,6 +33,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
     time = parser.add_mutually_exclusive_group()
     time.add_argument("--budget", type=arguments.seconds, default=BUDGET, metavar="SECONDS", help="time to spend (default: 60)")
     time.add_argument("--quick", action="store_const", const=QUICK, dest="budget", help="spend 20 seconds: wider intervals")
+    parser.add_argument(
+        "--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none"
+    )
+    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
     consumer = parser.add_mutually_exclusive_group()
     consumer.add_argument(
         "--step-ms", type=arguments.milliseconds, metavar="MS", help="emulate a training step that takes so long a batch"
@@ -68,6 +72,8 @@ def run(arguments: Namespace) -> int:
             budget=arguments.budget,
             step_ms=arguments.step_ms,
             target_rate=arguments.target_rate,
+            batch_size=arguments.batch_size,
+            workers=arguments.workers,
             recording_bytes=arguments.recording_budget,
             trace=arguments.trace,
             progress=progress,

@@ -29,6 +29,8 @@ from pipefix.cli import arguments
         ("share", "5", 0.05),
         ("share", "0%", 0.0),
         ("seed", "7", 7),
+        ("batch_size", "16", 16),
+        ("workers", "0", 0),
     ],
 )
 def test_values_as_people_write_them(kind: str, text: str, value: float) -> None:
@@ -53,6 +55,9 @@ def test_values_as_people_write_them(kind: str, text: str, value: float) -> None
         ("share", "-1%", "'-1%' is not between 0% and 100%; write 5%"),
         ("share", "5 %%", "'5 %%' is not a percentage; write 5%"),
         ("seed", "1.5", "'1.5' is not a whole number from 0 to 2^63 - 1; write 0"),
+        ("batch_size", "0", "'0' is not a whole number above 0; write 32"),
+        ("workers", "-2", "'-2' is not a whole number from 0 to 4096; write 4"),
+        ("workers", "many", "'many' is not a whole number from 0 to 4096; write 4"),
         ("seed", "-1", "'-1' is not a whole number from 0 to 2^63 - 1; write 0"),
     ],
 )

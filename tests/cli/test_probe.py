@@ -25,6 +25,8 @@ def test_defaults_reach_the_library(library: Library) -> None:
         "budget": 60.0,
         "step_ms": None,
         "target_rate": None,
+        "batch_size": None,
+        "workers": None,
         "recording_bytes": 1_000_000_000,
         "trace": None,
         "seed": 0,
@@ -38,8 +40,9 @@ def test_flags_reach_the_library(library: Library, tmp_path: Path) -> None:
     ((_, kwargs),) = library.asked
     assert (kwargs["budget"], kwargs["step_ms"], kwargs["recording_bytes"]) == (20.0, 25.0, 500_000_000)
     assert (kwargs["trace"], kwargs["seed"]) == (trace, 7)
-    assert main(["probe", "data.py", "--target-rate", "1200"]) == 0
-    assert library.asked[-1][1]["target_rate"] == 1200.0
+    assert main(["probe", "data.py", "--target-rate", "1200", "--batch-size", "8", "--workers", "0"]) == 0
+    kwargs = library.asked[-1][1]
+    assert (kwargs["target_rate"], kwargs["batch_size"], kwargs["workers"]) == (1200.0, 8, 0)
 
 
 def test_text_goes_to_stdout_and_progress_to_stderr(library: Library, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from pipefix.report import runfile
 from pipefix.report.runfile import Run
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.stage import ORDER
+from pipefix.vocabulary.stage import IN_SAMPLE, ORDER
 from pipefix.vocabulary.version import VERSION
 
 Progress = Callable[[str, float], None]
@@ -199,8 +199,34 @@ def _finding(finding: Any) -> runfile.Finding:
 
 
 def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[runfile.Finding]:
-    facts = AuditFacts(machine=machine, settings=found.settings, **observe.run_facts(subject.loader, found.facts))
+    length = found.settings.length
+    sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
+    wall = sum(cost.wall.value for cost in sample)
+    facts = AuditFacts(
+        machine=machine,
+        settings=found.settings,
+        growth=_growth(found),
+        filesystems=found.filesystems,
+        cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
+        input_share=1 - diagnosis.fed if diagnosis.fed is not None else None,
+        throttled_share=found.throttled,
+        first_batch_s=found.first_batch,
+        epoch_restart_s=found.epoch_restart,
+        epoch_s=diagnosis.sample.value * length if length is not None else None,
+        **observe.run_facts(subject.loader, found.facts),
+    )
     return [_finding(one) for one in audit(facts)]
+
+
+def _growth(found: Measurement) -> Any:
+    """Of the process whose private memory grew most between two looks."""
+    grown = []
+    for looks in found.looks.values():
+        (made, first), (later, last) = looks[0], looks[-1]
+        growth = observe.growth(observe.worker_of(first), observe.worker_of(last), later - made) if later > made else None
+        if growth is not None:
+            grown.append(growth)
+    return max(grown, key=lambda one: one.bytes, default=None)
 
 
 def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:

@@ -91,14 +91,20 @@ def loader_facts(loader: Any) -> dict[str, Any]:
 def run_facts(loader: Any, numbers: Mapping[str, float]) -> dict[str, Any]:
     """`loader_facts`, and what `worker_facts` sent back."""
     found = loader_facts(loader)
-    worker = {name: int(value) for name, value in _under("worker", numbers).items() if name in WorkerFacts.__struct_fields__}
     batch = {name: int(value) for name, value in _under("batch", numbers).items() if name in BatchFacts.__struct_fields__}
-    if worker:
-        found["workers"] = [WorkerFacts(**worker)]
+    worker = worker_of(numbers)
+    if worker != WorkerFacts():
+        found["workers"] = [worker]
     if batch:
         is_float = bool(batch.pop("largest_is_float", 0))
         found["batch"] = BatchFacts(**batch, largest_is_float=is_float)
     return found
+
+
+def worker_of(numbers: Mapping[str, float]) -> WorkerFacts:
+    """The process that `worker_facts` looked at, from the numbers that travelled."""
+    known = WorkerFacts.__struct_fields__
+    return WorkerFacts(**{name: int(value) for name, value in _under("worker", numbers).items() if name in known})
 
 
 def _numbers(prefix: str, facts: WorkerFacts | BatchFacts) -> dict[str, float]:

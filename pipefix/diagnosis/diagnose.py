@@ -144,7 +144,7 @@ class _Costs:
         if stage is Stage.STORAGE:
             return sum(row.trace.bytes_read for block in self.real for row in block.rows) / self.samples
         if stage in (Stage.COLLATE, Stage.IPC, Stage.TRANSFER):
-            held = self.found.facts.get("batch_bytes")
+            held = self.found.facts.get("batch.bytes")
             return held / (self.found.settings.batch_size or 1) if held else None
         return None
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pipefix.measurement import burner, experiments, residency, startup, transfer
+from pipefix.measurement import burner, cgroups, experiments, mounts, residency, startup, transfer
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
@@ -77,6 +77,7 @@ def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -
     settings = subject.settings
     found = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
     clock = _Clock(plan.budget)
+    before = cgroups.throttle()
     with _untouched_rng(subject):
         torch.manual_seed(plan.seed)
         try:
@@ -84,6 +85,7 @@ def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -
         except KeyboardInterrupt:
             found.partial = True
     found.seconds = clock.spent
+    found.throttled = cgroups.throttle().share_since(before)
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     found.peak_rss = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + children * settings.num_workers)
     return found
@@ -149,7 +151,6 @@ class _Session:
             last[row.trace.worker] = row
             self.known += row.trace.units
             self.paths += row.trace.paths
-            found.facts.update(row.trace.facts)
         found.recorded_units = sum(row.trace.recorded for row in last.values())
         found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         self._learn(list(last.values()))
@@ -194,6 +195,9 @@ class _Session:
         most = max(2.0, self.clock.left)
         block = self.pool.block(arm, seconds, most=most)
         self.found.blocks.append(block)
+        for row in self.pool.told:
+            self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
+        self.pool.told.clear()
         for row in block.rows:
             self.found.events += [(row.trace.pid, *event) for event in row.trace.events]
         return block
@@ -290,6 +294,7 @@ class _Session:
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
         found, paths = self.found, sorted({path for path in self.paths if not path.startswith(_UNREAL) and os.path.isfile(path)})
+        found.filesystems = mounts.filesystems(paths)
         if not paths:
             found.declined[experiments.COLD.name] = "no file was read through a seam, so there is nothing to evict"
             return

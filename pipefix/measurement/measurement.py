@@ -71,18 +71,26 @@ class Measurement:
     opaque: dict[str, str] = field(default_factory=dict)
     mixed: list[str] = field(default_factory=list)
     seams: list[str] = field(default_factory=list)
-    facts: dict[str, float] = field(default_factory=dict)
+    looks: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
+    """By process: (samples made by then, facts about it and its batch), for the audit."""
+    filesystems: dict[str, Any] = field(default_factory=dict)
+    """Mount point -> file system, of the files that were read."""
     replay_cost: dict[str, float] = field(default_factory=dict)
     events: list[tuple[int, str, str, int, int]] = field(default_factory=list)
     """(pid, stage, op, begun, ended) where a trace was asked for."""
-    throttled: float = 0.0
-    """Part of the run's periods in which the CPU quota stopped us."""
+    throttled: float | None = None
+    """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     burner: tuple[float, float] | None = None
     """Samples/s of the consumer alone, quiet and beside a CPU burner."""
     peak_rss: int = 0
     seconds: float = 0.0
     partial: bool = False
     interrupted_in: str = ""
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """The first look into the first process."""
+        return next((looks[0][1] for looks in self.looks.values()), {})
 
     def of(self, arm: str) -> list[Block]:
         return [block for block in self.blocks if block.arm == arm]

@@ -61,6 +61,8 @@ class Pool:
         self.epoch = 0
         self.in_flight = 0
         self.last_batch: Any = None
+        self.told: list[Row] = []
+        """Batches that came with facts about the process that made them."""
         self._iterator: Any = None
         self._hand = handover.attach() if self.workers else None
         self._loader = _loader(subject, self.switch, options, known)
@@ -102,7 +104,10 @@ class Pool:
                 batch = self.last_batch
             self._consume(batch)
         done = perf_counter_ns()
-        return Row(asked, got, done, waited, received, traces.decode(delivered.trace))
+        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace))
+        if row.trace.facts:
+            self.told.append(row)
+        return row
 
     def _consume(self, batch: Any) -> None:
         try:

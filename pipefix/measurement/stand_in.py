@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from pipefix.measurement.experiments import POOL, REAL, RECORD, Experiment
+from pipefix.measurement.experiments import PLAIN, POOL, REAL, RECORD, Experiment
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.recording.recording import Recording
 from pipefix.seams import handover
@@ -30,6 +30,8 @@ CPU_EVERY = 4
 DISCOVERY_UNITS = 2
 """Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
 PLAIN_COLLATE_EVERY = 5
+OBSERVE_EVERY = 64
+"""Batches between two looks at the worker's memory and threads."""
 TRACED_BATCHES = 60
 """Batches a process traces: enough to look at, few enough to open quickly."""
 
@@ -145,7 +147,7 @@ class Bench:
             self.cutter.dataset(self.dataset)
         self.epoch = -1
         self.counter = 0
-        self.batches = 0
+        self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
         self.told_units = self.told_paths = 0
         self._modules = 0
@@ -184,6 +186,8 @@ class Bench:
         self._fill(trace, made, experiment)
         self._asides(trace, made, batch, experiment)
         self.batches += 1
+        self.samples_made += trace.samples
+        trace.samples_made = self.samples_made
         self.counter += 1
         if Stage.IPC in experiment.replaces and self.hand is not None:
             batch = self._token
@@ -341,8 +345,9 @@ class Bench:
         begun = time.perf_counter_ns()
         if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
-            if self.of.options.observe is not None:
-                trace.facts = self.of.options.observe(batch)
+        if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
+            trace.facts = self.of.options.observe(batch)
+        self.plain_batches += experiment is PLAIN
         if experiment.timed and not experiment.replaces and self.hand is not None and self.batches % PLAIN_COLLATE_EVERY == 0 and made.samples:
             with handover.plain_memory():
                 mark = time.perf_counter_ns()

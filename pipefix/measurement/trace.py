@@ -70,6 +70,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     seams: list[str] = []
     facts: dict[str, float] = {}
     """What the audit wants to know of a worker."""
+    samples_made: int = 0
+    """By this process, in all arms so far."""
     events: list[tuple[str, str, int, int]] = []
     """(stage, op, begun, ended) where a trace was asked for."""
 

@@ -206,14 +206,13 @@ def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Di
         machine=machine,
         settings=found.settings,
         growth=_growth(found),
-        filesystems=found.filesystems,
         cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
         input_share=1 - diagnosis.fed if diagnosis.fed is not None else None,
         throttled_share=found.throttled,
         first_batch_s=found.first_batch,
         epoch_restart_s=found.epoch_restart,
         epoch_s=diagnosis.sample.value * length if length is not None else None,
-        **observe.run_facts(subject.loader, found.facts),
+        **observe.run_facts(subject.loader, found.facts, found.paths),
     )
     return [_finding(one) for one in audit(facts)]
 

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pipefix.audit.code_scan import pins
 from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
 from pipefix.audit.on_handover import SMALL_BYTES
+from pipefix.measurement.machine import filesystems
 
 POOL_CPU_S = 0.005
 POOL_SHARE = 0.1
@@ -81,16 +82,17 @@ def loader_facts(loader: Any) -> dict[str, Any]:
     return {
         "start_method": context.get_start_method() if context is not None else _default_method(),
         "preload": _preload(),
-        "sharing_strategy": str(get_sharing_strategy()),  # type: ignore[no-untyped-call]
+        "sharing_strategy": str(get_sharing_strategy()),
         "default_collate": loader.collate_fn is default_collate,
         "inline_pins": pins(loader.dataset, loader.collate_fn),
         "dataset": scan_dataset(loader.dataset),
     }
 
 
-def run_facts(loader: Any, numbers: Mapping[str, float]) -> dict[str, Any]:
-    """`loader_facts`, and what `worker_facts` sent back."""
+def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = ()) -> dict[str, Any]:
+    """`loader_facts`, what `worker_facts` sent back, and the file systems under the ``paths`` that samples were read from."""
     found = loader_facts(loader)
+    found["filesystems"] = filesystems(paths)
     batch = {name: int(value) for name, value in _under("batch", numbers).items() if name in BatchFacts.__struct_fields__}
     worker = worker_of(numbers)
     if worker != WorkerFacts():

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pipefix.measurement import burner, cgroups, experiments, mounts, residency, startup, transfer
+from pipefix.measurement import burner, cgroups, experiments, residency, startup, transfer
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
@@ -294,7 +294,7 @@ class _Session:
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
         found, paths = self.found, sorted({path for path in self.paths if not path.startswith(_UNREAL) and os.path.isfile(path)})
-        found.filesystems = mounts.filesystems(paths)
+        found.paths = paths
         if not paths:
             found.declined[experiments.COLD.name] = "no file was read through a seam, so there is nothing to evict"
             return

@@ -73,8 +73,8 @@ class Measurement:
     seams: list[str] = field(default_factory=list)
     looks: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     """By process: (samples made by then, facts about it and its batch), for the audit."""
-    filesystems: dict[str, Any] = field(default_factory=dict)
-    """Mount point -> file system, of the files that were read."""
+    paths: list[str] = field(default_factory=list)
+    """Files that samples were read from."""
     replay_cost: dict[str, float] = field(default_factory=dict)
     events: list[tuple[int, str, str, int, int]] = field(default_factory=list)
     """(pid, stage, op, begun, ended) where a trace was asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -123,7 +124,7 @@ def filesystem(path: str | os.PathLike[str], root: str | Path = "/") -> Filesyst
     return _deepest(os.path.realpath(path), mounts(root))
 
 
-def filesystems(paths: list[str], root: str | Path = "/") -> dict[str, Filesystem]:
+def filesystems(paths: Iterable[str], root: str | Path = "/") -> dict[str, Filesystem]:
     """The same for many paths, looking at the mounts once. Keys are mount points."""
     table = mounts(root)
     found: dict[str, Filesystem] = {}

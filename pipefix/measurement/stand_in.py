@@ -191,6 +191,7 @@ class Bench:
         self.counter += 1
         if Stage.IPC in experiment.replaces and self.hand is not None:
             batch = self._token
+        trace.extra = time.perf_counter_ns() - trace.ended
         return Delivered(batch, encode(trace))
 
     def _mode(self, experiment: Experiment) -> None:
@@ -342,7 +343,6 @@ class Bench:
 
     def _asides(self, trace: BatchTrace, made: _Made, batch: Any, experiment: Experiment) -> None:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
-        begun = time.perf_counter_ns()
         if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
         if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
@@ -353,7 +353,6 @@ class Bench:
                 mark = time.perf_counter_ns()
                 self.of.collate(self._collatable(made))
                 trace.plain_collate = time.perf_counter_ns() - mark
-        trace.extra += time.perf_counter_ns() - begun
 
     # -- the trace -----------------------------------------------------------------------------------------------------
 

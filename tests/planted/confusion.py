@@ -1,0 +1,141 @@
+"""Counts verdicts on planted pipelines: the confusion matrix, the shares that matter, and the page that keeps them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.planted.cases import TRUTHS
+
+BANDS = ((1.0, 1.2), (1.2, 1.5), (1.5, 2.0), (2.0, 4.0), (4.0, 1e9))
+SAID = (*TRUTHS, "inconclusive")
+
+
+def counted(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without those that were never what had been planted, and those that broke."""
+    return [result for result in results if result["outcome"] in ("right", "wrong", "inconclusive")]
+
+
+def shares(results: list[dict[str, Any]]) -> dict[str, float]:
+    known = counted(results)
+    outcomes = Counter(result["outcome"] for result in known)
+    return {outcome: outcomes[outcome] / max(1, len(known)) for outcome in ("right", "wrong", "inconclusive")}
+
+
+def summary(results: list[dict[str, Any]]) -> str:
+    part = shares(results)
+    outcomes = Counter(result["outcome"] for result in results)
+    return (
+        f"{len(counted(results))} judged: right {part['right']:.1%}, confidently wrong {part['wrong']:.1%}, "
+        f"inconclusive {part['inconclusive']:.1%}; apart from these {outcomes['drifted']} drifted, {outcomes['error']} errors"
+    )
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Rows: what was planted. Columns: what the probe said."""
+    cells = Counter((result["truth"], result["said"]) for result in counted(results))
+    other = sorted({said for _, said in cells} - set(SAID))
+    columns = (*SAID, *other)
+    lines = ["| planted | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for truth in TRUTHS:
+        row = [str(cells[truth, said]) if cells[truth, said] else "·" for said in columns]
+        lines.append(f"| {truth} | " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def by(results: list[dict[str, Any]], heading: str, groups: list[tuple[str, list[dict[str, Any]]]]) -> str:
+    lines = [f"| {heading} | pipelines | right | confidently wrong | inconclusive |", "|---|---:|---:|---:|---:|"]
+    for name, members in groups:
+        if counted(members):
+            part = shares(members)
+            lines.append(
+                f"| {name} | {len(counted(members))} | {part['right']:.1%} | {part['wrong']:.1%} | {part['inconclusive']:.1%} |"
+            )
+    return "\n".join(lines)
+
+
+def breakdowns(results: list[dict[str, Any]]) -> str:
+    clear = [result for result in counted(results) if result["truth"] != "balanced"]
+    bands = [
+        (f"{low:g} to {high:g}x" if high < 1e6 else f"over {low:g}x", [r for r in clear if low <= r["dominance"] < high])
+        for low, high in BANDS
+    ]
+    workers = sorted({result["planted"]["workers"] for result in counted(results)})
+    crews = [(str(count), [r for r in counted(results) if r["planted"]["workers"] == count]) for count in workers]
+    kinds = [
+        ("the limiting stage waits", [r for r in clear if r["truth"] in r["planted"]["waits"]]),
+        ("the limiting stage works", [r for r in clear if r["truth"] not in r["planted"]["waits"]]),
+    ]
+    spread = [
+        ("even samples", [r for r in counted(results) if not r["planted"]["unevenness"]]),
+        ("uneven samples", [r for r in counted(results) if r["planted"]["unevenness"]]),
+    ]
+    return "\n\n".join(
+        by(results, *pair) for pair in (("dominance", bands), ("workers", crews), ("kind", kinds), ("noise", spread))
+    )
+
+
+def machine() -> dict[str, Any]:
+    import torch
+
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), ""
+    )
+    return {
+        "processor": model or platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def machine_line() -> str:
+    found = machine()
+    return (
+        f"{found['cores']} cores ({found['processor']}), {found['memory_gb']:g} GB, {found['system']}, "
+        f"Python {found['python']}, torch {found['torch']}"
+    )
+
+
+def today() -> str:
+    return datetime.date.today().isoformat()
+
+
+def write(results: list[dict[str, Any]], out: Path, *, budget: float, seed: int) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    wrong = [result for result in results if result["outcome"] in ("wrong", "drifted", "error")]
+    listed = [
+        f"| {result['name']} | {result['outcome']} | {result['said']} | {result.get('drift') or result.get('error') or result.get('sentence', '')} |"
+        for result in wrong
+    ]
+    page = f"""# Verdicts on planted pipelines
+
+`scripts/bench_verdict --cases {len(results)} --budget {budget:g} --seed {seed}`, {today()}, {machine_line()}.
+
+{summary(results)}.
+
+Each pipeline's costs are real work with a known limiting stage (`tests/planted/`). What it really spent was measured before and
+after the probe, outside of it; a pipeline that had drifted from its description was planted again
+({sum(result.get("drifts", 0) for result in results)} times in all).
+
+{table(results)}
+
+{breakdowns(results)}
+
+## Wrong, drifted, failed
+
+| pipeline | outcome | said | |
+|---|---|---|---|
+{chr(10).join(listed) or "| none | | | |"}
+"""
+    (out / "verdict.md").write_text(page)
+    slim = [{key: value for key, value in result.items() if key not in ("run", "log")} for result in results]
+    body = {"date": today(), "machine": machine(), "budget_s": budget, "seed": seed, "shares": shares(results), "cases": slim}
+    (out / "verdict.json").write_text(json.dumps(body, indent=1) + "\n")

@@ -1,0 +1,144 @@
+"""One planted pipeline, probed and judged: built, checked against what it really spends, probed, checked again."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.planted import ledger, tuning
+from tests.planted.pipelines import Pipeline, Planted
+from tests.planted.truth import POOL, Truth, drifted, truth_of
+
+_current: list[Pipeline] = []
+
+_TARGET = '''"""A training file as a user would write it."""
+import sys
+
+sys.path.insert(0, {root!r})
+from tests.planted.judge import current_loader, current_step
+
+loader = current_loader()
+consume = current_step()
+
+
+def train_step(batch):
+    consume(batch)
+'''
+
+
+def preload() -> None:
+    """Import what every case needs, with one thread a library, as a loader's workers have."""
+    import cv2
+    import torch
+
+    import pipefix.api  # noqa: F401
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+
+
+def current_loader() -> Any:
+    """The loader of the pipeline under judgement, for the target file."""
+    return _current[-1].loader
+
+
+def current_step() -> Any:
+    return _current[-1].step
+
+
+def reality(pipeline: Pipeline, seconds: float = 0.5) -> tuple[dict[str, float], float]:
+    """What the untouched pipeline spends just now: seconds a sample per stage, and of its loader alone."""
+    planted = pipeline.planted
+    ledger.clear()
+    supply = tuning.pace(pipeline.loader, seconds)[0] / planted.batch_size
+    costs = {}
+    for stage, spent in ledger.spent().items():
+        if stage in POOL:
+            costs[stage] = spent.wall_s if stage in planted.waits else spent.cpu_s
+    if planted.workers:
+        costs["ipc"] = tuning.handover(pipeline, 0.2)
+    if planted.consumer == "emulated":
+        costs["step"] = pipeline.step_s
+    elif planted.consumer == "real":
+        costs["step"] = step_s(pipeline)
+    return costs, supply
+
+
+def step_s(pipeline: Pipeline) -> float:
+    """Seconds a sample of the real step, alone."""
+    batch = {"labels": [0] * pipeline.planted.batch_size}
+    taken = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        pipeline.step(batch)
+        taken.append(time.perf_counter() - begun)
+    return statistics.median(taken) / pipeline.planted.batch_size
+
+
+def mean_truth(planted: Planted, readings: list[tuple[dict[str, float], float]]) -> tuple[Truth, dict[str, float]]:
+    """The truth by the readings before and after the probe together."""
+    stages = readings[0][0].keys()
+    costs = {stage: statistics.fmean(reading[0].get(stage, 0.0) for reading in readings) for stage in stages}
+    supply = statistics.fmean(reading[1] for reading in readings)
+    return truth_of(costs, planted.workers, supply=supply), costs
+
+
+def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, Any]:
+    """Probe it; the outcome is right, wrong, inconclusive or drifted (the pipeline was not what had been planted)."""
+    from pipefix.api import probe
+
+    began = time.perf_counter()
+    with tuning.build(planted) as pipeline:
+        before = reality(pipeline)
+        target: Any = pipeline.loader
+        options: dict[str, Any] = {}
+        if planted.consumer == "real":
+            _current.append(pipeline)
+            file = pipeline.folder / "train.py"
+            file.write_text(_TARGET.format(root=str(Path(__file__).resolve().parents[2])))
+            target = f"{file}:loader"
+        elif planted.consumer == "emulated":
+            options["step_ms"] = pipeline.step_s * planted.batch_size * 1e3
+        asked = time.perf_counter()
+        run = probe(target, budget=budget, **options)
+        answered = time.perf_counter()
+        after = reality(pipeline)
+        step = pipeline.step_s
+    found, costs = mean_truth(planted, [before, after])
+    verdict = run.verdict
+    assert verdict is not None
+    said = (
+        "balanced"
+        if verdict.kind == "balanced"
+        else "inconclusive"
+        if verdict.kind == "inconclusive"
+        else verdict.stage or verdict.kind
+    )
+    kind = "balanced" if planted.truth == "balanced" else "step-bound" if planted.truth == "step" else "input-bound"
+    right = verdict.kind == kind and (kind == "balanced" or verdict.stage == planted.truth)
+    why = drifted(planted.truth, found)
+    outcome = "drifted" if why else "right" if right else "inconclusive" if said == "inconclusive" else "wrong"
+    return {
+        "name": planted.name,
+        "outcome": outcome,
+        "drift": why,
+        "truth": planted.truth,
+        "said": said,
+        "kind": verdict.kind,
+        "confidence": verdict.confidence,
+        "sentence": verdict.sentence,
+        "dominance": found.dominance,
+        "spent": costs,
+        "supply_s": [before[1], after[1]],
+        "step_s": step,
+        "probed": {figure.stage: figure.wall_s.value for figure in run.stages if figure.wall_s is not None},
+        "probed_sample_s": run.sample_s.value if run.sample_s else None,
+        "unattributed_s": run.unattributed_s,
+        "probe_s": answered - asked,
+        "case_s": time.perf_counter() - began,
+        "planted": msgspec.to_builtins(planted),
+    } | ({"run": msgspec.to_builtins(run)} if full else {})

@@ -18,7 +18,7 @@ from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
 from pipefix.measurement import calibrate
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.machine import Machine, look
-from pipefix.measurement.measure import Plan, measure
+from pipefix.measurement.measure import Plan, measure, silent
 from pipefix.measurement.measurement import Measurement
 from pipefix.report import runfile
 from pipefix.report.runfile import Run
@@ -49,7 +49,7 @@ def probe(
 ) -> Run:
     """Measure where the time goes in ``target`` (section 4 of the README lists what can be named) and what each remedy is worth."""
     begun = time.perf_counter()
-    say = progress or (lambda phase, done: None)
+    say = progress or silent
     say("loading the target", 0.0)
     subject = load(target, batch_size=batch_size, workers=workers)
     consumer = consumer_for(subject, step_ms=step_ms, target_rate=target_rate)
@@ -69,7 +69,7 @@ def probe(
     run = _run(subject, machine, found)
     if trace is not None:
         _write_trace(found, trace)
-    return msgspec.structs.replace(run, instrument=_instrument(found, run, time.perf_counter() - begun))
+    return msgspec.structs.replace(run, instrument=_instrument(found, time.perf_counter() - begun))
 
 
 def doctor(target: Any = None) -> tuple[dict[str, Any], list[runfile.Finding]]:
@@ -104,7 +104,9 @@ def _run(subject: Subject, machine: Machine, found: Measurement) -> Run:
         machine=machine.as_dict(),
         settings=found.settings,
         consumer=found.consumer,
-        startup=runfile.StartUp(first_batch_s=found.first_batch, epoch_restart_s=found.epoch_restart, load_target_s=subject.load_seconds),
+        startup=runfile.StartUp(
+            first_batch_s=found.first_batch, epoch_restart_s=found.epoch_restart, load_target_s=subject.load_seconds
+        ),
         cold=found.cold,
     )
     if not found.of("real"):
@@ -233,7 +235,9 @@ def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:
     if subject.assumed:
         given = ", ".join(subject.assumed)
         told.append(
-            runfile.Caveat(id="assumed", sentence=f"No DataLoader was given, so {given} was assumed; name yours with FILE.py:loader.")
+            runfile.Caveat(
+                id="assumed", sentence=f"No DataLoader was given, so {given} was assumed; name yours with FILE.py:loader."
+            )
         )
     return told
 
@@ -257,7 +261,10 @@ def _step_split(found: Measurement) -> runfile.StepSplit | None:
     if not parts:
         return None
     return runfile.StepSplit(
-        forward_s=parts.get("forward"), backward_s=parts.get("backward"), optimizer_s=parts.get("optimizer"), other_s=parts.get("other")
+        forward_s=parts.get("forward"),
+        backward_s=parts.get("backward"),
+        optimizer_s=parts.get("optimizer"),
+        other_s=parts.get("other"),
     )
 
 
@@ -273,7 +280,7 @@ def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
     )
 
 
-def _instrument(found: Measurement, run: Run, seconds: float) -> runfile.Instrument:
+def _instrument(found: Measurement, seconds: float) -> runfile.Instrument:
     diagnosed = bool(found.of("real"))
     diagnosis = diagnose(found) if diagnosed else None
     return runfile.Instrument(

@@ -12,9 +12,23 @@ from pipefix.measurement.statistics import Floats
 from pipefix.seams.tap import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 
-COLUMNS = ("storage", "decode", "augment", "collate", "ipc", "own", "between", "idle", "main_ipc", "transfer", "step", "wait", "loop")
+COLUMNS = (
+    "storage",
+    "decode",
+    "augment",
+    "collate",
+    "ipc",
+    "own",
+    "between",
+    "idle",
+    "main_ipc",
+    "transfer",
+    "step",
+    "wait",
+    "loop",
+)
 """Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples and batches in the maker.
-``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest of the training loop."""
+``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest of its loop."""
 WORKER = ("storage", "decode", "augment", "collate", "ipc")
 MAIN = ("main_ipc", "transfer", "step")
 INDEX = {name: number for number, name in enumerate(COLUMNS)}
@@ -44,7 +58,9 @@ def per_sample(rows: Floats) -> Floats:
 def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
     """The timed blocks as numbers."""
     shared = _shared_part(blocks) if found.workers else 0.0
-    in_memory = not any(charge.stage in ("storage", "decode") for block in blocks for row in block.rows for charge in row.trace.charges)
+    in_memory = not any(
+        charge.stage in ("storage", "decode") for block in blocks for row in block.rows for charge in row.trace.charges
+    )
     hand = _handed(blocks) if found.workers else 0.0
     groups = []
     for block in blocks:
@@ -154,7 +170,9 @@ def cpu_shares(blocks: Sequence[Block]) -> dict[str, float]:
     return {name: min(1.0, cpu[name] / spent) for name, spent in wall.items() if spent}
 
 
-def operations(blocks: Sequence[Block], opaque: dict[str, str]) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:
+def operations(
+    blocks: Sequence[Block], opaque: dict[str, str]
+) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:
     """(name, wall s/sample, CPU s/sample, calls/sample, why it could not be cut further) by stage, costliest first."""
     sums: dict[tuple[str, str], list[float]] = {}
     samples = sum(block.samples for block in blocks)

@@ -24,18 +24,18 @@ def diagnose(found: Measurement) -> Diagnosis:
     book = ledger(found, real)
     draws = bootstrap(book.groups, per_sample)
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
-    gains = _gains(found, arms, draws)
+    gains = _gains(arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
     rival = rules.contradicted(ranking, gains)
     sample = _sample_seconds(found)
-    main_bound = found.workers > 0 and float(np.median(rules.pool_seconds(draws, found.workers) / rules.main_seconds(draws))) < 1
+    main_bound = found.workers > 0 and float(np.median(rules.pool_over_main(draws, found.workers))) < 1
     costs = _Costs(found, real, book.each(), draws, main_bound)
     stages = {stage: costs.stage(stage, gains.get(stage)) for stage in costs.measured()}
     diagnosis = Diagnosis(
         verdict=Verdict("inconclusive", None, "", 0.0),
         sample=sample,
         stages=stages,
-        declined=_declined(found, stages),
+        declined=_declined(stages),
         unattributed=costs.unattributed() * sample.value,
         closure=costs.total() / sample.value - 1,
         stations=_stations(found, draws),
@@ -51,7 +51,7 @@ def diagnose(found: Measurement) -> Diagnosis:
     diagnosis.verdict = Verdict(
         kind, diagnosis.verdict.stage, sentences.verdict(found, diagnosis, ranking, rival, costs.share_interval), ranking.confidence
     )
-    diagnosis.caveats = sentences.caveats(found, diagnosis, ranking, rival)
+    diagnosis.caveats = sentences.caveats(found, diagnosis)
     return diagnosis
 
 
@@ -112,7 +112,13 @@ class _Costs:
 
     def unattributed(self) -> float:
         """Share of the limiting station's time that belongs to no stage."""
-        names = ("wait", "loop") if self.found.workers and self.main_bound else UNATTRIBUTED if self.found.workers else ("own", "between", "loop")
+        names = (
+            ("wait", "loop")
+            if self.found.workers and self.main_bound
+            else UNATTRIBUTED
+            if self.found.workers
+            else ("own", "between", "loop")
+        )
         return float(sum(self.each[INDEX[name]] for name in names) / self._cycle(self.each[None, :])[0])
 
     def share_interval(self, stage: Stage) -> Interval:
@@ -173,7 +179,7 @@ def _gain(found: Measurement, arm: str) -> Interval | None:
     return ratio([block.rate for block in blocks], [block.rate for block in base])
 
 
-def _gains(found: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, Interval]:
+def _gains(arms: dict[str, Interval], draws: Floats) -> dict[Stage, Interval]:
     gains: dict[Stage, Interval] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
         if arm.name in arms:
@@ -189,7 +195,7 @@ def _stations(found: Measurement, draws: Floats) -> Stations:
     if not found.workers:
         return Stations(None, interval(draws.sum(axis=1)), None)
     pool = rules.pool_seconds(draws, found.workers)
-    return Stations(interval(pool), interval(main), interval(pool / np.maximum(main, 1e-12)))
+    return Stations(interval(pool), interval(main), interval(rules.pool_over_main(draws, found.workers)))
 
 
 def _demand(found: Measurement) -> Interval | None:
@@ -210,7 +216,14 @@ def _tail(blocks: list[Block]) -> dict[str, float]:
         return {}
     p50, p95, p99 = (float(value) for value in np.percentile(walls, (50, 95, 99)))
     blocked = [_head_of_line(block) for block in blocks]
-    return {"p50": p50, "p95": p95, "p99": p99, "max": float(walls.max()), "samples": float(len(walls)), "blocked": sum(blocked) / len(blocked)}
+    return {
+        "p50": p50,
+        "p95": p95,
+        "p99": p99,
+        "max": float(walls.max()),
+        "samples": float(len(walls)),
+        "blocked": sum(blocked) / len(blocked),
+    }
 
 
 def _head_of_line(block: Block) -> float:
@@ -223,7 +236,7 @@ def _head_of_line(block: Block) -> float:
     return waited / 1e9 / block.samples
 
 
-def _declined(found: Measurement, stages: dict[Stage, StageCost]) -> dict[Stage, str]:
+def _declined(stages: dict[Stage, StageCost]) -> dict[Stage, str]:
     reasons = {
         Stage.IPC: "num_workers is 0: batches are made in the training process and cross no border",
         Stage.TRANSFER: "no CUDA device is present",

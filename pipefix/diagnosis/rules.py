@@ -43,12 +43,17 @@ def main_seconds(draws: Floats) -> Floats:
     return np.asarray(columns(draws, MAIN).sum(axis=1))
 
 
+def pool_over_main(draws: Floats, workers: int) -> Floats:
+    """How many times longer the workers take for a sample than the training process does."""
+    return np.asarray(pool_seconds(draws, workers) / np.maximum(main_seconds(draws), 1e-12))
+
+
 def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     """``draws``: one resampled set of seconds a sample by column in each row."""
     if not workers:
         names = ("storage", "decode", "augment", "collate", "transfer", "step")
         return _rank(columns(draws, names), names, base=1.0)
-    ratio = pool_seconds(draws, workers) / np.maximum(main_seconds(draws), 1e-12)
+    ratio = pool_over_main(draws, workers)
     waits, fed = float(np.mean(ratio > DOMINATES)), float(np.mean(ratio < 1 / DOMINATES))
     even = 1 - waits - fed
     if waits >= SURE:
@@ -84,5 +89,7 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval]) -> Stage | None
     own = gains.get(ranking.stage)
     if own is None:
         return None
-    rivals = [(gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > own.high * CONTRADICTION]
+    rivals = [
+        (gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > own.high * CONTRADICTION
+    ]
     return max(rivals)[1] if rivals else None

@@ -14,6 +14,7 @@ ShareOf = Callable[[Stage], Interval]
 
 CLOSURE_LIMIT = 0.02
 UNATTRIBUTED_LIMIT = 0.05
+NOTICEABLE = 1.1
 WAITING = 0.5
 """A stage that computes for less than this part of its time is called waiting."""
 DOING = {
@@ -34,7 +35,7 @@ def verdict(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, rival: S
     if kind == "step-bound":
         return _step_bound(found, diagnosis, share_of(Stage.STEP))
     if kind == "balanced":
-        return _balanced(found, diagnosis, ranking, share_of)
+        return _balanced(diagnosis, ranking, share_of)
     return _inconclusive(diagnosis, ranking, rival, share_of)
 
 
@@ -63,7 +64,7 @@ def _step_bound(found: Measurement, diagnosis: Diagnosis, share: Interval) -> st
     return f"{text}. Work on the model, not the data: free input would gain {best}."
 
 
-def _balanced(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
+def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
     if ranking.stage is None:
         ratio = diagnosis.stations.pool_over_main
         spread = f" (a worker pool's time over the training process's: {ratio.low:.2f}-{ratio.high:.2f})" if ratio else ""
@@ -72,8 +73,8 @@ def _balanced(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, share_
     assert ranking.second is not None
     first, second = share_of(ranking.stage), share_of(ranking.second)
     return (
-        f"Balanced: no single stage dominates; {ranking.stage} takes {_span(first)} of the time and {ranking.second} {_span(second)}."
-        " A gain needs both."
+        f"Balanced: no single stage dominates; {ranking.stage} takes {_span(first)} of the time and "
+        f"{ranking.second} {_span(second)}. A gain needs both."
     )
 
 
@@ -88,40 +89,58 @@ def _inconclusive(diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None, s
         ratio = diagnosis.stations.pool_over_main
         if ratio.low < 1.1 and ratio.high > 1 / 1.1:
             return (
-                f"Inconclusive: the loader takes {ratio.value:.2f} times ({ratio.low:.2f}-{ratio.high:.2f}) as long as the training process, "
-                "too close to tell which one limits."
+                f"Inconclusive: the loader takes {ratio.value:.2f} times ({ratio.low:.2f}-{ratio.high:.2f}) as long as the "
+                "training process, too close to tell which one limits."
             )
     first, second = share_of(ranking.stage), share_of(ranking.second)
-    return f"Inconclusive: {ranking.stage} ({_span(first)}) and {ranking.second} ({_span(second)}) are too close to tell which one limits."
+    pair = f"{ranking.stage} ({_span(first)}) and {ranking.second} ({_span(second)})"
+    return f"Inconclusive: {pair} are too close to tell which one limits."
 
 
-def caveats(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None) -> list[tuple[str, str]]:
+def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Every doubt that applies, as (id, sentence)."""
     told: list[tuple[str, str]] = []
-    if found.partial:
-        told.append(("interrupted", "The probe was interrupted; the figures are what was known by then."))
-    if diagnosis.verdict.kind == "inconclusive":
-        longer = max(60, int(found.seconds * 3))
-        told.append(("inconclusive", f"A longer run would narrow the intervals: --budget {longer}."))
-    if abs(diagnosis.closure) > CLOSURE_LIMIT:
-        told.append(
-            (
-                "closure",
-                f"The stages and the rest add up to {percent(1 + diagnosis.closure)} of the measured time a sample; the machine was noisy "
-                "or stages overlap.",
-            )
-        )
-    if diagnosis.unattributed > UNATTRIBUTED_LIMIT * diagnosis.sample.value:
-        told.append(
-            ("unattributed", f"{percent(diagnosis.unattributed / diagnosis.sample.value)} of the time belongs to no stage: code that no seam bounds.")
-        )
-    if not found.has_consumer:
-        told.append(("no-consumer", "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer."))
-    if diagnosis.slowdown > 1.1:
-        told.append(("slowdown", f"Clocks at the seams slowed the timed arm by {percent(diagnosis.slowdown - 1)}; shares of cheap operations are upper bounds."))
+
+    def tell(name: str, sentence: str, *, when: bool = True) -> None:
+        if when:
+            told.append((name, sentence))
+
+    rest = diagnosis.unattributed / diagnosis.sample.value
+    tell("interrupted", "The probe was interrupted; the figures are what was known by then.", when=found.partial)
+    tell(
+        "inconclusive",
+        f"A longer run would narrow the intervals: --budget {max(60, int(found.seconds * 3))}.",
+        when=diagnosis.verdict.kind == "inconclusive",
+    )
+    tell(
+        "closure",
+        f"The stages and the rest add up to {percent(1 + diagnosis.closure)} of the measured time a sample; "
+        "the machine was noisy or stages overlap.",
+        when=abs(diagnosis.closure) > CLOSURE_LIMIT,
+    )
+    tell(
+        "unattributed",
+        f"{percent(rest)} of the time belongs to no stage: code that no seam bounds, or workers waiting for each other.",
+        when=rest > UNATTRIBUTED_LIMIT,
+    )
+    tell(
+        "no-consumer",
+        "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer.",
+        when=not found.has_consumer,
+    )
+    tell(
+        "slowdown",
+        f"Clocks at the seams slowed the timed arm by {percent(diagnosis.slowdown - 1)}; "
+        "shares of cheap operations are upper bounds.",
+        when=diagnosis.slowdown > NOTICEABLE,
+    )
     for op, why in sorted(found.refused.items()):
-        told.append(("not-recorded", f"Results of {op} could not be recorded, so it was not replaced in any arm: {why}"))
-    if found.mixed:
-        told.append(("mixed", f"{', '.join(found.mixed)} do the work of several stages; the library calls inside are told apart, the rest is theirs."))
+        tell("not-recorded", f"Results of {op} could not be recorded, so it was not replaced in any arm: {why}.")
+    tell(
+        "mixed",
+        f"{', '.join(found.mixed)} do the work of several stages; the library calls inside are told apart, the rest is theirs.",
+        when=bool(found.mixed),
+    )
     return told
 
 

@@ -68,7 +68,8 @@ class UserStep(Consumer):
             module.register_module_forward_pre_hook(self._enter),
             module.register_module_forward_hook(self._leave, always_call=True),
         ]
-        backward, self._parts = torch.Tensor.backward, dict.fromkeys(self._parts, 0)
+        backward: Callable[..., None] = torch.Tensor.backward
+        self._parts = dict.fromkeys(self._parts, 0)
         parts = self._parts
 
         def timed_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
@@ -159,7 +160,9 @@ def consumer_for(subject: Subject, *, step_ms: float | None = None, target_rate:
         return Emulated(step_ms / 1e3, name=f"emulated: {step_ms:g} ms a batch")
     if target_rate is not None:
         if target_rate <= 0:
-            raise BadUsage(f"A target rate of {target_rate:g} samples/s cannot be met.", advice="Give a positive rate: --target-rate 1000.")
+            raise BadUsage(
+                f"A target rate of {target_rate:g} samples/s cannot be met.", advice="Give a positive rate: --target-rate 1000."
+            )
         batch = subject.settings.batch_size or 1
         return Emulated(batch / target_rate, name=f"emulated: {target_rate:g} samples/s")
     if subject.consumer is not None:

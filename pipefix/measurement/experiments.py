@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipefix.vocabulary.stage import Stage
 
-S, D, A, C, I = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE, Stage.IPC
+S, D, A, C, H = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE, Stage.IPC
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Experiment:
     timed: bool = True
     """Clocks at the seams run. Off for one arm, whose difference is what the clocks cost."""
     source: str = "warm"
-    """warm: the recorded samples again. cold: the same after their files were evicted. new: samples never read before."""
+    """warm: the recorded samples again. cold: the same after their files were evicted. new: as the sampler gives them."""
     consumer: bool = True
     rounds: float = 1.0
     """How often it runs, compared with the real arm."""
@@ -37,11 +37,11 @@ NO_STORAGE = _arm("storage-from-memory", S, answers="what if storage were free?"
 NO_DECODE = _arm("decode-recorded", D, answers="what if decoding were free?")
 NO_AUGMENT = _arm("augment-recorded", A, answers="what if augmentation were free?")
 NO_COLLATE = _arm("collate-recorded", C, answers="what if collating were free?")
-NO_HANDOVER = _arm("handover-skipped", I, answers="what if crossing from the worker were free?")
+NO_HANDOVER = _arm("handover-skipped", H, answers="what if crossing from the worker were free?")
 DECODED = _arm("decoded-recorded", S, D, answers="what if samples were stored decoded?")
 SAMPLES = _arm("samples-recorded", S, D, A, answers="what if samples were stored ready?")
 PREBUILT = _arm("batch-prebuilt", S, D, A, C, answers="what does the hand-over alone carry?")
-FLOOR = _arm("loader-floor", S, D, A, C, I, consumer=False, answers="the loader's own limit")
+FLOOR = _arm("loader-floor", S, D, A, C, H, consumer=False, answers="the loader's own limit")
 SUPPLY = _arm("no-consumer", consumer=False, answers="what if the step were free?")
 
 POOL: tuple[Experiment, ...] = (

@@ -38,6 +38,10 @@ _UNREAL = ("/proc/", "/sys/", "/dev/")
 Progress = Callable[[str, float], None]
 
 
+def silent(phase: str, done: float) -> None:
+    """Tell nobody how far the measurement is."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """How much to measure."""
@@ -53,7 +57,7 @@ class Plan:
     """Asked after every round: whether the verdict is settled."""
     seed: int = 0
     """Of the sampler's order where the user gave it no generator of its own."""
-    progress: Progress = lambda phase, done: None
+    progress: Progress = silent
 
 
 class _Clock:
@@ -305,7 +309,14 @@ class _Session:
         while True:
             time.sleep(min(1.0, self.round_seconds * self.pool.prefetch))
             proof = residency.cold(paths)
-            found.cold = {"before": proof.before, "after": proof.after, "files": proof.files, "bytes": proof.bytes, "cold": proof.cold, "why": proof.why}
+            found.cold = {
+                "before": proof.before,
+                "after": proof.after,
+                "files": proof.files,
+                "bytes": proof.bytes,
+                "cold": proof.cold,
+                "why": proof.why,
+            }
             if not proof.cold:
                 found.declined[experiments.COLD.name] = proof.why or "the pages could not be evicted"
                 return
@@ -321,7 +332,11 @@ def _untouched_rng(subject: Subject) -> Iterator[None]:
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
     numpy = _numpy_state()
     loader = subject.loader
-    generators = [one for one in {id(g): g for g in (loader.generator, getattr(loader.sampler, "generator", None))}.values() if one is not None]
+    generators = [
+        one
+        for one in {id(g): g for g in (loader.generator, getattr(loader.sampler, "generator", None))}.values()
+        if one is not None
+    ]
     own = [one.get_state() for one in generators]
     try:
         yield

@@ -240,7 +240,7 @@ def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, kno
 def raised(who: str, error: Exception) -> TargetError:
     """The user's code raised, here or in a worker: what, where, and their frames only."""
     text = str(error)
-    if "DataLoader worker" in text and "exited unexpectedly" in text or "is killed by signal" in text:
+    if ("DataLoader worker" in text and "exited unexpectedly" in text) or "is killed by signal" in text:
         return TargetError(
             f"A worker process died while making a batch: {text.splitlines()[0]}",
             advice="Killed by signal 9 is mostly the kernel running out of memory, signal 7 a full /dev/shm, signal 11 a crash in a native "

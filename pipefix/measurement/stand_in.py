@@ -58,7 +58,9 @@ class StandInOptions:
 class StandIn(Dataset[Delivered]):
     """Map-style: asked for a whole order of indices at a time."""
 
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], switch: torch.Tensor, options: StandInOptions, kind: str) -> None:
+    def __init__(
+        self, dataset: Any, collate: Callable[[Any], Any], switch: torch.Tensor, options: StandInOptions, kind: str
+    ) -> None:
         self.dataset = dataset
         self.collate = collate
         self.switch = switch
@@ -73,7 +75,13 @@ class StreamStandIn(IterableDataset[Delivered]):
     """Iterable: yields whole batches of ``batch_size`` samples, for ever."""
 
     def __init__(
-        self, dataset: Any, collate: Callable[[Any], Any], switch: torch.Tensor, options: StandInOptions, batch_size: int | None, drop_last: bool
+        self,
+        dataset: Any,
+        collate: Callable[[Any], Any],
+        switch: torch.Tensor,
+        options: StandInOptions,
+        batch_size: int | None,
+        drop_last: bool,
     ) -> None:
         self.dataset = dataset
         self.collate = collate
@@ -348,7 +356,13 @@ class Bench:
         if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
             trace.facts = self.of.options.observe(batch)
         self.plain_batches += experiment is PLAIN
-        if experiment.timed and not experiment.replaces and self.hand is not None and self.batches % PLAIN_COLLATE_EVERY == 0 and made.samples:
+        if (
+            experiment.timed
+            and not experiment.replaces
+            and self.hand is not None
+            and self.batches % PLAIN_COLLATE_EVERY == 0
+            and made.samples
+        ):
             with handover.plain_memory():
                 mark = time.perf_counter_ns()
                 self.of.collate(self._collatable(made))
@@ -365,7 +379,9 @@ class Bench:
         if tap.active:
             trace.charges = [
                 Charge(stage.value if stage is not None else None, op, wall, cpu, base, calls)
-                for (stage, op), wall, cpu, base, calls in zip(tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, strict=True)
+                for (stage, op), wall, cpu, base, calls in zip(
+                    tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, strict=True
+                )
                 if wall
             ]
             trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
@@ -374,7 +390,12 @@ class Bench:
             trace.events.append(("collate", "collate", trace.made, trace.ended))
         if self.hand is not None:
             counters = self.hand.take()
-            trace.dumps, trace.send, trace.sent_bytes, trace.handed = counters.dumps_ns, counters.send_ns, counters.bytes, counters.count
+            trace.dumps, trace.send, trace.sent_bytes, trace.handed = (
+                counters.dumps_ns,
+                counters.send_ns,
+                counters.bytes,
+                counters.count,
+            )
         self._tell(trace, experiment)
 
     def _tell(self, trace: BatchTrace, experiment: Experiment) -> None:

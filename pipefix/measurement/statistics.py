@@ -23,7 +23,9 @@ def interval(draws: Floats, value: float | None = None) -> Interval:
     return Interval(centre, min(low, centre), max(high, centre))
 
 
-def bootstrap(groups: Sequence[Floats], statistic: Callable[[Floats], Floats], *, seed: int = 0, resamples: int = RESAMPLES) -> Floats:
+def bootstrap(
+    groups: Sequence[Floats], statistic: Callable[[Floats], Floats], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Floats:
     """Resample whole groups, then rows inside each: rows of one block resemble each other more than rows of another.
 
     ``groups`` are arrays of shape (rows, columns); ``statistic`` takes (rows, columns) and returns a vector.
@@ -51,7 +53,9 @@ def ratio(fast: Sequence[float], base: Sequence[float], *, seed: int = 0) -> Int
     a, b = np.log(np.asarray(fast, dtype=float)), np.log(np.asarray(base, dtype=float))
     centre = float(np.median(a) - np.median(b))
     generator = np.random.default_rng(seed)
-    draws = np.median(generator.choice(a, (RESAMPLES, len(a))), axis=1) - np.median(generator.choice(b, (RESAMPLES, len(b))), axis=1)
+    draws = np.median(generator.choice(a, (RESAMPLES, len(a))), axis=1) - np.median(
+        generator.choice(b, (RESAMPLES, len(b))), axis=1
+    )
     half = max(FLOOR, _spread(a) / np.sqrt(len(a)), _spread(b) / np.sqrt(len(b)), float(np.percentile(np.abs(draws - centre), 95)))
     return Interval(float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half)))
 

@@ -36,7 +36,7 @@ def _copy(tensors: list[torch.Tensor], *, non_blocking: bool) -> float:
             ended.record(stream)
     stream.synchronize()
     spent = sorted(begun.elapsed_time(ended) / 1e3 for begun, ended in marks[2:])
-    return spent[len(spent) // 2]
+    return float(spent[len(spent) // 2])
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

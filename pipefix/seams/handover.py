@@ -136,9 +136,9 @@ def plain_memory() -> Iterator[None]:
     """Inside a worker, let ``default_collate`` allocate ordinary memory, as it does in the training process."""
     from torch.utils.data._utils import worker
 
-    info = worker._worker_info  # type: ignore[attr-defined]
-    worker._worker_info = None  # type: ignore[attr-defined]
+    info = worker._worker_info
+    worker._worker_info = None
     try:
         yield
     finally:
-        worker._worker_info = info  # type: ignore[attr-defined]
+        worker._worker_info = info

@@ -52,7 +52,7 @@ class Subject:
         loader = self.loader
         context = loader.multiprocessing_context
         dataset = loader.dataset
-        length = len(dataset) if hasattr(dataset, "__len__") else None  # type: ignore[arg-type]
+        length = len(dataset) if hasattr(dataset, "__len__") else None
         sampler = type(loader.sampler).__name__
         return LoaderSettings(
             batch_size=loader.batch_size,

@@ -1,0 +1,128 @@
+"""Charges of batches become seconds a sample, stage by stage, and add up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.diagnosis.attribution import COLUMNS, INDEX, cpu_shares, ledger, operations
+from pipefix.diagnosis.diagnose import diagnose
+from pipefix.measurement.measurement import Block
+from pipefix.measurement.trace import Charge
+from pipefix.vocabulary.stage import Stage
+from tests.doubles.measured import measured
+
+COSTS = st.fixed_dictionaries({name: st.floats(0.05, 20.0) for name in ("storage", "decode", "augment", "collate")})
+
+
+def each(found, name):  # type: ignore[no-untyped-def]
+    return ledger(found, found.of("real")).each()[INDEX[name]] * 1e3
+
+
+@given(COSTS)
+def test_without_workers_every_planted_cost_is_found_again(costs: dict[str, float]) -> None:
+    found = measured(costs)
+    for name, value in costs.items():
+        assert each(found, name) == pytest.approx(value, rel=1e-4)
+
+
+@given(COSTS, st.floats(0.05, 20.0), st.sampled_from([0, 1, 2, 4]))
+def test_shares_and_the_rest_add_up_to_the_delivered_time(costs: dict[str, float], step: float, workers: int) -> None:
+    diagnosis = diagnose(measured(costs, workers=workers, step=step))
+    attributed = sum(cost.share for cost in diagnosis.stages.values()) * diagnosis.sample.value
+    assert attributed + diagnosis.unattributed == pytest.approx(diagnosis.sample.value, rel=1e-6)
+    assert diagnosis.closure == pytest.approx(0.0, abs=0.02)
+
+
+def test_the_users_own_code_belongs_to_what_the_sample_has_been_through() -> None:
+    found = measured({"storage": 1.0, "decode": 1.0})
+    for block in found.of("real"):
+        for row in block.rows:
+            row.trace.charges = [
+                *row.trace.charges,
+                Charge(None, "own code before reading", 4_000_000, 0, 0, 0),
+                Charge(None, "own code on raw bytes", 8_000_000, 0, 0, 0),
+                Charge(None, "own code on decoded values", 12_000_000, 0, 0, 0),
+            ]
+    assert each(found, "own") == pytest.approx(1.0)
+    assert each(found, "decode") == pytest.approx(1.0 + 2.0)
+    assert each(found, "augment") == pytest.approx(3.0)
+
+
+def test_a_dataset_in_memory_has_no_before_reading() -> None:
+    found = measured({"augment": 1.0})
+    for block in found.of("real"):
+        for row in block.rows:
+            row.trace.charges = [*row.trace.charges, Charge(None, "own code before reading", 4_000_000, 0, 0, 0)]
+    assert each(found, "augment") == pytest.approx(2.0)
+    assert each(found, "own") == 0.0
+
+
+def test_helper_threads_take_the_time_that_the_batch_waited_for_them() -> None:
+    found = measured({"storage": 0.0})
+    for block in found.of("real"):
+        for row in block.rows:
+            row.trace.charges = [
+                Charge("decode", "header", 400_000, 0, 0, 1),
+                Charge(None, "own code before reading", 8_000_000, 0, 0, 0),
+            ]
+            row.trace.foreign = [("storage", "get", 30_000_000), ("decode", "jpeg", 10_000_000)]
+    assert each(found, "storage") == pytest.approx(1.5)
+    assert each(found, "decode") == pytest.approx(0.6)
+    assert each(found, "own") == 0.0
+
+
+def test_collating_into_fresh_shared_memory_is_the_hand_overs_cost() -> None:
+    found = measured({"decode": 1.0, "collate": 4.0}, workers=2)
+    for block in found.of("real"):
+        for row in block.rows:
+            row.trace.plain_collate = row.trace.collate_wall // 4
+    assert each(found, "collate") == pytest.approx(1.0)
+    assert each(found, "ipc") == pytest.approx(3.0)
+
+
+def test_pickling_counts_per_batch_handed_over() -> None:
+    found = measured({"decode": 1.0, "ipc": 0.5}, workers=2)
+    assert each(found, "ipc") == pytest.approx(0.5, rel=1e-3)
+
+
+def test_the_seams_own_cost_is_taken_off_the_code_around_them() -> None:
+    found = measured({"storage": 1.0, "decode": 1.0, "augment": 1.0})
+    found.seam_cost = 1e-5
+    assert each(found, "storage") == pytest.approx(1.0)
+    assert each(found, "augment") == pytest.approx(1.0 - 0.03)
+
+
+def test_cpu_share_is_that_of_the_calls_whose_cpu_time_was_read() -> None:
+    found = measured({"storage": 1.0})
+    for block in found.of("real"):
+        for row in block.rows:
+            row.trace.charges = [Charge("storage", "read", 1000, 50, 200, 4)]
+    assert cpu_shares(found.of("real"))["storage"] == pytest.approx(0.25)
+
+
+def test_operations_are_named_costliest_first_and_own_code_says_why_it_is_not_cut() -> None:
+    found = measured({"augment": 1.0})
+    for block in found.of("real"):
+        for row in block.rows:
+            row.trace.charges = [
+                Charge("augment", "Flip", 400_000, 0, 0, 4),
+                Charge("augment", "Resize", 2_000_000, 0, 0, 4),
+                Charge(None, "own code on decoded values", 1_000_000, 0, 0, 0),
+            ]
+    ops = operations(found.of("real"), {})[Stage.AUGMENT]
+    assert [op[0] for op in ops] == ["Resize", "own code on decoded values", "Flip"]
+    assert ops[1][4] == "the user's own code, bounded by no library call"
+    assert ops[0][3] == 1.0
+
+
+def test_every_column_is_named_once_and_rows_carry_their_samples() -> None:
+    assert len(set(COLUMNS)) == len(COLUMNS)
+    book = ledger(measured({"decode": 1.0}), measured({"decode": 1.0}).of("real"))
+    assert np.all(book.all[:, -1] == 4)
+
+
+def test_blocks_know_their_rate() -> None:
+    assert Block("real", (), 2.0, 10).rate == 5.0

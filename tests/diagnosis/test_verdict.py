@@ -1,0 +1,121 @@
+"""The verdict on measurements whose truth is known, and the sentence that users read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipefix.diagnosis.diagnose import diagnose, settled
+from pipefix.vocabulary.stage import Stage
+from tests.doubles.measured import measured
+
+EVEN = {"storage": 1.0, "decode": 1.0, "augment": 1.0, "collate": 0.3}
+
+
+@pytest.mark.parametrize("stage", ["storage", "decode", "augment", "collate"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_dearest_stage_is_named(stage: str, workers: int) -> None:
+    verdict = diagnose(measured({**EVEN, stage: 3.0}, workers=workers)).verdict
+    assert (verdict.kind, verdict.stage, verdict.confidence) == ("input-bound", Stage(stage), 1.0)
+
+
+def test_a_step_that_takes_longest_is_step_bound_without_workers() -> None:
+    verdict = diagnose(measured({"decode": 1.0}, step=2.0)).verdict
+    assert (verdict.kind, verdict.stage) == ("step-bound", Stage.STEP)
+
+
+def test_with_workers_the_stations_are_compared_not_the_stages() -> None:
+    """Four workers share 4 ms of decoding: 1 ms a delivered sample, less than the step's 2."""
+    verdict = diagnose(measured({"decode": 4.0}, workers=4, step=2.0)).verdict
+    assert (verdict.kind, verdict.stage) == ("step-bound", Stage.STEP)
+    verdict = diagnose(measured({"decode": 4.0}, workers=1, step=2.0)).verdict
+    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.DECODE)
+
+
+def test_taking_batches_over_can_limit() -> None:
+    verdict = diagnose(measured({"decode": 1.0}, workers=2, step=0.2, handing=3.0)).verdict
+    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
+
+
+def test_equal_stages_are_balanced_and_equal_stations_too() -> None:
+    assert diagnose(measured({"decode": 1.0, "augment": 1.02})).verdict.kind == "balanced"
+    assert diagnose(measured({"decode": 2.0}, workers=2, step=1.0)).verdict.kind == "balanced"
+
+
+def test_too_few_and_too_uneven_batches_are_inconclusive() -> None:
+    wild = {place: 0.2 if place % 2 else 3.0 for place in range(4)}
+    found = measured({"decode": 1.0}, step=1.1, batches=4, blocks=2, jitter=wild)
+    for block in found.of("real"):
+        for place, row in enumerate(block.rows):
+            object.__setattr__(row, "done", row.got + (9_000_000 if place % 3 else 1_000_000))
+    verdict = diagnose(found).verdict
+    assert verdict.kind == "inconclusive"
+    assert verdict.stage is None
+    assert verdict.sentence.startswith("Inconclusive: ")
+
+
+def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
+    found = measured({"storage": 2.0, "decode": 1.0}, arms={"storage-from-memory": 1.1, "decode-recorded": 2.5})
+    diagnosis = diagnose(found)
+    assert diagnosis.verdict.kind == "inconclusive"
+    assert diagnosis.verdict.sentence == (
+        "Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53x))."
+    )
+
+
+def test_the_sentence_of_an_input_bound_pipeline() -> None:
+    found = measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0})
+    assert diagnose(found).verdict.sentence == (
+        "Input-bound: decode (decode-op) takes 80 % (80-80 %) of the time to deliver a sample; "
+        "if it were free, throughput would be 4.00x (3.96-4.04x). The step waits 80 % of the time."
+    )
+
+
+def test_the_sentence_of_a_step_bound_pipeline() -> None:
+    found = measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0})
+    assert diagnose(found).verdict.sentence == (
+        "Step-bound: the step takes 100 % (100-100 %) of the time, 8.00 ms a batch, and the loader could deliver "
+        "4.00x (4.00-4.00x) what it uses. Work on the model, not the data: free input would gain at most 1.01x."
+    )
+
+
+def test_waiting_is_told_from_computing() -> None:
+    found = measured({"storage": 4.0, "decode": 1.0})
+    for block in found.of("real"):
+        for row in block.rows:
+            row.trace.charges = [
+                charge.__class__(charge.stage, charge.op, charge.wall, charge.cpu // 10, charge.cpu_wall, 4)
+                for charge in row.trace.charges
+            ]
+    assert "mostly waiting rather than computing" in diagnose(found).verdict.sentence
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["storage", "decode", "augment", "collate", "step"]),
+    st.floats(1.25, 10.0),
+    st.lists(st.floats(0.2, 1.0), min_size=5, max_size=5),
+)
+def test_no_dominance_above_the_threshold_is_ever_misnamed(stage: str, lead: float, others: list[float]) -> None:
+    names = ["storage", "decode", "augment", "collate", "step"]
+    costs = dict(zip(names, others, strict=True))
+    costs[stage] = lead * max(value for name, value in costs.items() if name != stage)
+    step = costs.pop("step")
+    verdict = diagnose(measured(costs, step=step)).verdict
+    assert verdict.stage is Stage(stage)
+    assert verdict.kind == ("step-bound" if stage == "step" else "input-bound")
+
+
+def test_settled_needs_a_sure_verdict_and_a_known_gain() -> None:
+    sure = measured({"decode": 3.0, "augment": 1.0}, arms={"decode-recorded": 4.0})
+    assert settled(sure)
+
+
+def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
+    diagnosis = diagnose(measured({"decode": 1.0}, workers=2, step=2.0))
+    decode = diagnosis.stages[Stage.DECODE]
+    assert decode.hidden
+    assert decode.share == 0
+    assert decode.wall.value == pytest.approx(1e-3, rel=1e-3)
+    assert diagnosis.stages[Stage.STEP].share == pytest.approx(1.0, rel=1e-3)

@@ -41,6 +41,7 @@ class Patches:
         self._undo: list[tuple[Any, str, Any]] = []
         self._renamed: dict[int, tuple[Any, Any]] = {}
         self._followed: list[tuple[Any, Any]] = []
+        self._callbacks: list[Callable[[], object]] = []
         self.installed: set[str] = set()
 
     def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> None:
@@ -57,7 +58,14 @@ class Patches:
         self._followed += self._renamed.values()
         self._renamed.clear()
 
+    def on_undo(self, callback: Callable[[], object]) -> None:
+        """For what is changed other than by an attribute."""
+        self._callbacks.append(callback)
+
     def undo(self) -> None:
+        for callback in reversed(self._callbacks):
+            callback()
+        self._callbacks.clear()
         for owner, name, original in reversed(self._undo):
             if original is _ABSENT:
                 delattr(owner, name)
@@ -83,6 +91,27 @@ def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:
             found = swaps.get(id(value))
             if found is not None and found[0] is value:
                 names[name] = found[1]
+
+
+def subclass_in_place(patches: Patches, module: ModuleType, name: str) -> type:
+    """Put a subclass where a library offers a class written in C, whose methods cannot be replaced on the class itself.
+
+    Only for classes that free their objects as Python does (many C extensions do not, and crash). Objects made before are still
+    instances of it, as far as ``isinstance`` can tell.
+    """
+    original: type = getattr(module, name)
+
+    class Meta(type(original)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+    told = {key: getattr(original, key) for key in ("__module__", "__qualname__", "__doc__")}
+    made = Meta(name, (original,), told)
+    patches.replace(module, name, made, everywhere=True)
+    return cast(type, made)
 
 
 def cut(
@@ -122,6 +151,31 @@ def _counted(tap: Tap, original: Callable[..., Any], counts: Callable[[Any], int
         return value
 
     return call
+
+
+def cut_stream(tap: Tap, patches: Patches, owner: Any, name: str, op: str | None = None) -> None:
+    """A decoder whose first argument is a file object or a path: a recorded result also leaves the file where the call would have."""
+    original = getattr(owner, name)
+    label = op or f"{owner.__name__}.{name}"
+
+    def and_where(file: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(file, *args, **kwargs), file.tell()
+
+    @functools.wraps(original)
+    def wrapper(file: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(file, *args, **kwargs)
+        taping = tap.recording is not None or bool(tap.replaced)
+        if not taping or not hasattr(file, "tell"):
+            return tap.through(Stage.DECODE, label, original, (file, *args), kwargs)
+        if not file.seekable():
+            return tap.through(Stage.DECODE, label, original, (file, *args), kwargs, replayable=False)
+        value, end = tap.through(Stage.DECODE, label, and_where, (file, *args), kwargs)
+        if end != file.tell():
+            file.seek(end)
+        return value
+
+    patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
 
 
 def opaque_reasons() -> dict[str, str]:

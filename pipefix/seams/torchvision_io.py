@@ -1,0 +1,59 @@
+"""torchvision.io: ``read_file`` maps the file, so its pages are touched under the storage clock; the decoders get the bytes.
+
+Decoders that take a path are split into the read and the decode they consist of (which is how torchvision itself is written).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.seams.seam import Patches, cut
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "torchvision.io"
+OPAQUE = {"torchvision.io.read_video": "reading and decoding a video cannot be told apart; all of it is charged to decode"}
+
+_DECODERS = ("decode_jpeg", "decode_png", "decode_gif", "decode_webp", "decode_avif", "decode_heic")
+_VIDEO = ("read_video", "read_video_timestamps")
+
+
+def install(tap: Tap, patches: Patches) -> None:
+    import torchvision.io as io
+    from torchvision.io import image
+
+    from pipefix.seams.numpy import touch
+
+    read_file = image.read_file
+
+    def read(path: Any) -> Any:
+        data = read_file(path)
+        touch(data.numpy())
+        tap.bytes_read += data.numel()
+        return data
+
+    @functools.wraps(read_file)
+    def timed_read_file(path: Any) -> Any:
+        return tap.through(Stage.STORAGE, "torchvision.io.read_file", read, (path,)) if tap.active else read_file(path)
+
+    patches.replace(image, "read_file", timed_read_file, everywhere=True)
+    patches.replace(image, "decode_image", _split(tap, image.decode_image, timed_read_file), everywhere=True)
+    for name in _DECODERS:
+        cut(tap, patches, image, name, Stage.DECODE, f"torchvision.io.{name}")
+    for name in _VIDEO:
+        cut(tap, patches, io, name, Stage.DECODE, f"torchvision.io.{name}")
+
+
+def _split(tap: Tap, original: Callable[..., Any], read_file: Callable[..., Any]) -> Callable[..., Any]:
+    import torch
+
+    @functools.wraps(original)
+    def decode_image(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(input, *args, **kwargs)
+        data = input if isinstance(input, torch.Tensor) else read_file(str(input))
+        return tap.through(Stage.DECODE, "torchvision.io.decode_image", original, (data, *args), kwargs)
+
+    return decode_image

@@ -36,6 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PipefixError as error:
         return _tell(error)
     except KeyboardInterrupt:
+        # An interrupt that passed through exec() (imports do that) leaves a mark by which the interpreter ends itself with the
+        # signal instead of our exit code. Another exec() wipes it out.
+        exec("")
         return _tell(Interrupted("Interrupted before there was anything to report."))
     except BrokenPipeError:
         return 0

@@ -178,6 +178,17 @@ class TestAsAProcess:
         assert done.returncode == 0
         assert "us" in done.stdout
 
+    def test_ctrl_c_inside_exec_still_gives_our_code(self) -> None:
+        """As it strikes while PyTorch is imported."""
+        program = (
+            "from types import SimpleNamespace; from pipefix.cli import main\n"
+            "act = SimpleNamespace(__doc__='A.', prepare_parser=lambda p: None, run=lambda a: exec('raise KeyboardInterrupt'))\n"
+            "main.find = lambda: {'act': act}\n"
+            "import sys; sys.exit(main.main(['act']))"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode == 130
+
     def test_ctrl_c(self, tmp_path: Path) -> None:
         """Wherever the signal strikes, here while the target's own code sleeps."""
         target = tmp_path / "slow.py"

@@ -1,0 +1,104 @@
+"""From a diagnosis to a plan: every remedy is asked, what is worth making is ranked, the rest says why not. Pure."""
+
+from __future__ import annotations
+
+from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.measurement.machine import Machine
+from pipefix.measurement.measurement import Measurement
+from pipefix.plan.plan import Declined, Plan, Proposed, Step
+from pipefix.plan.remedy import all_remedies
+from pipefix.plan.situation import Situation
+from pipefix.plan.wording import span
+from pipefix.vocabulary.quantity import percent, seconds, size
+from pipefix.vocabulary.stage import INPUT, Stage
+
+WORTH_MAKING = 1.03
+"""A remedy that gains less is not proposed."""
+HORIZON = 3600.0
+"""Seconds of training (or ten epochs, if that is longer) over which one-off costs must repay themselves when steps are ranked."""
+DISK_PRICE = 1e-9
+"""Seconds that a byte of disk counts for when steps are ranked: 100 GB weigh as much as 100 s."""
+
+
+def advise(
+    found: Measurement,
+    diagnosis: Diagnosis,
+    *,
+    target: str = "TARGET",
+    machine: Machine | None = None,
+    cuda: bool = False,
+    verbs: frozenset[str] = frozenset(),
+) -> Plan:
+    """The plan for what was measured. ``verbs``: the commands this version has; what they would do is told by hand otherwise."""
+    at = Situation(found, diagnosis, target, machine, cuda, verbs)
+    steps = [step for kind in all_remedies() for step in kind().judge(at)]
+    return Plan(tuple(ranked(_without_dominated([_worth(step, at) for step in steps]), at)))
+
+
+def ranked(steps: list[Step], at: Situation) -> list[Step]:
+    proposed = [step for step in steps if isinstance(step, Proposed)]
+    declined = [step for step in steps if isinstance(step, Declined)]
+    return [*sorted(proposed, key=lambda step: (-saved(step, at), step.id)), *declined]
+
+
+def saved(step: Proposed, at: Situation) -> float:
+    """Seconds that a step saves for certain (its interval's lower end) over the horizon, less what it costs."""
+    epoch = at.diagnosis.sample.value * (at.length or 0)
+    horizon = max(HORIZON, 10 * epoch)
+    cost = (step.seconds or 0.0) + DISK_PRICE * (step.disk_bytes or 0.0)
+    return horizon * (1 - 1 / max(step.speedup.low, 1e-6)) - cost
+
+
+def _worth(step: Step, at: Situation) -> Step:
+    if isinstance(step, Declined) or step.frees is not None:
+        return step
+    if at.diagnosis.verdict.kind == "step-bound" and step.stage in INPUT and not step.every_epoch:
+        return _declined(step, f"the training step limits ({_step(at)} a batch), so faster data would wait for it{_at_most(step)}")
+    if step.speedup.value < WORTH_MAKING:
+        return _declined(step, f"would gain under {percent(WORTH_MAKING - 1)}: {span(step.speedup)}")
+    return step
+
+
+def _step(at: Situation) -> str:
+    return seconds(at.wall(Stage.STEP) * at.batch)
+
+
+def _at_most(step: Proposed) -> str:
+    return f"; this would gain {span(step.speedup)}" if step.speedup.value >= WORTH_MAKING else ""
+
+
+def _without_dominated(steps: list[Step]) -> list[Step]:
+    """Of the caches, only the split points that no other beats: at least as fast for no more disk."""
+    caches = [step for step in steps if isinstance(step, Proposed) and step.id.startswith("cache-")]
+    return [_better(step, caches) if isinstance(step, Proposed) and step in caches else step for step in steps]
+
+
+def _better(step: Proposed, caches: list[Proposed]) -> Step:
+    for other in caches:
+        if other is step:
+            continue
+        disk, price = other.disk_bytes or 0.0, step.disk_bytes or 0.0
+        if (
+            other.speedup.value >= step.speedup.value
+            and disk <= price
+            and (other.speedup.value, -disk) != (step.speedup.value, -price)
+        ):
+            return _declined(
+                step,
+                f"{other.id} gains {span(other.speedup)} for {size(disk)} of disk, this {span(step.speedup)} for {size(price)}",
+            )
+    return step
+
+
+def _declined(step: Proposed, why: str) -> Declined:
+    return Declined(
+        id=step.id,
+        stage=step.stage,
+        title=step.title,
+        why=why,
+        speedup=step.speedup,
+        measured=step.measured,
+        disk_bytes=step.disk_bytes,
+        seconds=step.seconds,
+        command=step.command,
+    )

@@ -1,0 +1,236 @@
+"""The station model: what throughput becomes when a stage, or the number of workers, changes. Pure.
+
+Three things run side by side, and the slowest sets the pace: the workers together, the training process, and the CPU cores that all
+of them share. With no workers the first two take turns. All figures are seconds a sample:
+
+    T = max(making / workers, taking, cpu / cores)          T = max(making + taking, cpu / cores) without workers
+
+Only ratios of two such times are ever told, so the model agrees with the measurement at the settings that were measured. A figure
+is an array: the best estimate first, then draws from its interval, which carry the doubt through to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.measurement import experiments
+from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.statistics import Floats, interval
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+
+DRAWS = 400
+OTHER = "other"
+"""The user's own code that belongs to no stage, and the loader's between samples."""
+SATURATED = 0.85
+"""Cores busier than this make workers wait for each other: part of their wall time is queueing and not their own."""
+
+FLOOR_MAKING, FLOOR_TAKING = 0.0006, 0.00035
+"""Seconds that handing over a batch takes in the worker and in the training process, however small it is."""
+MAKING_RATE = Interval(0.9e9, 0.6e9, 2.0e9)
+"""Bytes a second into fresh shared memory: a page fault every 4 KiB."""
+TAKING_RATE = Interval(3.8e9, 2.0e9, 10e9)
+
+
+def draws(estimate: Interval, name: str) -> Floats:
+    """The estimate, then `DRAWS` values spread as its interval says. ``name`` seeds them: one doubt is drawn alike everywhere."""
+    seed = int.from_bytes(name.encode()[:32].ljust(8, b"\0"), "little")
+    normal = np.random.default_rng(seed).standard_normal(DRAWS)
+    down, up = (estimate.value - estimate.low) / 1.96, (estimate.high - estimate.value) / 1.96
+    spread = estimate.value + np.where(normal < 0, normal * down, normal * up)
+    return np.concatenate([[estimate.value], np.maximum(spread, min(estimate.low, estimate.value) * 0.5)])
+
+
+def ratio_of(before: Floats, after: Floats) -> Interval:
+    """How many times shorter ``after`` is."""
+    values = before / np.maximum(after, 1e-12)
+    return interval(values[1:], float(values[0]))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stage's seconds a sample in one process."""
+
+    wall: Floats
+    """With a core to itself."""
+    cpu: Floats
+
+    def scaled(self, factor: float | Floats) -> Part:
+        return Part(self.wall * factor, self.cpu * factor)
+
+
+def part(wall: Interval | float, computing: float = 1.0, *, name: str = "") -> Part:
+    """``computing``: the part of the wall time that needs a core."""
+    values = draws(wall, name) if isinstance(wall, Interval) else np.full(DRAWS + 1, float(wall))
+    return Part(values, values * computing)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The pipeline as stations."""
+
+    making: Mapping[str, Part]
+    """By stage (and `OTHER`): in the process that makes batches."""
+    taking: Mapping[str, Part]
+    """By stage: in the training process."""
+    workers: int
+    cores: float
+
+    def seconds(self) -> Floats:
+        """Seconds a delivered sample."""
+        making = _sum(one.wall for one in self.making.values())
+        taking = _sum(one.wall for one in self.taking.values())
+        computing = _sum(one.cpu for one in (*self.making.values(), *self.taking.values())) / self.cores
+        if not self.workers:
+            return np.maximum(making + taking, computing)
+        return np.maximum(np.maximum(making / self.workers, taking), computing)
+
+    def speedup(self, after: Line) -> Interval:
+        return ratio_of(self.seconds(), after.seconds())
+
+    def anchored(self, gain: Interval, measured: Line, after: Line, *, name: str) -> Interval:
+        """The speed-up of ``after``, resting on a measured one: only what ``after`` adds to ``measured`` is the model's."""
+        values = draws(gain, name) * measured.seconds() / np.maximum(after.seconds(), 1e-12)
+        return interval(values[1:], float(values[0]))
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def without(self, *stages: Stage) -> Line:
+        line = self
+        for stage in stages:
+            line = line.scaled(stage, 0.0)
+        return line
+
+    def faster(self, stage: Stage, times: float) -> Line:
+        return self.scaled(stage, 1 / times)
+
+    def scaled(self, stage: Stage, factor: float | Floats) -> Line:
+        return replace(self, making=_scaled(self.making, stage, factor), taking=_scaled(self.taking, stage, factor))
+
+    def shortened(self, stage: Stage, by: float) -> Line:
+        """``by`` seconds a sample less of a stage that batches are made with, never below nothing."""
+        whole = self.making.get(stage.value)
+        if whole is None or not whole.wall[0]:
+            return self
+        return self.scaled(stage, max(0.0, 1 - by / float(whole.wall[0])))
+
+    def adding(self, stage: Stage, more: Part) -> Line:
+        """More work where batches are made."""
+        return replace(self, making=_added(self.making, stage.value, more))
+
+    def replacing(self, stage: Stage, by: Part) -> Line:
+        return replace(self, making={**self.making, stage.value: by})
+
+    def with_workers(self, count: int, batch: int, batch_bytes: float) -> Line:
+        """The same work by ``count`` workers. From none, the hand-over comes into being; to none, it goes."""
+        if count and not self.workers:
+            size, taken = draws(MAKING_RATE, "making rate"), draws(TAKING_RATE, "taking rate")
+            made = (FLOOR_MAKING + batch_bytes / size) / batch
+            took = (FLOOR_TAKING + batch_bytes / taken) / batch
+            making = _added(self.making, Stage.IPC.value, Part(made, made))
+            taking = _added(self.taking, Stage.IPC.value, Part(took, took))
+            return replace(self, making=making, taking=taking, workers=count)
+        if not count:
+            return replace(self.without(Stage.IPC), workers=0)
+        return replace(self, workers=count)
+
+    # -- readings ------------------------------------------------------------------------------------------------------
+
+    def wall(self, stage: Stage) -> float:
+        """Best estimate of a stage's seconds a sample where batches are made."""
+        one = self.making.get(stage.value)
+        return float(one.wall[0]) if one is not None else 0.0
+
+    def waiting(self, stage: Stage) -> float:
+        """Of these, the part that needs no core."""
+        one = self.making.get(stage.value)
+        return float(max(0.0, one.wall[0] - one.cpu[0])) if one is not None else 0.0
+
+    @property
+    def busy(self) -> float:
+        """Part of the cores' time that is used."""
+        computing = sum(float(one.cpu[0]) for one in (*self.making.values(), *self.taking.values()))
+        return computing / (self.cores * float(self.seconds()[0]) or 1.0)
+
+
+def _sum(parts: object) -> Floats:
+    total = np.zeros(DRAWS + 1)
+    for one in parts:  # type: ignore[attr-defined]
+        total = total + one
+    return total
+
+
+def _scaled(parts: Mapping[str, Part], stage: Stage, factor: float | Floats) -> Mapping[str, Part]:
+    if stage.value not in parts:
+        return parts
+    return {name: one.scaled(factor) if name == stage.value else one for name, one in parts.items()}
+
+
+def _added(parts: Mapping[str, Part], name: str, more: Part) -> Mapping[str, Part]:
+    before = parts.get(name)
+    whole = more if before is None else Part(before.wall + more.wall, before.cpu + more.cpu)
+    return {**parts, name: whole}
+
+
+# -- from what was measured ------------------------------------------------------------------------------------------------
+
+
+def line_of(found: Measurement, diagnosis: Diagnosis) -> Line:
+    """The pipeline as it was measured."""
+    workers = found.workers
+    stages = diagnosis.stages
+    step = stages.get(Stage.STEP)
+    stepping = step.wall.value if step is not None else 0.0
+    making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in stages}
+    taking: dict[str, Part] = {}
+    if step is not None:
+        taking[Stage.STEP.value] = part(step.wall, 0.0, name=Stage.STEP.value)
+    if not workers:
+        known = sum(float(one.wall[0]) for one in making.values()) + stepping
+        making[OTHER] = part(max(0.0, diagnosis.stations.main.value - known))
+        return Line(making, _with_cpu(taking, found, making), 0, found.cores)
+    took = max(0.0, diagnosis.stations.main.value - stepping)
+    ipc = stages.get(Stage.IPC)
+    if ipc is not None:
+        share = max(0.0, 1 - took / ipc.wall.value) if ipc.wall.value else 0.0
+        making[Stage.IPC.value] = part(ipc.wall, name="ipc").scaled(share)
+    taking[Stage.IPC.value] = part(took)
+    pool = diagnosis.stations.pool.value * workers if diagnosis.stations.pool is not None else 0.0
+    making[OTHER] = part(max(0.0, pool - sum(float(one.wall[0]) for one in making.values())))
+    taking = _with_cpu(taking, found, {})
+    return Line(_uncrowded(making, taking, found, diagnosis), taking, workers, found.cores)
+
+
+def _part(cost: StageCost) -> Part:
+    computing = cost.cpu.value / cost.wall.value if cost.cpu is not None and cost.wall.value else 1.0
+    return part(cost.wall, min(1.0, computing), name=cost.stage.value)
+
+
+def _with_cpu(taking: dict[str, Part], found: Measurement, made_here: Mapping[str, Part]) -> dict[str, Part]:
+    """The step's CPU: what the training process used beyond what is known of it."""
+    step = taking.get(Stage.STEP.value)
+    blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
+    samples = sum(block.samples for block in blocks)
+    if step is None or not samples:
+        return taking
+    used = sum(block.main_cpu for block in blocks) / samples
+    known = sum(float(one.cpu[0]) for one in made_here.values())
+    known += sum(float(one.cpu[0]) for name, one in taking.items() if name != Stage.STEP.value)
+    return {**taking, Stage.STEP.value: Part(step.wall, np.full(DRAWS + 1, max(0.0, used - known)))}
+
+
+def _uncrowded(making: dict[str, Part], taking: Mapping[str, Part], found: Measurement, diagnosis: Diagnosis) -> dict[str, Part]:
+    """Wall times as they would be with a core for each worker.
+
+    On busy cores every stage that computes is stretched by the same factor, which the stage that waits least shows.
+    """
+    computing = sum(float(one.cpu[0]) for one in (*making.values(), *taking.values()))
+    if computing < SATURATED * found.cores * diagnosis.sample.value:
+        return making
+    known = [one for name, one in making.items() if name != OTHER and float(one.cpu[0]) > 0.1 * computing]
+    stretched = min((float(one.wall[0] / one.cpu[0]) for one in known), default=1.0)
+    return {name: Part(np.maximum(one.cpu, one.wall - (stretched - 1) * one.cpu), one.cpu) for name, one in making.items()}

@@ -1,0 +1,137 @@
+"""What the operations of a pipeline are, by their names: which decode pictures, which tokenise, which are random."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
+from pipefix.measurement.measurement import Measurement
+from pipefix.vocabulary.stage import Stage
+
+_PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
+_TOKENS = re.compile(r"token|encode_plus|encode_batch|bpe|wordpiece|sentencepiece", re.IGNORECASE)
+_FIXED = frozenset(
+    [
+        "ToTensor",
+        "PILToTensor",
+        "ToTensorV2",
+        "ToImage",
+        "ToPILImage",
+        "ToPureTensor",
+        "ToDtype",
+        "ConvertImageDtype",
+        "ConvertBoundingBoxFormat",
+        "Normalize",
+        "Resize",
+        "CenterCrop",
+        "FiveCrop",
+        "TenCrop",
+        "Pad",
+        "Grayscale",
+        "LongestMaxSize",
+        "SmallestMaxSize",
+        "PadIfNeeded",
+        "ToFloat",
+        "FromFloat",
+        "ToGray",
+        "PIL.Image.resize",
+        "PIL.Image.thumbnail",
+        "PIL.Image.convert",
+        "cv2.resize",
+        "cv2.cvtColor",
+        "to_tensor",
+        "normalize",
+        "resize",
+        "center_crop",
+        "pil_to_tensor",
+        "to_dtype",
+        "to_image",
+        "torch.as_tensor",
+        "torch.from_numpy",
+        "numpy.asarray",
+        "numpy.array",
+    ]
+)
+"""Operations that give the same result for the same sample every time."""
+_CONTAINERS = frozenset({"Compose", "Sequential", "StandardTransform", "ModuleList"})
+_FLOATING = frozenset(
+    [
+        "ToTensor",
+        "ConvertImageDtype",
+        "Normalize",
+        "ToDtype",
+        "ToFloat",
+        "ToTensorV2",
+        "to_tensor",
+        "normalize",
+        "to_dtype",
+        "convert_image_dtype",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Operations:
+    pictures: tuple[str, ...]
+    """Names of operations that decode pictures."""
+    tokenisers: tuple[OpCost, ...]
+    augment: tuple[OpCost, ...]
+    """In the order in which a sample meets them."""
+    floating: tuple[str, ...]
+    """Those that turn pixels into floating-point numbers."""
+
+    @property
+    def fixed(self) -> tuple[OpCost, ...]:
+        """The augmentations before the first one that may be random: their results can be kept."""
+        kept: list[OpCost] = []
+        for op in self.augment:
+            if not is_fixed(op.name):
+                break
+            kept.append(op)
+        return tuple(op for op in kept if op.name not in _CONTAINERS)
+
+    @property
+    def first_random(self) -> str | None:
+        """The first operation that is, or may be, random; None where all are fixed."""
+        return next((op.name for op in self.augment if not is_fixed(op.name)), None)
+
+    @property
+    def all_fixed(self) -> bool:
+        return self.first_random is None
+
+
+def is_fixed(name: str) -> bool:
+    return name in _FIXED or name in _CONTAINERS or name.rpartition(".")[2] in _FIXED
+
+
+def surely_random(name: str) -> bool:
+    """Whether the name itself says so; an unknown function may be either."""
+    return name.startswith("Random") or name in ("ColorJitter", "AutoAugment", "RandAugment", "TrivialAugmentWide", "AugMix")
+
+
+def operations_of(found: Measurement, diagnosis: Diagnosis) -> Operations:
+    order = _first_met(found)
+    decode = _ops(diagnosis, Stage.DECODE)
+    augment = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
+    return Operations(
+        pictures=tuple(op.name for op in decode if _PICTURE.search(op.name)),
+        tokenisers=tuple(op for op in (*decode, *augment) if _TOKENS.search(op.name)),
+        augment=tuple(augment),
+        floating=tuple(op.name for op in augment if op.name in _FLOATING or op.name.rpartition(".")[2] in _FLOATING),
+    )
+
+
+def _ops(diagnosis: Diagnosis, stage: Stage) -> Sequence[OpCost]:
+    cost = diagnosis.stages.get(stage)
+    return cost.ops if cost is not None else ()
+
+
+def _first_met(found: Measurement) -> dict[str, int]:
+    """Where each operation stands in a batch's charges, which list them as they were first met."""
+    order: dict[str, int] = {}
+    for row in found.rows("real")[:8]:
+        for charge in row.trace.charges:
+            order.setdefault(charge.op, len(order))
+    return order

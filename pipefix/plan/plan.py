@@ -1,0 +1,77 @@
+"""What could be done, what each step is worth, and what is better left alone. A step not taken is a value with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """A change worth making."""
+
+    id: str
+    stage: Stage
+    title: str
+    why: str
+    """What it changes and where the figure comes from."""
+    speedup: Interval
+    """Throughput afterwards over throughput as it is."""
+    command: str
+    """Exactly what to type or to change."""
+    measured: bool = False
+    """The speed-up was measured with the change really made, not derived."""
+    disk_bytes: float | None = None
+    """What it takes on disk; None for nothing."""
+    seconds: float | None = None
+    """What it takes once, before the first batch; None for nothing."""
+    risk: str | None = None
+    """What may change besides speed."""
+    frees: str | None = None
+    """What it gives back where it gains no time: such a step needs no speed-up to be worth making."""
+    every_epoch: bool = False
+    """It shortens the start of epochs, which a slow training step does not hide."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declined:
+    """A change that does not apply, or is not worth its price here."""
+
+    id: str
+    stage: Stage
+    title: str
+    why: str
+    """One sentence with the figures it rests on."""
+    speedup: Interval | None = None
+    """What it would be worth, or could be worth at most, where that is known."""
+    measured: bool = False
+    disk_bytes: float | None = None
+    seconds: float | None = None
+    command: str | None = None
+
+
+Step = Proposed | Declined
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Proposed steps, the best first, then the declined ones."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def proposed(self) -> tuple[Proposed, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Proposed))
+
+    @property
+    def declined(self) -> tuple[Declined, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Declined))
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def find(self, id: str) -> Step | None:
+        return next((step for step in self.steps if step.id == id), None)

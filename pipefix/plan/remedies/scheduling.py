@@ -1,0 +1,123 @@
+"""Who waits for whom: batches out of order past a slow sample, and threads that fight over cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pipefix.measurement.measurement import Measurement
+from pipefix.plan import commands
+from pipefix.plan.plan import Step
+from pipefix.plan.remedy import Remedy
+from pipefix.plan.situation import Situation
+from pipefix.vocabulary.quantity import Interval, percent, seconds, times
+from pipefix.vocabulary.stage import Stage
+
+HEAVY_TAIL = 3.0
+"""A 99th percentile so many times the median is a tail that can hold others up."""
+BUSY = 0.85
+"""Cores used more than this make more threads a burden."""
+OTHER_THREADS = 1.25
+"""A worker that uses so many times its main thread's CPU time runs library threads beside it."""
+
+
+class TailScheduling(Remedy):
+    """Finished batches are taken as they come, instead of waiting behind an unfinished earlier one."""
+
+    id = "tail-scheduling"
+    stage = Stage.IPC
+    title = "Take batches as they are finished"
+
+    def judge(self, at: Situation) -> Iterable[Step]:
+        yield self._judge(at)
+
+    def _judge(self, at: Situation) -> Step:
+        tail, workers = at.diagnosis.tail, at.found.workers
+        if workers < 2:
+            return self.declined(f"{'1 worker' if workers else 'no workers'}: no batch can overtake another")
+        if not at.found.settings.in_order:
+            return self.declined("in_order=False is set already")
+        if not tail:
+            return self.declined("how unequal samples are was not measured")
+        ratio = tail["p99"] / tail["p50"] if tail["p50"] else 1.0
+        blocked, sample = tail.get("blocked", 0.0), at.diagnosis.sample
+        if ratio < HEAVY_TAIL:
+            return self.declined(
+                f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
+            )
+        gain = self._gain(at, blocked)
+        return self.proposed(
+            f"The slowest sample in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])}), and finished batches "
+            "waited "
+            f"{seconds(blocked)} a sample behind it, {percent(blocked / sample.value)} of the time",
+            gain,
+            commands.loader(in_order=False),
+            risk="Batches come in another order from run to run, and a run cannot be resumed at exactly the same batch.",
+        )
+
+    def _gain(self, at: Situation, blocked: float) -> Interval:
+        """What was waited could be saved, but no station works faster than it does."""
+        now = at.diagnosis.sample.value
+        least = min(now, float(at.line.seconds()[0]))
+        best = now / max(least, now - blocked, 1e-9)
+        return Interval(best, 1 + 0.5 * (best - 1), 1 + 1.25 * (best - 1))
+
+
+class ThreadCaps(Remedy):
+    """One thread a worker for libraries that would start one a core."""
+
+    id = "thread-caps"
+    stage = Stage.DECODE
+    title = "Limit library threads inside workers"
+
+    def judge(self, at: Situation) -> Iterable[Step]:
+        yield self._judge(at)
+
+    def _judge(self, at: Situation) -> Step:
+        if not at.found.workers:
+            return self.declined("no workers: library threads have the cores to themselves")
+        threads = threads_of(at.found)
+        used = process_over_thread(at.found)
+        if threads <= 1 and (used is None or used < OTHER_THREADS):
+            return self.declined("libraries run no busy threads of their own inside the workers")
+        wanted = threads * at.found.workers if threads > 1 else 2 * at.found.workers
+        if wanted <= at.found.cores:
+            return self.declined(f"{at.found.workers} workers with {threads:.0f} busy threads fit on {at.found.cores:g} cores")
+        busy = at.line.busy * (used or 1.0)
+        if busy < BUSY:
+            return self.declined(
+                f"{wanted:.0f} threads share {at.found.cores:g} cores, but only {percent(busy)} of their time is used"
+            )
+        if used is None or used < 1.05:
+            return self.declined(
+                f"{wanted:.0f} threads share {at.found.cores:g} cores, but those beside the main ones use next to no CPU time"
+            )
+        # At worst all their work is useful and only changes its thread; at best it is all contention.
+        gain = Interval(used**0.5, 1.0, used)
+        return self.proposed(
+            f"{at.found.workers} workers run {wanted:.0f} busy threads on {at.found.cores:g} cores and use {times(used)} the CPU "
+            "time of their main threads",
+            gain,
+            "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
+            if at.found.facts.get("worker.cv2_threads", 0.0) > 1
+            else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",
+        )
+
+
+def threads_of(found: Measurement) -> float:
+    """Busy threads of one worker, its main one included."""
+    facts = found.facts
+    return 1 + facts.get("worker.busy_threads", 0.0)
+
+
+def process_over_thread(found: Measurement) -> float | None:
+    """CPU time of whole worker processes over that of their main threads; None where it was not seen."""
+    whole = single = 0.0
+    for block in found.of("real"):
+        last: dict[int, int] = {}
+        for row in sorted(block.rows, key=lambda row: row.trace.begun):
+            trace = row.trace
+            if trace.pid in last and trace.process_cpu:
+                whole += trace.process_cpu - last[trace.pid]
+                single += trace.cpu
+            last[trace.pid] = trace.process_cpu
+    return whole / single if single else None

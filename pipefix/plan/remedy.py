@@ -1,0 +1,69 @@
+"""What a remedy is: it looks at the situation and says what it would be worth, or why it does not apply."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from pipefix.plan.plan import Declined, Proposed, Step
+from pipefix.plan.situation import Situation
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import Stage
+
+
+class Remedy(ABC):
+    """One kind of change. Subclasses lie in `pipefix.plan.remedies`, where `all_remedies` finds them."""
+
+    id: ClassVar[str]
+    stage: ClassVar[Stage]
+    title: ClassVar[str]
+    every_epoch: ClassVar[bool] = False
+
+    @abstractmethod
+    def judge(self, at: Situation) -> Iterable[Step]: ...
+
+    def proposed(
+        self,
+        why: str,
+        speedup: Interval,
+        command: str,
+        *,
+        disk_bytes: float | None = None,
+        seconds: float | None = None,
+        risk: str | None = None,
+    ) -> Proposed:
+        return Proposed(
+            id=self.id,
+            stage=self.stage,
+            title=self.title,
+            why=why,
+            speedup=speedup,
+            command=command,
+            disk_bytes=disk_bytes,
+            seconds=seconds,
+            risk=risk,
+            every_epoch=self.every_epoch,
+        )
+
+    def declined(self, why: str, speedup: Interval | None = None) -> Declined:
+        return Declined(id=self.id, stage=self.stage, title=self.title, why=why, speedup=speedup)
+
+
+def all_remedies() -> list[type[Remedy]]:
+    """Every remedy, by walking the package."""
+    from pipefix.plan import remedies
+
+    for found in pkgutil.iter_modules(remedies.__path__):
+        importlib.import_module(f"{remedies.__name__}.{found.name}")
+    return sorted(_below(Remedy), key=lambda kind: (list(Stage).index(kind.stage), kind.id))
+
+
+def _below(kind: type[Any]) -> Iterator[type[Any]]:
+    for child in kind.__subclasses__():
+        if child.__module__.startswith(f"{__package__}.remedies."):
+            if "id" in vars(child):
+                yield child
+            yield from _below(child)

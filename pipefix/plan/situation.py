@@ -1,0 +1,139 @@
+"""What every remedy looks at: the measurement, the diagnosis, and the figures that several remedies need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.machine import Machine
+from pipefix.measurement.measurement import Measurement
+from pipefix.plan.model import Line, line_of
+from pipefix.plan.operations import Operations, operations_of
+from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.stage import Stage
+
+NO_CUDA = "no CUDA device here"
+PIXEL_BYTES = Interval(0.35, 0.12, 0.8)
+"""Bytes a pixel of pictures as datasets hold them (JPEG of quality 75 to 95)."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    found: Measurement
+    diagnosis: Diagnosis
+    target: str = "TARGET"
+    machine: Machine | None = None
+    cuda: bool = False
+    verbs: frozenset[str] = frozenset()
+    """Commands that this version of pipefix has."""
+
+    @cached_property
+    def line(self) -> Line:
+        return line_of(self.found, self.diagnosis)
+
+    @cached_property
+    def operations(self) -> Operations:
+        return operations_of(self.found, self.diagnosis)
+
+    # -- sizes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def batch(self) -> int:
+        return self.found.settings.batch_size or 1
+
+    @property
+    def length(self) -> int | None:
+        return self.found.settings.length
+
+    @property
+    def batch_bytes(self) -> float:
+        """Bytes of one batch; 0 where nobody looked."""
+        facts = self.found.facts
+        return facts.get("batch.bytes", facts.get("batch_bytes", 0.0))
+
+    @property
+    def sample_bytes(self) -> float:
+        return self.batch_bytes / self.batch
+
+    @property
+    def source_bytes(self) -> float:
+        """Bytes read a sample."""
+        cost = self.cost(Stage.STORAGE)
+        return cost.bytes or 0.0 if cost is not None else 0.0
+
+    @property
+    def dataset_bytes(self) -> float | None:
+        return self.source_bytes * self.length if self.length is not None and self.source_bytes else None
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of memory that can still be taken."""
+        return self.machine.memory_room_bytes if self.machine is not None else None
+
+    @cached_property
+    def pixels(self) -> Interval | None:
+        """Pixels of a decoded picture; None where nothing decodes pictures."""
+        if not self.operations.pictures:
+            return None
+        known = self.found.facts.get("decoded_bytes")
+        if known:
+            return exactly(known / 3)
+        if not self.source_bytes:
+            return None
+        return Interval(*(self.source_bytes / rate for rate in (PIXEL_BYTES.value, PIXEL_BYTES.high, PIXEL_BYTES.low)))
+
+    @cached_property
+    def decoded_bytes(self) -> Interval | None:
+        """Bytes of a decoded sample."""
+        known = self.found.facts.get("decoded_bytes")
+        if known:
+            return exactly(known)
+        if self.pixels is not None:
+            return self.pixels.scaled(3)
+        return exactly(self.sample_bytes) if self.sample_bytes else None
+
+    # -- costs ---------------------------------------------------------------------------------------------------------
+
+    def cost(self, stage: Stage) -> StageCost | None:
+        return self.diagnosis.stages.get(stage)
+
+    def wall(self, stage: Stage) -> float:
+        """Seconds a sample, in whichever process."""
+        cost = self.cost(stage)
+        return cost.wall.value if cost is not None else 0.0
+
+    def share(self, stage: Stage) -> float:
+        """Part of a sample's making that a stage accounts for."""
+        total = sum(float(one.wall[0]) for one in self.line.making.values())
+        return self.line.wall(stage) / total if total else 0.0
+
+    def waits(self, stage: Stage) -> bool:
+        """Whether a stage mostly waits rather than computes."""
+        return self.line.waiting(stage) > 0.5 * self.line.wall(stage) > 0
+
+    def gain(self, arm: Experiment) -> Interval | None:
+        """Throughput of an arm over the real one's; None where it did not run."""
+        return self.diagnosis.arms.get(arm.name)
+
+    def after(self, arm: Experiment, line: Line, *, name: str) -> Interval:
+        """The speed-up of ``line``, resting on an arm where it ran and on the model alone where not."""
+        gain = self.gain(arm)
+        if gain is None:
+            return self.line.speedup(line)
+        return self.line.anchored(gain, self.line.without(*arm.replaces), line, name=name)
+
+    @cached_property
+    def slow_disk(self) -> Interval | None:
+        """How many times faster the pipeline runs with its files in memory than with them evicted; None where not measured."""
+        cold = self.gain(experiments.COLD)
+        return cold.inverted() if cold is not None else None
+
+    @property
+    def disk_seconds(self) -> float | None:
+        """Seconds a byte that reading from the disk itself adds, all readers together; None where no cold arm ran."""
+        if self.slow_disk is None or not self.source_bytes:
+            return None
+        return max(0.0, self.slow_disk.value - 1) * self.diagnosis.sample.value / self.source_bytes

@@ -1,7 +1,7 @@
 """Transform lists as people write them; the last operation before the tensor takes up whatever is left of the planted cost.
 
-``amount`` counts rounds of one small piece of real work (about 20 µs), or microseconds of waiting. Every random operation draws from
-the generators that users' transforms draw from.
+``amount`` counts rounds of one small piece of real work (about 20 µs), or microseconds of waiting. Random operations
+draw from the generators that users' transforms draw from.
 """
 
 from __future__ import annotations

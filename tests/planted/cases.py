@@ -1,4 +1,4 @@
-"""Draws planted pipelines: every limiting stage in turn, dominance from 1.2 to 10, with and without workers, working and waiting."""
+"""Draws planted pipelines: every limiting stage in turn, dominance 1.2 to 10, with and without workers, working and waiting."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _child(work: Callable[[], dict[str, Any]], path: Path) -> None:
         ledger.own_book()
         try:
             found = work()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a case raises is its outcome
             found = {"error": f"{type(error).__name__}: {error}", "log": traceback.format_exc()[-3000:]}
         ledger.close_book()
         path.write_text(json.dumps(found))

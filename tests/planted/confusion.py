@@ -111,10 +111,8 @@ def today() -> str:
 def write(results: list[dict[str, Any]], out: Path, *, budget: float, seed: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     wrong = [result for result in results if result["outcome"] in ("wrong", "drifted", "error")]
-    listed = [
-        f"| {result['name']} | {result['outcome']} | {result['said']} | {result.get('drift') or result.get('error') or result.get('sentence', '')} |"
-        for result in wrong
-    ]
+    why = {result["name"]: result.get("drift") or result.get("error") or result.get("sentence", "") for result in wrong}
+    listed = [f"| {result['name']} | {result['outcome']} | {result['said']} | {why[result['name']]} |" for result in wrong]
     page = f"""# Verdicts on planted pipelines
 
 `scripts/bench_verdict --cases {len(results)} --budget {budget:g} --seed {seed}`, {today()}, {machine_line()}.

@@ -97,7 +97,8 @@ class Inline(MapStyle):
         watch.lap("storage")
         for piece in pieces_of(raw):
             if self.name == "cv2":
-                values = cv2.cvtColor(cv2.imdecode(np.frombuffer(piece, dtype=np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+                pixels: Any = cv2.imdecode(np.frombuffer(piece, dtype=np.uint8), cv2.IMREAD_COLOR)
+                values = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
             else:
                 height, width = struct.unpack_from("<II", piece)
                 values = np.frombuffer(zlib.decompress(piece[8:]), dtype=np.uint8).reshape(height, width, 3)
@@ -147,7 +148,7 @@ class Stream(torch.utils.data.IterableDataset[Any]):
             yield (values, index % 10) if block is None else (values, index % 10, block)
 
 
-class Folder(DatasetFolder):
+class Folder(DatasetFolder):  # type: ignore[misc]
     """torchvision's own folder dataset with a loader function; the transform is torchvision's to call."""
 
     def __init__(self, root: str, parts: Parts) -> None:

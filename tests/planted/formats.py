@@ -19,17 +19,20 @@ import torch
 import torchvision.io
 from PIL import Image
 
+Array = np.ndarray[Any, Any]
+
 
 @functools.cache
-def _canvas() -> np.ndarray[Any, Any]:
+def _canvas() -> Array:
     """A picture with texture and noise, so that it compresses about as a photo does."""
     rng = np.random.default_rng(7)
     coarse = rng.integers(0, 255, (200, 200, 3), dtype=np.uint8)
     smooth = cv2.resize(coarse, (1600, 1600), interpolation=cv2.INTER_CUBIC)
-    return np.clip(smooth.astype(np.int16) + rng.integers(-8, 8, smooth.shape), 0, 255).astype(np.uint8)
+    grainy: Array = np.clip(smooth.astype(np.int16) + rng.integers(-8, 8, smooth.shape), 0, 255).astype(np.uint8)
+    return grainy
 
 
-def picture(amount: float, number: int) -> np.ndarray[Any, Any]:
+def picture(amount: float, number: int) -> Array:
     side = int(np.clip(round(amount**0.5), 16, 1500))
     start = number * 13 % max(1, 1600 - side)
     return np.ascontiguousarray(_canvas()[start : start + side, start : start + side])
@@ -38,28 +41,28 @@ def picture(amount: float, number: int) -> np.ndarray[Any, Any]:
 # -- making them ---------------------------------------------------------------------------------------------------
 
 
-def _pillow(pixels: np.ndarray[Any, Any], name: str, **options: Any) -> bytes:
+def _pillow(pixels: Array, name: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, name, **options)
     return buffer.getvalue()
 
 
-def _npz(pixels: np.ndarray[Any, Any]) -> bytes:
+def _npz(pixels: Array) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, pixels=pixels)
     return buffer.getvalue()
 
 
-def _deflated(pixels: np.ndarray[Any, Any]) -> bytes:
+def _deflated(pixels: Array) -> bytes:
     return struct.pack("<II", *pixels.shape[:2]) + zlib.compress(pixels.tobytes(), 4)
 
 
-def _numbers(pixels: np.ndarray[Any, Any]) -> bytes:
+def _numbers(pixels: Array) -> bytes:
     values = pixels[:, :, 0].ravel().tolist()
     return json.dumps({"values": values, "width": pixels.shape[1]}).encode()
 
 
-ENCODERS: dict[str, Callable[[np.ndarray[Any, Any]], bytes]] = {
+ENCODERS: dict[str, Callable[[Array], bytes]] = {
     "jpeg": lambda pixels: _pillow(pixels, "JPEG", quality=85),
     "png": lambda pixels: _pillow(pixels, "PNG", compress_level=1),
     "cv2": lambda pixels: _pillow(pixels, "JPEG", quality=85),
@@ -96,33 +99,33 @@ def decode_jpeg(raw: bytes) -> Image.Image:
     return pictures[-1]
 
 
-def decode_cv2(raw: bytes) -> np.ndarray[Any, Any]:
+def decode_cv2(raw: bytes) -> Any:
     for piece in pieces_of(raw):
         pixels = cv2.imdecode(np.frombuffer(piece, dtype=np.uint8), cv2.IMREAD_COLOR)
     return pixels
 
 
-def decode_torchvision(raw: bytes) -> torch.Tensor:
+def decode_torchvision(raw: bytes) -> Any:
     for piece in pieces_of(raw):
         pixels = torchvision.io.decode_jpeg(torch.frombuffer(bytearray(piece), dtype=torch.uint8))
     return pixels
 
 
-def decode_npz(raw: bytes) -> np.ndarray[Any, Any]:
+def decode_npz(raw: bytes) -> Any:
     for piece in pieces_of(raw):
         with np.load(io.BytesIO(piece)) as archive:
             pixels = archive["pixels"]
     return pixels
 
 
-def decode_zlib(raw: bytes) -> np.ndarray[Any, Any]:
+def decode_zlib(raw: bytes) -> Array:
     for piece in pieces_of(raw):
         height, width = struct.unpack_from("<II", piece)
         pixels = np.frombuffer(zlib.decompress(piece[8:]), dtype=np.uint8).reshape(height, width, 3)
     return pixels
 
 
-def decode_json(raw: bytes) -> dict[str, Any]:
+def decode_json(raw: bytes) -> Any:
     for piece in pieces_of(raw):
         record = json.loads(piece)
     return record

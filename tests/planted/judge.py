@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import statistics
 import time
 from pathlib import Path
@@ -31,12 +33,15 @@ def train_step(batch):
 
 
 def preload() -> None:
-    """Import what every case needs, with one thread a library, as a loader's workers have."""
+    """Import what every case needs, once; with one thread a library, as a loader's workers have."""
     import cv2
     import torch
 
-    import pipefix.api  # noqa: F401
+    import pipefix
 
+    for module in pkgutil.walk_packages(pipefix.__path__, "pipefix."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
 

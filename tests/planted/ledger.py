@@ -1,8 +1,8 @@
 """What a planted pipeline really spent: per stage, wall and CPU seconds, from every process that ran a part of it.
 
-The figures lie in one memory-mapped file that workers share with the process that built the pipeline. Each process writes to its own
-row, so no lock is needed. The ledger is the ruler that verdicts are checked against: no dataset holds it, and it passes through no
-library call that a probe might cut.
+The figures lie in one memory-mapped file that workers share with the process that built the pipeline. Each process writes to
+a row of its own, so no lock is needed. The ledger is the ruler that verdicts are checked against: no dataset holds it, and it
+passes through no library call that a probe might cut.
 """
 
 from __future__ import annotations

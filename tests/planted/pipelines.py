@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, RandomSampler, Sampler
 
-from tests.planted import augmenting, batching, formats, sources
+from tests.planted import augmenting, formats, sources
 from tests.planted.augmenting import Rounds
 from tests.planted.batching import Collate, FastCollate, Payload
 from tests.planted.datasets import Batched, Folder, Inline, MapStyle, Methods, Parts, Stream

@@ -1,7 +1,7 @@
 """Where planted samples come from: cached files read in the ways people read them, or a server that makes the reader wait.
 
-Every source answers ``read(index)`` with the bytes of one sample. ``amount`` is the dial: further blocks read beside the sample's own
-file (all really read, from files that lie in the page cache), or microseconds that the server waits before it answers.
+Every source answers ``read(index)`` with the bytes of one sample. ``amount`` is the dial: further blocks read beside the sample's
+own file (all really read, from files that lie in the page cache), or microseconds that the server waits before it answers.
 """
 
 from __future__ import annotations

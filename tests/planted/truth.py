@@ -2,9 +2,10 @@
 
 Without workers one thread does everything in turn: the stage with the largest cost is the one to work on.
 
-With workers two stations run side by side. The pool of workers supplies a sample every ``(storage + decode + augment + collate) / workers``
-seconds, but no faster than batches can be handed over (``ipc``); the main process takes one every ``step`` seconds. The slower
-station limits: the step, or the largest stage of the supply (a stage of the pool counts for its share of one worker's time).
+With workers two stations run side by side. The workers together supply a sample every
+``(storage + decode + augment + collate) / workers`` seconds, but no faster than batches can be handed over (``ipc``); the main
+process takes one every ``step`` seconds. The slower station limits: the step, or the largest stage of the supply (a stage of the
+workers counts for its share of one worker's time).
 
 Dominance says how clear that is: by how much the limiting stage exceeds the one that would limit next. Below 1.05 it is `balanced`.
 """

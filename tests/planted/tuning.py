@@ -160,8 +160,8 @@ def pace(
 def handover(pipeline: Pipeline, seconds: float = 0.35) -> float:
     """Seconds a sample that the loader needs to hand batches over when making them costs next to nothing."""
     collate, amount = pipeline.collate, pipeline.collate.amount
-    ready = Ready(pipeline)
-    loader = DataLoader(ready, batch_size=None, num_workers=pipeline.planted.workers)
+    ready: Any = Ready(pipeline)
+    loader: DataLoader[Any] = DataLoader(ready, batch_size=None, num_workers=pipeline.planted.workers)
     try:
         return pace(loader, seconds)[0] / pipeline.planted.batch_size
     finally:

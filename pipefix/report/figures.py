@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipefix.report import plots, wording
 from pipefix.report.card import remedy_pedigree
-from pipefix.report.markup import Markup, Piece, behind, el, join, name, table
+from pipefix.report.markup import Markup, Piece, behind, el, join, name, sentence, table
 from pipefix.report.plots import Part, Row, hue
 from pipefix.report.runfile import Arm, Op, Run, StageFigures
 from pipefix.report.stage_table import unattributed_share
@@ -72,7 +72,7 @@ def _share_interval(stage: StageFigures) -> Interval | None:
 def _stage_row(stage: StageFigures, share: Interval | None, scale: plots.Scale) -> Row:
     label = name(stage.stage)
     if stage.declined is not None:
-        return Row(label=label, said=Markup(""), note=join(("Declined: ", name(stage.declined))))
+        return Row(label=label, said=Markup(""), note=join(("Declined: ", sentence(stage.declined))))
     wall = el("span", _dash(wording.seconds_between(stage.wall_s)), class_="interval")
     if share is None:
         word = "hidden" if stage.hidden else _DASH
@@ -84,9 +84,8 @@ def _stage_row(stage: StageFigures, share: Interval | None, scale: plots.Scale) 
 
 def _unattributed_row(run: Run, scale: plots.Scale) -> Row:
     share = unattributed_share(run)
-    said = join(
-        (el("b", _dash(wording.percent(share))), " ", el("span", _dash(wording.seconds(run.unattributed_s)), class_="interval"))
-    )
+    seconds = wording.seconds(run.unattributed_s) if share is not None else ""
+    said = join((el("b", _dash(wording.percent(share))), " ", el("span", seconds, class_="interval")))
     shapes = plots.bar(scale, Interval(share, share, share), base=0.0, class_="s-none") if share else Markup("")
     return Row(label=Markup("unattributed"), said=said, shapes=shapes, title="What belongs to no stage")
 
@@ -96,7 +95,7 @@ def _stages_behind(run: Run) -> Markup:
     rows: list[list[Piece]] = []
     for stage in run.stages:
         if stage.declined is not None:
-            rows.append([name(stage.stage), join(("declined: ", name(stage.declined))), "", "", "", ""])
+            rows.append([name(stage.stage), join(("declined: ", sentence(stage.declined))), "", "", "", ""])
             continue
         share = "hidden" if stage.hidden else wording.percent_between(_share_interval(stage))
         figures = [share, wording.seconds_between(stage.wall_s), wording.seconds_between(stage.cpu_s)]
@@ -107,6 +106,11 @@ def _stages_behind(run: Run) -> Markup:
     )
     return behind("These figures as a table", table("Stages", heads, rows))
 
+
+_WHAT_IF = (
+    "Throughput over throughput now. Full bars were measured: the pipeline ran with the stage replaced by a recording, or with the "
+    "remedy in a trial. Pale bars are the model's prediction. Gains do not add up."
+)
 
 # -- what if ---------------------------------------------------------------------------------------------------------
 
@@ -132,10 +136,7 @@ def what_if_figure(run: Run) -> Markup:
         said = f"{remedy.title}: {wording.times_between(worth)}, {pedigree}"
         rows.append(_gain_row(name(remedy.title), worth, scale, class_, said, "measured" if remedy.measured else "predicted"))
         behind_it.append([name(remedy.title), wording.times_between(worth), pedigree])
-    lead = el(
-        "p", "Throughput over throughput now. Full bars were measured: the pipeline ran with the stage replaced by a recording, or with the "
-        "remedy in a trial. Pale bars are the model's prediction. Gains do not add up.", class_="lead"
-    )  # fmt: skip
+    lead = el("p", _WHAT_IF, class_="lead")
     chart = plots.chart(
         rows, scale, axis="of today's throughput", ticks=[f"{wording.number(round(tick, 6))}x" for tick in scale.ticks]
     )
@@ -166,8 +167,6 @@ def arms_figure(run: Run) -> Markup:
     lead = (
         "Each dot is one block of the same loader, with the named stages replaced by recordings; the blocks of all arms took turns."
     )
-    if scale.log:
-        lead += " The axis is logarithmic."
     return join(
         (el("p", lead, class_="lead"), _figure("Rate of every block, by arm", chart, behind("These figures as a table", behind_it)))
     )
@@ -177,24 +176,19 @@ def _arm_row(arm: Arm, scale: plots.Scale, real: float | None) -> Row:
     instead = ", ".join(arm.replaces) or "nothing replaced"
     label = join((name(arm.name), el("small", name(instead))))
     if arm.declined is not None:
-        return Row(label=label, said=Markup(""), note=join(("Declined: ", name(arm.declined))))
+        return Row(label=label, said=Markup(""), note=join(("Declined: ", sentence(arm.declined))))
     values = [rate for rate in arm.rates if wording.known(rate)]
     middle = wording.median(values)
-    against = wording.times(middle / real) if middle is not None and real else _DASH
-    said = join(
-        (
-            el("b", _dash(wording.number(middle))),
-            " ",
-            el("span", f"{against} of the first, {wording.counted(len(values), 'block')}", class_="interval"),
-        )
-    )
-    title = f"{arm.name}: median {wording.number(middle)} of {wording.counted(len(values), 'block')}"
+    against = f"{wording.times(middle / real)} of the first, " if middle is not None and real else ""
+    blocks = wording.counted(len(values), "block")
+    said = join((el("b", _dash(wording.number(middle))), " ", el("span", against + blocks, class_="interval")))
+    title = f"{arm.name}: median {wording.number(middle)} of {blocks}"
     return Row(label=label, said=said, shapes=plots.dots(scale, values, middle), title=title)
 
 
 def _arm_cells(arm: Arm) -> list[Piece]:
     if arm.declined is not None:
-        return [name(arm.name), name(", ".join(arm.replaces)), join(("declined: ", name(arm.declined))), ""]
+        return [name(arm.name), name(", ".join(arm.replaces)), join(("declined: ", sentence(arm.declined))), ""]
     every = ", ".join(wording.number(rate) for rate in arm.rates)
     return [name(arm.name), name(", ".join(arm.replaces) or "nothing"), _dash(wording.number(wording.median(arm.rates))), every]
 
@@ -211,7 +205,7 @@ def waits_figure(run: Run) -> Markup:
     rows: list[list[Piece]] = [
         [f"{at + 1:,}", wording.seconds(pairs[at][0]), wording.seconds(pairs[at][1])] for at in sorted(longest)
     ]
-    words = "How long the consumer waited for each batch, and below it nothing else: a loader that keeps up leaves no columns here."
+    words = "How long the consumer waited for each batch. A loader that keeps up leaves no columns here."
     if any(step > 0 for _, step in pairs):
         words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
     if waits.period:
@@ -263,11 +257,8 @@ def _ops_row(stage: StageFigures, total: float, most: float) -> Row:
     at, drawn = 0.0, []
     for number, op in enumerate(ranked):
         width = op.wall_s / most * 100
-        rect = el(
-            "rect", el("title", f"{op.name}: {wording.seconds(op.wall_s)}, {wording.percent(op.wall_s / total)} of {stage.stage}"),
-            x=f"{at:.3f}%", width=f"{width:.3f}%", y=6, height=18, class_=f"part {hue(stage.stage)} tint-{min(number, 3)}",
-        )  # fmt: skip
-        drawn.append(rect)
+        words = f"{op.name}: {wording.seconds(op.wall_s)}, {wording.percent(op.wall_s / total)} of {stage.stage}"
+        drawn.append(plots.segment(at, width, f"{hue(stage.stage)} tint-{min(number, 3)}", words))
         at += width
     said = join((el("b", wording.seconds(total)), " ", el("span", wording.counted(len(ranked), "operation"), class_="interval")))
     return Row(label=name(stage.stage), said=said, shapes=join(drawn))
@@ -283,7 +274,7 @@ def _op_cells(stage: StageFigures, op: Op, most: float, total: float) -> Markup:
     bar = plots.stacked([Part(op.wall_s, hue(stage.stage), "")], most, height=6, label=None)
     calls = wording.calls(op.calls) or "1 call"
     cpu = op.cpu_s if op.cpu_s is not None and wording.known(op.cpu_s) else None
-    note = el("small", "Cannot be cut further: ", name(op.opaque)) if op.opaque else None
+    note = el("small", "Cannot be cut further: ", sentence(op.opaque)) if op.opaque else None
     return el(
         "tr",
         el("th", name(op.name), note, scope="row", data_sort=op.name),

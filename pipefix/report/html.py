@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from importlib.resources import files
 
 from pipefix.report import about, wording
 from pipefix.report.card import Card, card, remedy_cost, remedy_pedigree
 from pipefix.report.figures import arms_figure, ops_figure, stages_figure, waits_figure, what_if_figure
-from pipefix.report.markup import Markup, Piece, behind, el, join, name, table, text
+from pipefix.report.markup import Markup, Piece, behind, el, join, name, sentence, table, text
 from pipefix.report.runfile import RemedyFigures, Run, encode
 
 _TITLES = {"input-bound": "Input-bound", "step-bound": "Step-bound", "balanced": "Balanced", "inconclusive": "Inconclusive"}
@@ -98,16 +99,18 @@ def _header(run: Run, sections: list[tuple[str, str, Markup]]) -> Markup:
 
 
 def _phrases(phrases: list[str]) -> Markup:
-    return Markup(" · ".join(name(phrase) for phrase in phrases))
+    return Markup(" · ".join(sentence(phrase) for phrase in phrases))
 
 
 def _card(said: Card, run: Run) -> Markup:
     kind = said.kind if said.kind in _TITLES else "none"
     badge = el("p", el("span", _TITLES.get(said.kind, said.kind), class_="badge"), el("span", said.confidence, class_="sure"))
-    rows = [_labelled("Verdict", el("p", el("bdi", said.verdict), class_="verdict"), badge)]
+    rows = [_labelled("Verdict", el("p", sentence(said.verdict), class_="verdict"), badge)]
     if said.why:
-        rows.append(_labelled("Why", [el("p", el("b", f"By the {label}. "), _capital(sentence)) for label, sentence in said.why]))
-    rows.append(_labelled("Next", el("p", " ".join(said.next)), command(said.command) if said.command else None))
+        rows.append(
+            _labelled("Why", [el("p", el("b", f"By the {label}. "), sentence(_capital(words))) for label, words in said.why])
+        )
+    rows.append(_labelled("Next", el("p", sentence(" ".join(said.next))), command(said.command) if said.command else None))
     warned = (
         el("p", "Interrupted: these figures are what was known by then.", class_="partial", role="note") if run.partial else None
     )
@@ -120,8 +123,8 @@ def _labelled(label: str, *body: Piece) -> Markup:
     return join((el("dt", label), el("dd", *body)))
 
 
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _tiles(run: Run) -> Markup | None:
@@ -145,9 +148,10 @@ def _tile(label: str, figure: str, opening: str, rest: str) -> Markup:
 
 
 def command(line: str) -> Markup:
-    """A command that can be copied."""
+    """A command that can be copied; its words are broken only where one is wider than the page."""
+    words = [piece if piece.isspace() else el("span", piece) for piece in re.split(r"(\s+)", line) if piece]
     button = el("button", "Copy", type="button", class_="tool copy", aria_label="Copy this command")
-    return el("div", el("pre", el("code", line), tabindex=0), button, class_="command")
+    return el("div", el("pre", el("code", words), tabindex=0), button, class_="command")
 
 
 # -- remedies, audit, caveats ----------------------------------------------------------------------------------------
@@ -160,7 +164,7 @@ def _remedies(run: Run) -> Markup:
     if proposed:
         parts.append(el("ol", [_remedy(remedy) for remedy in proposed], class_="remedies"))
     if others:
-        rows = [[name(one.title), name(one.stage), one.status, name(one.why)] for one in others]
+        rows = [[name(one.title), name(one.stage), one.status, sentence(one.why)] for one in others]
         parts.append(
             behind(f"{len(others)} not proposed, and why", table("Not proposed", ("Remedy", "Stage", "Status", "Why"), rows))
         )
@@ -172,7 +176,7 @@ def _remedy(remedy: RemedyFigures) -> Markup:
     worth = el("span", wording.times_between(remedy.speedup) if known else "not known", class_="worth")
     pedigree = el("span", remedy_pedigree(remedy), class_="pedigree measured" if remedy.measured else "pedigree")
     cost = remedy_cost(remedy)
-    facts = el("p", name(remedy.why), el("span", f"Costs {cost}.", class_="cost") if cost else None)
+    facts = el("p", sentence(remedy.why), el("span", f"Costs {cost}.", class_="cost") if cost else None)
     head = el("h3", name(remedy.title), " ", worth, pedigree)
     return el("li", head, facts, command(remedy.command) if remedy.command else None)
 
@@ -181,9 +185,9 @@ def _audit(run: Run) -> Markup:
     items = []
     for finding in run.audit:
         level = finding.severity if finding.severity in ("problem", "warning", "note") else "other"
-        rule = el("p", "Rule: ", name(finding.rule), class_="rule") if finding.rule else None
-        head = el("p", el("span", finding.severity, class_=f"severity v-{level}"), " ", name(finding.found))
-        items.append(el("li", head, el("p", name(finding.advice)), rule))
+        rule = el("p", "Rule: ", sentence(finding.rule), class_="rule") if finding.rule else None
+        head = el("p", el("span", finding.severity, class_=f"severity v-{level}"), " ", sentence(finding.found))
+        items.append(el("li", head, el("p", sentence(finding.advice)), rule))
     return el("ul", items, class_="findings") if items else Markup("")
 
 
@@ -191,7 +195,7 @@ def _caveats(run: Run) -> Markup:
     if not run.caveats:
         return Markup("")
     lead = el("p", "What these figures cannot say, and what would settle it.", class_="lead")
-    return join((lead, el("ul", [el("li", name(caveat.sentence)) for caveat in run.caveats], class_="caveats")))
+    return join((lead, el("ul", [el("li", sentence(caveat.sentence)) for caveat in run.caveats], class_="caveats")))
 
 
 # -- what lies beside the steady state -------------------------------------------------------------------------------
@@ -243,7 +247,7 @@ def _setup(run: Run) -> Markup:
         if rows:
             blocks.append(behind(title, table(title, ("What", "Value"), rows, class_="pairs")))
     if run.verdict is not None and run.verdict.rule:
-        blocks.append(el("p", "The rule that decided: ", name(run.verdict.rule), class_="rule"))
+        blocks.append(el("p", "The rule that decided: ", sentence(run.verdict.rule), class_="rule"))
     return join(blocks)
 
 

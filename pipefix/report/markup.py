@@ -32,6 +32,11 @@ def name(raw: str) -> Markup:
     return Markup(f"<bdi>{text(raw)}</bdi>")
 
 
+def sentence(raw: str) -> Markup:
+    """A sentence from outside: it runs left to right as ours do, whatever names are in it."""
+    return Markup(f'<bdi dir="ltr">{text(raw)}</bdi>')
+
+
 def join(pieces: Iterable[Piece]) -> Markup:
     return Markup("".join(map(_piece, pieces)))
 

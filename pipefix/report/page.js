@@ -78,7 +78,7 @@
     const step = wait.map((_, index) => clean((run.waits.step_s || [])[index]));
     const at = run.waits.at_s || [];
     const [waits, steps, cursor] = [plot.querySelector(".t-wait"), plot.querySelector(".t-step"), plot.querySelector(".cursor")];
-    const band = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    const band = document.createElementNS(plot.namespaceURI, "rect");
     band.setAttribute("class", "band");
     band.setAttribute("height", "100");
     plot.append(band);

@@ -16,9 +16,10 @@ from pipefix.report.runfile import Waits
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import ORDER
 
-ROW = 30
+ROW = 34
 """Height of a row in pixels."""
 _BAR = 14
+_SEGMENT = 18
 _LOG_FROM = 8.0
 """Figures whose largest is this many times the smallest are drawn on a logarithmic axis."""
 _COLUMNS = 400
@@ -73,7 +74,7 @@ def spanning(values: Sequence[float], *, base: float) -> Scale:
     if finite and high / smallest >= _LOG_FROM and (base > 0 or len(finite) > 1):
         return Scale(low if base > 0 else smallest / 1.3, high * 1.15, True)
     step = _nice((high - low) / 4 or 1.0)
-    return Scale(math.floor(low / step + 1e-9) * step if low < base else low, max(math.ceil(high / step - 1e-9) * step, low + step))
+    return Scale(low * 0.98 if low < base else low, max(math.ceil(high / step - 1e-9) * step, low + step))
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +104,7 @@ def chart(rows: Sequence[Row], scale: Scale, *, axis: str, ticks: Sequence[str])
         )
         made.append(el("div", el("span", row.label, class_="label"), plot, el("span", row.said, class_="said"), class_="row"))
     if any(not row.note for row in rows):
-        made.append(_axis(scale, ticks, axis))
+        made.append(_axis(scale, ticks, f"{axis} (logarithmic)" if scale.log else axis))
     return el("div", made, class_="chart")
 
 
@@ -158,6 +159,12 @@ def dots(scale: Scale, values: Sequence[float], middle: float | None) -> Markup:
         place = _percent(scale.at(middle))
         drawn.append(el("line", x1=place, x2=place, y1=3, y2=ROW - 3, class_="median"))
     return join(drawn)
+
+
+def segment(at: float, width: float, class_: str, words: str) -> Markup:
+    """A part of a row's bar, in per cent of the axis, with its words on hover."""
+    y = (ROW - _SEGMENT) / 2
+    return el("rect", el("title", words), x=_percent(at), width=_percent(width), y=y, height=_SEGMENT, class_=f"part {class_}")
 
 
 class Part(msgspec.Struct, frozen=True):

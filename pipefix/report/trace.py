@@ -1,8 +1,8 @@
 """A trace for Perfetto or chrome://tracing: who did what when, in the JSON trace-event format.
 
-Slices of one thread must nest there: one that begins inside another must end inside it, or viewers draw it wrong without a word. Clocks
-read a moment apart can break that by nanoseconds, so ends are trimmed to the slice around them; slices that really overlap go to a
-track of their own beside the thread's.
+Slices of one thread must nest there: one that begins inside another must end inside it, or viewers draw it wrong without a
+word. Clocks read a moment apart can break that by nanoseconds, so ends are trimmed to the slice around them; slices that
+really overlap go to a track of their own beside the thread's.
 """
 
 from __future__ import annotations
@@ -129,33 +129,30 @@ def _meta(pid: int, tid: int, name: str, args: dict[str, Any]) -> dict[str, Any]
 
 def _nested(slices: Sequence[Slice]) -> tuple[list[tuple[Slice, int]], dict[tuple[int, int], tuple[int, int]]]:
     """Each slice with the track it is drawn on, and the tracks that had to be added: (pid, track) -> (thread, number)."""
-    tracks: dict[tuple[int, int], list[list[int]]] = {}
+    open_ends: dict[tuple[int, int], list[list[int]]] = {}
     """For each thread its tracks, each a stack of the ends that are open."""
-    next_free: dict[int, int] = {}
-    beside: dict[tuple[int, int], tuple[int, int]] = {}
+    free: dict[int, int] = {}
+    for one in slices:
+        free[one.pid] = max(free.get(one.pid, 0), one.tid + 1)
     ids: dict[tuple[int, int, int], int] = {}
     drawn: list[tuple[Slice, int]] = []
-    for one in slices:
-        next_free[one.pid] = max(next_free.get(one.pid, 0), one.tid + 1)
     for one in sorted(slices, key=lambda one: (one.begin_ns, -one.end_ns)):
-        stacks = tracks.setdefault((one.pid, one.tid), [])
-        end = max(one.end_ns, one.begin_ns)
-        for number, stack in enumerate(stacks):
-            while stack and stack[-1] <= one.begin_ns:
-                stack.pop()
-            if not stack or end <= stack[-1] + TRIMMED_NS:
-                end = min(end, stack[-1]) if stack else end
-                break
-        else:
-            number = len(stacks)
-            stacks.append([])
-        stacks[number].append(end)
-        if (one.pid, one.tid, number) not in ids:
-            tid = one.tid
-            if number:
-                tid = next_free[one.pid]
-                next_free[one.pid] += 1
-                beside[(one.pid, tid)] = (one.tid, number)
-            ids[(one.pid, one.tid, number)] = tid
-        drawn.append((msgspec.structs.replace(one, end_ns=end), ids[(one.pid, one.tid, number)]))
-    return drawn, beside
+        number, end = _place(open_ends.setdefault((one.pid, one.tid), []), one.begin_ns, max(one.end_ns, one.begin_ns))
+        track = (one.pid, one.tid, number)
+        if track not in ids:
+            ids[track] = one.tid if number == 0 else free[one.pid]
+            free[one.pid] += number > 0
+        drawn.append((msgspec.structs.replace(one, end_ns=end), ids[track]))
+    return drawn, {(pid, tid): (thread, number) for (pid, thread, number), tid in ids.items() if number}
+
+
+def _place(tracks: list[list[int]], begin: int, end: int) -> tuple[int, int]:
+    """The first track where the slice nests, and its end there; a new track where it nests in none."""
+    for number, stack in enumerate(tracks):
+        while stack and stack[-1] <= begin:
+            stack.pop()
+        if not stack or end <= stack[-1] + TRIMMED_NS:
+            stack.append(min([end, *stack[-1:]]))
+            return number, stack[-1]
+    tracks.append([end])
+    return len(tracks) - 1, end

@@ -1,0 +1,196 @@
+"""Comparing two runs: ratios with intervals, a gate that noise does not open, and runs that are not alike refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pipefix.report.columns import cells
+from pipefix.report.compare import Comparison, compare, gate_sentence, lines, ratio, regressed
+from pipefix.report.runfile import Run, StageFigures, Throughput, read
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.settings import LoaderSettings
+
+RUNS = Path(__file__).resolve().parents[2] / "fixtures" / "runs"
+MACHINE = {"cpu_model": "A", "effective_cores": 4.0, "logical_cores": 8, "memory_bytes": 64e9, "system": "Linux", "gpus": []}
+
+
+def a_run(rate: float, spread: float = 0.02, **changes: Any) -> Run:
+    delivered = Interval(rate, rate * (1 - spread), rate * (1 + spread))
+    stages = [
+        StageFigures(stage="storage", wall_s=Interval(1e-3, 0.9e-3, 1.1e-3), share=0.2),
+        StageFigures(stage="decode", wall_s=Interval(3.1e-3, 3.0e-3, 3.2e-3), share=0.7),
+    ]
+    run = Run(
+        target="data.py:loader", machine=MACHINE, consumer="train_step", throughput=Throughput(delivered=delivered), stages=stages
+    )
+    return replace(run, **changes)
+
+
+def faster_decode(run: Run) -> Run:
+    decode = StageFigures(stage="decode", wall_s=Interval(1.2e-3, 1.15e-3, 1.25e-3), share=0.4)
+    return replace(run, stages=[run.stages[0], decode])
+
+
+def test_the_sentence_names_the_ratio_its_interval_and_the_stage() -> None:
+    found = compare(a_run(812), faster_decode(a_run(1153)))
+    assert found.sentence == "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20 ms/sample."
+
+
+def test_a_comparison_in_full() -> None:
+    after = faster_decode(a_run(1153, settings=LoaderSettings(num_workers=4), partial=True))
+    assert lines(compare(a_run(812), after), width=80) == [
+        "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20",
+        "ms/sample.",
+        "",
+        "  before  data.py:loader",
+        "          no verdict",
+        "  after   data.py:loader",
+        "          no verdict",
+        "",
+        "  stage     before    after         after/before         share",
+        "  storage  1.00 ms  1.00 ms  1.00x (0.87-1.15) ~  20 % -> 20 %",
+        "  decode   3.10 ms  1.20 ms    0.39x (0.37-0.41)  70 % -> 40 %",
+        "  ~ within noise",
+        "",
+        "Changed settings",
+        "  - num_workers: 0 -> 4",
+        "",
+        "Doubts",
+        "  - The second run was interrupted: its figures are what was known by then.",
+    ]
+
+
+def test_a_difference_within_noise_is_called_that() -> None:
+    found = compare(a_run(100), a_run(101))
+    assert not found.settled
+    assert found.sentence == "No change that these runs can tell from noise: delivered 1.01x (0.98-1.04), 100 -> 101 samples/s."
+
+
+def test_errors_add_in_quadrature() -> None:
+    found = ratio(Interval(100, 90, 110), Interval(100, 100, 100))
+    assert (found.low, found.high) == (pytest.approx(0.9), pytest.approx(1.1))
+    both = ratio(Interval(100, 90, 110), Interval(100, 90, 110))
+    assert both.low < 0.9
+    assert both.high > 1.1
+    assert both.high < 1.1 / 0.9
+
+
+positive = st.floats(min_value=1e-6, max_value=1e6)
+
+
+@given(positive, positive, positive, positive)
+def test_a_ratio_lies_within_its_interval_and_turns_over(one: float, two: float, spread: float, other: float) -> None:
+    above, below = Interval(one, one / (1 + spread), one * (1 + spread)), Interval(two, two / (1 + other), two * (1 + other))
+    found, turned = ratio(above, below), ratio(below, above)
+    assert found.low <= found.value <= found.high
+    assert turned.low * found.high == pytest.approx(1.0, rel=1e-6)
+
+
+def test_an_interval_without_an_end_settles_nothing() -> None:
+    found = ratio(Interval(2, float("-inf"), float("inf")), exactly(1.0))
+    assert (found.low, found.value, found.high) == (0.0, 2.0, float("inf"))
+
+
+def against(rate: float, spread: float) -> Comparison:
+    return compare(a_run(100, spread), a_run(rate, spread))
+
+
+@pytest.mark.parametrize(
+    ("rate", "spread", "limit", "expected"),
+    [
+        (80, 0.01, 0.05, True),
+        (96, 0.01, 0.05, False),  # a loss, and a small one
+        (97, 0.001, 0.02, True),
+        (80, 0.30, 0.05, False),  # too noisy to stop anybody's merge
+        (100, 0.01, 0.0, False),
+        (130, 0.01, 0.05, False),
+        (98, 0.001, 0.0, True),
+    ],
+)
+def test_the_gate(rate: float, spread: float, limit: float, expected: bool) -> None:
+    assert regressed(against(rate, spread), limit) is expected
+
+
+def test_the_gate_says_what_it_found() -> None:
+    allowed = "of the first; a loss of at most 5.0 % was allowed"
+    assert gate_sentence(against(80, 0.01), 0.05) == f"Regression: the second run delivers 0.80x (0.79-0.81) {allowed}."
+    assert gate_sentence(against(99, 0.01), 0.05) == f"No regression: the second run delivers 0.99x (0.98-1.00) {allowed}."
+    unsure = gate_sentence(against(80, 0.3), 0.05)
+    assert unsure.startswith("No regression that is certain: ")
+    assert unsure.endswith("Longer probes would settle it.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"target": "other.py"}, "their targets differ (data.py:loader and other.py)"),
+        ({"target": "data.py:other"}, "their targets differ (data.py:loader and data.py:other)"),
+        ({"machine": {**MACHINE, "cpu_model": "B"}}, "their processors differ (A and B)"),
+        ({"machine": {**MACHINE, "effective_cores": 2.0}}, "their usable CPUs differ (4 and 2)"),
+        ({"machine": {**MACHINE, "gpus": [{"name": "T4"}]}}, "their GPUs differ (none and T4)"),
+        ({"machine": {**MACHINE, "memory_bytes": 32e9}}, "their memories differ (64.0 GB and 32.0 GB)"),
+        ({"consumer": "emulated, 5 ms"}, "their consumers differ (train_step and emulated, 5 ms)"),
+        ({"throughput": Throughput(delivered=exactly(5.0), unit="rows/s")}, "their units differ (samples/s and rows/s)"),
+    ],
+)
+def test_runs_that_are_not_alike_are_refused_unless_forced(changes: dict[str, Any], reason: str) -> None:
+    other = replace(a_run(100), **changes)
+    with pytest.raises(BadUsage) as caught:
+        compare(a_run(100), other)
+    assert str(caught.value) == f"These two runs cannot be compared: {reason}."
+    assert caught.value.advice == "To compare them all the same, add --force."
+    assert compare(a_run(100), other, force=True).doubts[0] == f"Forced: {reason}."
+
+
+def test_two_emulated_consumers_must_be_the_same() -> None:
+    slow, fast = (a_run(100, consumer=f"emulated, {step} ms a step") for step in (5, 9))
+    with pytest.raises(BadUsage, match="their consumers differ"):
+        compare(slow, fast)
+    assert compare(slow, slow).doubts == []
+
+
+@pytest.mark.parametrize("figures", [None, Throughput(delivered=exactly(float("nan"))), Throughput(delivered=exactly(0.0))])
+def test_a_run_without_throughput_cannot_even_be_forced(figures: Throughput | None) -> None:
+    with pytest.raises(BadUsage) as caught:
+        compare(a_run(100), replace(a_run(1), throughput=figures), force=True)
+    assert str(caught.value) == "The second run, of data.py:loader, holds no throughput: there is nothing to compare."
+
+
+def test_checkouts_in_other_places_are_the_same_target() -> None:
+    found = compare(a_run(100, target="/ci/1/data.py:loader"), a_run(100, target="/ci/2/data.py:loader"))
+    assert found.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
+
+
+def test_what_makes_one_doubt_is_said() -> None:
+    versions = {**MACHINE, "versions": {"torch": "2.9", "pillow": "11"}}, {**MACHINE, "versions": {"torch": "2.10", "pillow": "11"}}
+    found = compare(a_run(100, machine=versions[0]), a_run(100, machine=versions[1], partial=True))
+    assert found.doubts == [
+        "The second run was interrupted: its figures are what was known by then.",
+        "Library versions differ: torch 2.9 -> 2.10.",
+    ]
+    assert compare(a_run(100, machine={}), a_run(100)).doubts == ["The first run does not say on which machine it was made."]
+
+
+def test_a_stage_that_only_one_run_measured_is_shown_with_a_dash() -> None:
+    before = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", declined="no workers")])
+    after = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", wall_s=exactly(1e-4))])
+    row = next(line for line in lines(compare(before, after)) if "ipc" in line)
+    assert row.split() == ["ipc", "-", "100", "µs", "-", "-", "->", "-"]
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
+    runs = [read(path) for path in sorted(RUNS.glob("*.json")) if read(path).throughput is not None]
+    assert len(runs) >= 6
+    for before in runs:
+        for line in lines(compare(before, runs[0], force=True), width=width, unicode=unicode):
+            assert cells(line) <= width
+            assert unicode or line.isascii()

@@ -92,7 +92,7 @@ def _row(row: Row, found: Measurement, shared: float, hand: float, in_memory: bo
     else:
         cells["between"] += max(0.0, fetching - (trace.ended - trace.begun) - trace.extra)
     if found.has_consumer:
-        cells["step"] = row.done - row.got
+        cells["step"] = max(row.done - row.got, row.device)
     else:
         cells["loop"] = row.done - row.got
     return [cells[name] for name in COLUMNS] + [trace.samples]

@@ -24,7 +24,7 @@ def alone(consumer: Consumer, batch: Any, size: int, seconds: float, *, name: st
 
 def beside(consumer: Consumer, batch: Any, size: int, seconds: float, burners: int, *, name: str) -> Block:
     """The same while ``burners`` processes compute: what a busy loader takes from the step even when data are free."""
-    context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
+    context: Any = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
     processes = [context.Process(target=_burn, args=(os.getpid(), seconds + 30.0), daemon=True) for _ in range(burners)]
     for process in processes:
         process.start()

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from pipefix.measurement import gpu
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
 
@@ -22,6 +23,10 @@ class Consumer:
 
     def __call__(self, batch: Any) -> None:
         """Take one batch."""
+
+    def settle(self) -> list[int]:
+        """Wait for what the steps left running on a device; device nanoseconds of each step since the last call."""
+        return []
 
     def split(self) -> dict[str, float]:
         """Seconds a batch by part of the step, where the parts can be told apart."""
@@ -54,10 +59,18 @@ class UserStep(Consumer):
         self._total = 0
         self._depth = 0
         self._begun = 0
+        self._events = gpu.StepEvents() if gpu.present() else None
+
+    def settle(self) -> list[int]:
+        return self._events.busy() if self._events is not None else []
 
     def __call__(self, batch: Any) -> None:
         begun = time.perf_counter_ns()
+        if self._events is not None:
+            self._events.begin()
         self._step(batch)
+        if self._events is not None:
+            self._events.end()
         self._total += time.perf_counter_ns() - begun
         self._calls += 1
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pipefix.measurement import burner, cgroups, experiments, residency, startup, transfer
+from pipefix.measurement import burner, cgroups, experiments, gpu, residency, startup, transfer
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
@@ -104,7 +104,9 @@ def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, fo
     try:
         session.record()
         session.alone()
-        session.rounds()
+        with gpu.NvmlWatch() as watch:
+            session.rounds()
+        found.nvml = watch.figures
         session.cold()
     finally:
         session.close()

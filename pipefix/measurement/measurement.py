@@ -22,6 +22,8 @@ class Row:
     received: int
     """Of the time between `asked` and `got`: reading it from the pipe and rebuilding it."""
     trace: BatchTrace
+    device: int = 0
+    """Nanoseconds the step kept a device busy, by events."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Measurement:
     first_batch: float | None = None
     epoch_restart: float | None = None
     step_split: dict[str, float] = field(default_factory=dict)
+    nvml: dict[str, float] = field(default_factory=dict)
+    """Utilisation, memory and power while the loop ran: supporting evidence, never the objective."""
     transfer: dict[str, float] = field(default_factory=dict)
     """Seconds a batch for pinned and pageable copies, with a CUDA device."""
     recorded_units: int = 0

@@ -163,7 +163,8 @@ class Pool:
         while fresh < warm:
             row = self.next(consume=consume)
             fresh += row.trace.epoch == self.epoch
-        mark = row.done
+        self.consumer.settle()
+        mark = perf_counter_ns() if consume else row.done
         rows: list[Row] = []
         until = mark + int(seconds * 1e9)
         cpu = time.process_time()
@@ -178,6 +179,12 @@ class Pool:
         return self._block(experiment, rows, mark, time.process_time() - cpu)
 
     def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float) -> Block:
+        device = self.consumer.settle()
+        if device:
+            # Steps run on after their call returned: the block ends when the last one has.
+            ended = perf_counter_ns()
+            rows = [replace(row, device=busy) for row, busy in zip(rows, device, strict=False)]
+            rows[-1] = replace(rows[-1], done=ended)
         gross = rows[-1].done - mark
         own = sum(row.trace.replay + row.trace.extra for row in rows)
         if self.workers:

@@ -178,15 +178,15 @@ class TestAsAProcess:
         assert done.returncode == 0
         assert "us" in done.stdout
 
-    def test_ctrl_c_inside_exec_still_gives_our_code(self) -> None:
-        """As it strikes while PyTorch is imported."""
-        program = (
-            "from types import SimpleNamespace; from pipefix.cli import main\n"
+    def test_ctrl_c_inside_exec_still_gives_our_code(self, tmp_path: Path) -> None:
+        """As it strikes while PyTorch is imported. With ``python -m`` only, so this is a module."""
+        (tmp_path / "acting.py").write_text(
+            "import sys\nfrom types import SimpleNamespace\nfrom pipefix.cli import main\n"
             "act = SimpleNamespace(__doc__='A.', prepare_parser=lambda p: None, run=lambda a: exec('raise KeyboardInterrupt'))\n"
-            "main.find = lambda: {'act': act}\n"
-            "import sys; sys.exit(main.main(['act']))"
+            "main.find = lambda: {'act': act}\nsys.exit(main.main(['act']))\n"
         )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run([sys.executable, "-m", "acting"], capture_output=True, cwd=tmp_path, env=env, check=False)
         assert done.returncode == 130
 
     def test_ctrl_c(self, tmp_path: Path) -> None:

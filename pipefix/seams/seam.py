@@ -154,7 +154,7 @@ def _counted(tap: Tap, original: Callable[..., Any], counts: Callable[[Any], int
 
 
 def cut_stream(tap: Tap, patches: Patches, owner: Any, name: str, op: str | None = None) -> None:
-    """A decoder whose first argument is a file object or a path: a recorded result also leaves the file where the call would have."""
+    """A decoder whose first argument is a file object or a path: a recorded result also leaves the file where the call would."""
     original = getattr(owner, name)
     label = op or f"{owner.__name__}.{name}"
 

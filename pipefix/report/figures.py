@@ -21,6 +21,12 @@ def _dash(said: str) -> str:
     return _DASH if said == wording.UNKNOWN else said
 
 
+def _cell(said: str) -> Markup:
+    """A figure for a table: its interval is not broken across lines."""
+    figure, opening, rest = _dash(said).partition(" (")
+    return join((figure, " " if opening else None, el("span", f"({rest}", class_="whole") if opening else None))
+
+
 # -- where the time goes ---------------------------------------------------------------------------------------------
 
 
@@ -100,7 +106,7 @@ def _stages_behind(run: Run) -> Markup:
         share = "hidden" if stage.hidden else wording.percent_between(_share_interval(stage))
         figures = [share, wording.seconds_between(stage.wall_s), wording.seconds_between(stage.cpu_s)]
         figures += [wording.size(stage.bytes), wording.times_between(stage.marginal_gain)]
-        rows.append([name(stage.stage), *map(_dash, figures)])
+        rows.append([name(stage.stage), *map(_cell, figures)])
     rows.append(
         ["unattributed", _dash(wording.percent(unattributed_share(run))), _dash(wording.seconds(run.unattributed_s)), "", "", ""]
     )
@@ -129,13 +135,13 @@ def what_if_figure(run: Run) -> Markup:
     for stage, gain in gains:
         said = f"{stage.stage}: with the stage free, {wording.times_between(gain)}, measured"
         rows.append(_gain_row(join((name(stage.stage), " free")), gain, scale, hue(stage.stage), said, "measured"))
-        behind_it.append([join((name(stage.stage), " free")), wording.times_between(gain), "measured on an arm"])
+        behind_it.append([join((name(stage.stage), " free")), _cell(wording.times_between(gain)), "measured on an arm"])
     for remedy, worth in remedies:
         pedigree = remedy_pedigree(remedy)
         class_ = f"{hue(remedy.stage)}{'' if remedy.measured else ' modelled'}"
         said = f"{remedy.title}: {wording.times_between(worth)}, {pedigree}"
         rows.append(_gain_row(name(remedy.title), worth, scale, class_, said, "measured" if remedy.measured else "predicted"))
-        behind_it.append([name(remedy.title), wording.times_between(worth), pedigree])
+        behind_it.append([name(remedy.title), _cell(wording.times_between(worth)), pedigree])
     lead = el("p", _WHAT_IF, class_="lead")
     chart = plots.chart(
         rows, scale, axis="of today's throughput", ticks=[f"{wording.number(round(tick, 6))}x" for tick in scale.ticks]

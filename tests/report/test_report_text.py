@@ -81,6 +81,14 @@ def test_the_card_joins_stage_interval_and_gain() -> None:
     assert "pipefix convert train_data.py:train_loader --to lmdb" in card
 
 
+def test_the_manual_shows_the_card_as_it_is() -> None:
+    manual = (FIXTURES.parent / "docs" / "reading-a-report.md").read_text(encoding="utf-8")
+    shown = manual.split("```")[1].strip("\n").splitlines()
+    rules = lines(read(FIXTURES / "runs" / "decode-bound-workers.json"))
+    first, last = (number for number, line in enumerate(rules) if line.startswith("─"))
+    assert shown == rules[first + 1 : last]
+
+
 def test_an_inconclusive_run_says_what_would_settle_it() -> None:
     card = "\n".join(lines(read(FIXTURES / "runs" / "inconclusive-partial.json"))).split("Where the time")[0]
     assert "Interrupted: these figures are what was known by then." in card

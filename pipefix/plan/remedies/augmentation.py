@@ -45,6 +45,5 @@ class AugmentGpu(Remedy):
             f"Augmentation takes {seconds(spent)} a sample{costly}; the GPU's own share of it is not in the figure",
             gain,
             commands.augmentation(at.target, at.verbs),
-            risk="Random numbers differ from those on the CPU; the distribution must be checked (pipefix swap proves it, by hand "
-            "it is up to you).",
+            risk="Random numbers differ from those on the CPU: check that their distribution is the one you want.",
         )

@@ -1,7 +1,7 @@
 """Checks that the README and the pages of docs/ are true: help blocks, shown output, commands, flags and links.
 
     <!-- output: pipefix show --help -->                      above a fenced block: it equals what the command prints
-    a line that begins with `pipefix ` or `scripts/`          inside a fenced block: the command and its flags exist
+    a line that begins with `pipefix ` or `scripts/`          inside a block of shell: the command and its flags exist
 
 Output is compared at a width of 100 columns, without colours. With --write the blocks are brought up to date instead.
 """
@@ -78,7 +78,7 @@ def wrong_commands(text: str) -> Iterator[str]:
     _, parsers = build(find())
     shown = {found["body"] for found in BLOCK.finditer(text)}
     for found in FENCED.finditer(text):
-        if found["body"] in shown or found["kind"] not in ("", "console", "sh", "bash", "yaml"):
+        if found["body"] in shown or found["kind"] not in ("console", "sh", "bash", "yaml"):
             continue
         for line in found["body"].replace("\\\n", " ").splitlines():
             yield from wrong_words(line.split(" #")[0].strip().removeprefix("$ ").removeprefix("- run: "), parsers)

@@ -81,3 +81,54 @@ def test_every_stage_of_a_pipeline_is_replaced_by_some_experiment() -> None:
     table = [value for value in vars(experiments).values() if isinstance(value, experiments.Experiment)]
     replaced = {stage for experiment in table for stage in experiment.replaces}
     assert replaced >= set(Stage) - {Stage.TRANSFER, Stage.STEP}
+
+
+def test_every_remedy_has_a_test() -> None:
+    from pipefix.plan.remedy import all_remedies
+
+    said = what_tests_say("plan")
+    assert not sorted(kind.id for kind in all_remedies() if kind.id not in said), "no test in tests/plan names these remedies"
+
+
+def test_every_rule_of_the_audit_has_a_test() -> None:
+    from pipefix.audit.rules import every_rule
+
+    said = what_tests_say("audit")
+    assert not sorted(rule.id for rule in every_rule() if rule.id not in said), "no test in tests/audit names these rules"
+
+
+def test_names_of_remedies_and_rules_are_their_own() -> None:
+    """They are kept in run files: two things of one name could not be told apart."""
+    from pipefix.audit.rules import every_rule
+    from pipefix.plan.remedy import all_remedies
+
+    for names in ([kind.id for kind in all_remedies()], [rule.id for rule in every_rule()]):
+        assert len(names) == len(set(names))
+
+
+def what_tests_say(room: str) -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in (house.ROOT / "tests" / room).rglob("*.py"))
+
+
+def test_no_advice_names_a_command_that_does_not_exist() -> None:
+    """Remedies ask `pipefix.plan.commands` what to type, which knows both ways: with the command, and by hand."""
+    planned = {"convert", "swap", "tune", "fix", "verify", "watch"}
+    absent = "|".join(sorted(planned - find().keys()))
+    promised = [
+        f"{name}: {node.value!r}"
+        for name, module in house.modules().items()
+        for node in ast.walk(module.tree)
+        if name != "pipefix.plan.commands"
+        and isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and absent
+        and re.search(rf"\bpipefix ({absent})\b", node.value)
+    ]
+    assert not promised
+
+
+def test_every_page_of_the_documentation_is_in_its_index() -> None:
+    index = (house.ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert not [
+        page.name for page in (house.ROOT / "docs").glob("*.md") if page.name != "index.md" and f"({page.name})" not in index
+    ]

@@ -135,12 +135,12 @@ def _weigh(container: Any, length: int) -> tuple[int, int]:
 
 
 def _sample(container: Any, length: int) -> Iterator[Any]:
-    """Evenly spread entries where there is an order to spread them over, else the first ones. A dict's are [key, value]."""
+    """Evenly spread entries: the first ones are not like the others where a list is sorted."""
     count = min(length, SAMPLED)
     if isinstance(container, dict):
-        yield from map(_Pair, islice(container.items(), count))
+        yield from map(_Pair, islice(container.items(), 0, None, max(1, length // count)))
     elif isinstance(container, (set, frozenset, deque)):
-        yield from islice(container, count)
+        yield from islice(container, 0, None, max(1, length // count))
     else:
         for index in range(count):
             yield container[index * length // count]

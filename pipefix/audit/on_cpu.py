@@ -112,7 +112,8 @@ def _fewer_threads(worker: WorkerFacts, threads: int, *, in_worker: bool) -> str
         cures.append(f"cv2.setNumThreads({threads if threads > 1 else 0})")
     if (worker.torch_threads or 0) > threads:
         cures.append(f"torch.set_num_threads({threads})")
-    environment = f"export OMP_NUM_THREADS={threads} OPENBLAS_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"
+    now = f" (now OMP_NUM_THREADS={worker.omp_num_threads})" if (worker.omp_num_threads or 0) > threads else ""
+    environment = f"export OMP_NUM_THREADS={threads} OPENBLAS_NUM_THREADS={threads} MKL_NUM_THREADS={threads}{now}"
     if not cures:
         return f"Before starting the program: {environment}"
     where = "in worker_init_fn" if in_worker else "at the top of the program"

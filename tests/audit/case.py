@@ -1,0 +1,95 @@
+"""What a case is, and what cases are made of: a sound machine, sound settings, and /proc and /sys of other machines."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.audit.finding import AuditFacts, BatchFacts
+from pipefix.measurement.machine import Machine, look
+from pipefix.vocabulary.settings import LoaderSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+GB = 10**9
+MIB = 1 << 20
+
+
+class Impossible(Exception):
+    """This machine does not allow the mistake to be made."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Facts of one configuration."""
+
+    name: str
+    make: Callable[[], AuditFacts]
+    expect: str | None = None
+    """The rule that must fire, alone; None for a configuration with nothing wrong."""
+    real: bool = False
+    """Observed on running processes rather than described."""
+
+
+def machine(**fields: Any) -> Machine:
+    """A sound machine of 16 cores."""
+    plain: dict[str, Any] = {
+        "system": "Linux",
+        "kernel": "6.8",
+        "python": "3.12.4",
+        "logical_cores": 16,
+        "affinity_cores": 16,
+        "effective_cores": 16.0,
+        "memory_bytes": 64 * GB,
+        "memory_available_bytes": 48 * GB,
+        "shm_bytes": 32 * GB,
+        "shm_free_bytes": 32 * GB,
+        "fd_soft": 1024,
+        "fd_hard": 1_048_576,
+        "fd_open": 40,
+        "load_1m": 1.0,
+        "gpu_declined": "the NVIDIA driver does not answer: NVML Shared Library Not Found",
+    }
+    return Machine(**plain | fields)
+
+
+def loader(**fields: Any) -> LoaderSettings:
+    plain = {"batch_size": 32, "num_workers": 8, "prefetch_factor": 2, "persistent_workers": True, "length": 100_000}
+    return LoaderSettings(**plain | fields)
+
+
+IMAGES = BatchFacts(bytes=19_300_000, tensors=2, small_tensors=1, largest_bytes=19_267_584, largest_is_float=True)
+
+
+def tree(files: dict[str, str]) -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory()
+    for name, text in files.items():
+        path = Path(folder.name) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def quota_tree(quota: str, *, cgroup: str = "0::/kubepods/pod7/box\n", level: str = "kubepods/pod7/") -> dict[str, str]:
+    return {
+        "proc/cpuinfo": "".join(f"processor\t: {index}\n" for index in range(16)),
+        "proc/self/status": "Cpus_allowed_list:\t0-15\n",
+        "proc/self/cgroup": cgroup,
+        "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        f"sys/fs/cgroup/{level}cpu.max": quota,
+        "sys/fs/cgroup/kubepods/pod7/box/cgroup.procs": "1\n",
+    }
+
+
+def machine_of(files: dict[str, str]) -> Machine:
+    with tree(files) as root:
+        seen = look(root, environ={})
+        return msgspec.structs.replace(seen, gpu_declined=None, gpus=[])
+
+
+def described(**facts: Any) -> Callable[[], AuditFacts]:
+    return lambda: AuditFacts(**{"machine": machine(), **facts})

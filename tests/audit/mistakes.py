@@ -1,0 +1,225 @@
+"""Mistakes planted one at a time. Each case makes the facts, and one rule must fire, alone.
+
+Where a mistake can be made here for real it is made (`real`); where it takes another machine, that machine's /proc and /sys are
+written out and read by the same code, or the machine is described.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from torch.utils.data import DataLoader
+
+from pipefix.audit.finding import AuditFacts, BatchFacts
+from pipefix.audit.observe import loader_facts
+from pipefix.measurement.machine import Gpu, filesystems, throttle
+from pipefix.vocabulary.settings import LoaderSettings
+from tests.audit import pipelines
+from tests.audit.case import GB, IMAGES, MIB, ROOT, Case, Impossible, described, loader, machine, machine_of, quota_tree, tree
+from tests.audit.pipelines import observed, settings_of, timed
+
+
+def quota_v2() -> AuditFacts:
+    return AuditFacts(machine=machine_of(quota_tree("200000 100000\n")), settings=loader(), cpu_share=0.95)
+
+
+def quota_v1() -> AuditFacts:
+    files = {
+        "proc/cpuinfo": "".join(f"processor\t: {index}\n" for index in range(16)),
+        "proc/self/cgroup": "4:cpu,cpuacct:/docker/abc\n",
+        "proc/self/mountinfo": "31 30 0:27 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+    }
+    return AuditFacts(machine=machine_of(files), settings=loader(num_workers=4), cpu_share=1.0)
+
+
+def hidden_quota() -> AuditFacts:
+    return AuditFacts(machine=machine_of(quota_tree("400000 100000\n")))
+
+
+def throttled() -> AuditFacts:
+    files = quota_tree("800000 100000\n", cgroup="0::/\n", level="")
+    with tree(files | {"sys/fs/cgroup/cpu.stat": "nr_periods 1000\nnr_throttled 5\nthrottled_usec 9000\n"}) as root:
+        before = throttle(root)
+        (Path(root) / "sys/fs/cgroup/cpu.stat").write_text("nr_periods 1300\nnr_throttled 155\nthrottled_usec 9900000\n")
+        share = throttle(root).share_since(before)
+    return AuditFacts(machine=machine_of(files), settings=loader(num_workers=6), cpu_share=0.9, throttled_share=share)
+
+
+IN_SMALL_SHM = """
+import sys
+import msgspec
+from torch.utils.data import DataLoader
+from pipefix.measurement.machine import look
+from tests.audit import pipelines
+machine = look()
+facts = pipelines.observed(DataLoader(pipelines.Arrays(24, (3, 224, 224)), batch_size=8, num_workers=2))
+sys.stdout.buffer.write(msgspec.json.encode([machine.shm_bytes, machine.shm_free_bytes, facts.batch, facts.settings]))
+"""
+
+
+def small_shm() -> AuditFacts:
+    """A worker's 4.8 MB batches in a container's 20 MB of /dev/shm: mounted for one child process only."""
+    mount = f'mount -t tmpfs -o size={20 * MIB} tmpfs /dev/shm && exec "$0" "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mount, sys.executable, "-c", IN_SMALL_SHM]
+    try:
+        done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60)
+    except OSError as error:
+        raise Impossible(f"no unshare: {error}") from error
+    if done.returncode != 0 and (b"mount" in done.stderr or b"unshare" in done.stderr) and b"Traceback" not in done.stderr:
+        raise Impossible("mounting needs rights that this process has not")
+    done.check_returncode()
+    total, free, batch, settings = json.loads(done.stdout)
+    seen = machine(shm_bytes=total, shm_free_bytes=free)
+    return AuditFacts(machine=seen, batch=msgspec.convert(batch, BatchFacts), settings=msgspec.convert(settings, LoaderSettings))
+
+
+LOW_LIMIT = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+import msgspec
+from pipefix.measurement.machine import look
+sys.stdout.buffer.write(msgspec.json.encode([look().fd_soft, look().fd_hard, look().fd_open]))
+"""
+
+
+def few_descriptors(settings: bool = True) -> AuditFacts:
+    """The limit lowered in a child; a real batch of 24 tensors."""
+    done = subprocess.run([sys.executable, "-c", LOW_LIMIT], capture_output=True, cwd=ROOT, check=True)
+    soft, hard, opened = json.loads(done.stdout)
+    seen = machine(fd_soft=soft, fd_hard=hard, fd_open=opened)
+    if not settings:
+        return AuditFacts(machine=seen)
+    facts = observed(DataLoader(pipelines.Pieces(24), batch_size=4, num_workers=2, prefetch_factor=6))
+    return msgspec.structs.replace(facts, machine=seen)
+
+
+def opencv_threads() -> AuditFacts:
+    return observed(DataLoader(pipelines.Blurred(4), batch_size=8, num_workers=2), machine=machine(effective_cores=4.0))
+
+
+def openmp_threads() -> AuditFacts:
+    return observed(DataLoader(pipelines.Multiplied(4), batch_size=8, num_workers=2), machine=machine(effective_cores=4.0))
+
+
+def spawned() -> AuditFacts:
+    made = DataLoader(pipelines.Arrays(16), batch_size=4, num_workers=1, multiprocessing_context="spawn")
+    return observed(made, machine=machine())
+
+
+def fork_server() -> AuditFacts:
+    made = DataLoader(
+        pipelines.Arrays(16), batch_size=4, num_workers=1, multiprocessing_context="forkserver", persistent_workers=True
+    )
+    return observed(made, machine=machine(), **timed(made))
+
+
+def list_dataset() -> AuditFacts:
+    made = DataLoader(pipelines.PathList(500_000), batch_size=2000, num_workers=2, shuffle=True, multiprocessing_context="fork")
+    return observed(made, machine=machine())
+
+
+def hoarding() -> AuditFacts:
+    made = DataLoader(pipelines.Hoard(3000, 100_000), batch_size=100, num_workers=1, multiprocessing_context="fork")
+    return observed(made, machine=machine(memory_available_bytes=2 * GB, memory_bytes=4 * GB))
+
+
+def forty_mebibytes() -> AuditFacts:
+    made = DataLoader(pipelines.Arrays(40, (4, 256, 256)), batch_size=40, num_workers=1)
+    return observed(made, machine=machine())
+
+
+def pinned_in(collate: Any = None, dataset: Any = None) -> AuditFacts:
+    made: DataLoader[Any] = DataLoader(dataset or pipelines.Arrays(), batch_size=4, num_workers=2, collate_fn=collate)
+    return AuditFacts(machine=machine(), settings=settings_of(made), **loader_facts(made))
+
+
+def restarting(**options: Any) -> AuditFacts:
+    made = DataLoader(pipelines.Arrays(64), batch_size=8, num_workers=1, worker_init_fn=pipelines.slow_start, **options)
+    return AuditFacts(machine=machine(), settings=settings_of(made), **loader_facts(made), **timed(made))
+
+
+def many_pieces() -> AuditFacts:
+    return observed(DataLoader(pipelines.Pieces(64), batch_size=4, num_workers=1), machine=machine(fd_soft=65536))
+
+
+def numpy_batches() -> AuditFacts:
+    made: DataLoader[Any] = DataLoader(pipelines.Raw(32, (512, 512)), batch_size=8, num_workers=1, collate_fn=list)
+    return observed(made, machine=machine())
+
+
+def network(kind: str) -> AuditFacts:
+    with tree(
+        {"proc/self/mountinfo": f"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:40 / /data rw - {kind} server:/export rw\n"}
+    ) as root:
+        return AuditFacts(machine=machine(), settings=loader(), filesystems=filesystems(["/data/train/1.jpg"], root))
+
+
+MISTAKES = [
+    Case("quota of 2 cores on an ancestor group (v2), 8 CPU-bound workers", quota_v2, "cpu-quota"),
+    Case("quota of 1.5 cores in a container (v1), 4 CPU-bound workers", quota_v1, "cpu-quota"),
+    Case("quota that os.cpu_count does not show, machine alone", hidden_quota, "cpu-quota"),
+    Case(
+        "affinity of 2 cores, 8 workers",
+        described(machine=machine(affinity_cores=2, effective_cores=2.0), settings=loader()),
+        "cpu-quota",
+    ),
+    Case("quota ran out in half of the periods", throttled, "cpu-throttled"),
+    Case("batches of 4.8 MB in 20 MB of /dev/shm", small_shm, "shm-size", real=True),
+    Case(
+        "float32 images in docker's 64 MB of /dev/shm",
+        described(machine=machine(shm_bytes=64 * MIB, shm_free_bytes=64 * MIB), settings=loader(), batch=IMAGES),
+        "shm-size",
+    ),
+    Case("docker's 64 MB of /dev/shm, machine alone", described(machine=machine(shm_bytes=64 * MIB)), "shm-size"),
+    Case("ulimit -n 256, 12 batches of 24 tensors in flight", few_descriptors, "fd-limit", real=True),
+    Case("ulimit -n 256, machine alone", lambda: few_descriptors(settings=False), "fd-limit", real=True),
+    Case("OpenCV with 4 threads in 2 workers on 4 cores", opencv_threads, "thread-pools", real=True),
+    Case("OpenMP with 4 threads in 2 workers on 4 cores", openmp_threads, "thread-pools", real=True),
+    Case("OMP_NUM_THREADS=64 on 16 cores", described(machine=machine(environment={"OMP_NUM_THREADS": "64"})), "omp-threads"),
+    Case("spawn", spawned, "start-method", real=True),
+    Case("forkserver without preload", fork_server, "start-method", real=True),
+    Case("list of 500,000 (path, label) tuples in 2 forked workers", list_dataset, "python-lists", real=True),
+    Case("dataset that keeps what it made", hoarding, "memory-growth", real=True),
+    Case("default_collate of 40 MiB", forty_mebibytes, "large-collate", real=True),
+    Case("pin_memory in collate_fn", lambda: pinned_in(pipelines.pin_here), "inline-pin", real=True),
+    Case("pin_memory in a helper of collate_fn", lambda: pinned_in(pipelines.pin_through_a_helper), "inline-pin", real=True),
+    Case("pin_memory=True in __getitem__", lambda: pinned_in(dataset=pipelines.PinsItself()), "inline-pin", real=True),
+    Case("workers started anew for a short epoch", restarting, "worker-restarts", real=True),
+    Case("batch of 64 small tensors", many_pieces, "small-tensors", real=True),
+    Case("batch of NumPy arrays", numpy_batches, "piped-arrays", real=True),
+    Case("NFS", lambda: network("nfs4"), "network-files"),
+    Case("object store through FUSE", lambda: network("fuse.gcsfuse"), "network-files"),
+    Case("Lustre", lambda: network("lustre"), "network-files"),
+    Case("no workers, CPU-bound input", described(settings=loader(num_workers=0), cpu_share=0.95, input_share=0.7), "no-workers"),
+    Case(
+        "prefetch_factor 64",
+        described(
+            machine=machine(memory_available_bytes=30 * GB, fd_soft=65536), settings=loader(prefetch_factor=64), batch=IMAGES
+        ),
+        "prefetch-memory",
+    ),
+    Case("memory nearly full", described(machine=machine(memory_available_bytes=3 * GB, swap_used_bytes=GB)), "memory-nearly-full"),
+    Case(
+        "container's memory nearly full",
+        described(machine=machine(memory_limit_bytes=8 * GB, memory_limit_used_bytes=7_500_000_000)),
+        "memory-nearly-full",
+    ),
+    Case(
+        "driver that does not answer",
+        described(machine=machine(gpu_declined="the NVIDIA driver does not answer: Driver/library version mismatch")),
+        "gpu-driver",
+    ),
+    Case(
+        "CPU build beside a GPU",
+        described(machine=machine(gpus=[Gpu("H100", 80 * GB)], versions={"torch": "2.9.0+cpu"})),
+        "cpu-build",
+    ),
+    Case("busy machine", described(machine=machine(load_1m=40.0)), "busy-machine"),
+]

@@ -1,0 +1,218 @@
+"""Small pipelines that really make the mistakes the audit looks for, and their sound counterparts; and how they are observed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from pipefix.audit.finding import AuditFacts
+from pipefix.audit.observe import growth, run_facts, worker_facts
+from pipefix.vocabulary.settings import LoaderSettings
+
+
+class Look:
+    """Collates as the loader did, and sends back what the worker looks like."""
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, samples: Any) -> tuple[int, int, dict[str, float]]:
+        return os.getpid(), len(samples), worker_facts(self.collate(samples))
+
+
+def settings_of(loader: DataLoader[Any]) -> LoaderSettings:
+    return LoaderSettings(
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        prefetch_factor=loader.prefetch_factor,
+        pin_memory=loader.pin_memory,
+        persistent_workers=loader.persistent_workers,
+        start_method=None if loader.multiprocessing_context is None else loader.multiprocessing_context.get_start_method(),
+        length=len(loader.dataset),  # type: ignore[arg-type]
+    )
+
+
+def observed(loader: DataLoader[Any], **more: Any) -> AuditFacts:
+    """Run an epoch and look into its workers."""
+    beside = DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        sampler=loader.sampler,
+        num_workers=loader.num_workers,
+        prefetch_factor=loader.prefetch_factor,
+        collate_fn=Look(loader.collate_fn),
+        multiprocessing_context=loader.multiprocessing_context,
+        worker_init_fn=loader.worker_init_fn,
+    )
+    first: dict[int, dict[str, float]] = {}
+    last: dict[int, dict[str, float]] = {}
+    samples: dict[int, int] = {}
+    for pid, count, numbers in beside:
+        if pid not in first:
+            first[pid], samples[pid] = numbers, 0
+        else:
+            samples[pid] += count
+        last[pid] = numbers
+    pid = max(last, key=lambda one: samples[one])
+    fields: dict[str, Any] = {**run_facts(loader, last[pid]), "settings": settings_of(loader)}
+    if samples[pid]:
+        fields["growth"] = growth(first[pid], last[pid], samples[pid])
+    return AuditFacts(**{**fields, **more})
+
+
+def timed(loader: DataLoader[Any]) -> dict[str, float]:
+    """First batch, restart and epoch, by the clock."""
+    begun = time.perf_counter()
+    batches = iter(loader)
+    next(batches)
+    first = time.perf_counter() - begun
+    for _ in batches:
+        pass
+    del batches
+    begun = time.perf_counter()
+    batches = iter(loader)
+    next(batches)
+    restart = time.perf_counter() - begun
+    for _ in batches:
+        pass
+    return {"first_batch_s": first, "epoch_restart_s": restart, "epoch_s": time.perf_counter() - begun}
+
+
+class Arrays(Dataset[torch.Tensor]):
+    """Float tensors of one size."""
+
+    def __init__(self, length: int = 32, shape: tuple[int, ...] = (3, 32, 32), dtype: torch.dtype = torch.float32) -> None:
+        self.length, self.shape, self.dtype = length, shape, dtype
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full(self.shape, index % 200, dtype=self.dtype)
+
+
+class Pieces(Arrays):
+    """Each sample a dict of many small tensors."""
+
+    def __init__(self, pieces: int, length: int = 16) -> None:
+        super().__init__(length)
+        self.pieces = pieces
+
+    def __getitem__(self, index: int) -> Any:
+        return {str(piece): torch.tensor([index, piece]) for piece in range(self.pieces)}
+
+
+class Raw(Arrays):
+    """Samples as NumPy arrays."""
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(self.shape, index, dtype=np.uint8)
+
+
+class PathList(Dataset[int]):
+    """Reads its entries from a list of (path, label) tuples, as ImageFolder does."""
+
+    def __init__(self, length: int) -> None:
+        self.samples = [(f"/data/train/{index % 1000:04d}/image_{index:08d}.jpg", index) for index in range(length)]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> int:
+        path, label = self.samples[index]
+        return len(path) + label
+
+
+class PathArray(PathList):
+    """The same entries packed into arrays."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.paths = np.array([path for path, _ in self.samples], dtype=np.bytes_)
+        self.labels = np.arange(length)
+        del self.samples
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> int:
+        return len(os.fsdecode(self.paths[index])) + int(self.labels[index])
+
+
+class Hoard(Arrays):
+    """Keeps every sample it has made."""
+
+    def __init__(self, length: int, each: int) -> None:
+        super().__init__(length)
+        self.each = each
+        self.kept: dict[int, bytes] = {}
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.kept[index] = os.urandom(64) * (self.each // 64)
+        return torch.tensor(index)
+
+
+class Blurred(Arrays):
+    """OpenCV work with the number of threads it is told to use."""
+
+    def __init__(self, threads: int, length: int = 32) -> None:
+        super().__init__(length)
+        self.threads = threads
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        import cv2
+
+        cv2.setNumThreads(self.threads)
+        image = np.full((1200, 1200, 3), index, np.uint8)
+        for _ in range(3):
+            image = cv2.GaussianBlur(image, (15, 15), 0).astype(np.uint8)
+        return torch.from_numpy(cv2.resize(image, (16, 16)))
+
+
+class Multiplied(Blurred):
+    """OpenMP (or the BLAS's own) threads, raised by the dataset's own code."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        torch.set_num_threads(self.threads)
+        square = torch.randn(700, 700)
+        return (square @ square)[:2, :2].clone()
+
+
+def slow_start(worker: int) -> None:
+    """What a worker_init_fn that opens a large index costs."""
+    time.sleep(0.3)
+
+
+def pin_here(samples: Any) -> Any:
+    return default_collate(samples).pin_memory()
+
+
+def pin_through_a_helper(samples: Any) -> Any:
+    return pin_here(samples)
+
+
+class PinsItself(Arrays):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        target = torch.empty(self.shape, pin_memory=True)
+        return target.copy_(super().__getitem__(index))
+
+
+class OwnBatch:
+    """A batch with the method that the loader's pinning thread calls: the right way."""
+
+    def __init__(self, samples: Any) -> None:
+        self.pixels = default_collate(samples)
+
+    def pin_memory(self) -> OwnBatch:
+        self.pixels = self.pixels.pin_memory()
+        return self
+
+
+def own_batch(samples: Any) -> OwnBatch:
+    return OwnBatch(samples)

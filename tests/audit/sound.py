@@ -1,0 +1,170 @@
+"""Configurations with nothing wrong, up to the edge of every limit: no rule may fire."""
+
+from __future__ import annotations
+
+from torch.utils.data import DataLoader
+
+from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth, WorkerFacts
+from pipefix.measurement.machine import Filesystem, Gpu
+from tests.audit import pipelines
+from tests.audit.case import GB, IMAGES, MIB, Case, described, loader, machine, machine_of, quota_tree
+from tests.audit.mistakes import pinned_in, restarting
+from tests.audit.pipelines import observed
+
+
+def sound_opencv() -> AuditFacts:
+    return observed(DataLoader(pipelines.Blurred(0), batch_size=8, num_workers=2), machine=machine(effective_cores=2.0))
+
+
+def wide_pool_on_a_wide_machine() -> AuditFacts:
+    return observed(DataLoader(pipelines.Blurred(4), batch_size=8, num_workers=2), machine=machine())
+
+
+def array_dataset() -> AuditFacts:
+    made = DataLoader(pipelines.PathArray(500_000), batch_size=2000, num_workers=2, shuffle=True, multiprocessing_context="fork")
+    return observed(made, machine=machine())
+
+
+def short_list() -> AuditFacts:
+    made = DataLoader(pipelines.PathList(50_000), batch_size=1000, num_workers=2, shuffle=True, multiprocessing_context="fork")
+    return observed(made, machine=machine())
+
+
+def exactly_32_mebibytes() -> AuditFacts:
+    made = DataLoader(pipelines.Arrays(32, (4, 256, 256)), batch_size=32, num_workers=1)
+    return observed(made, machine=machine())
+
+
+def preloaded() -> AuditFacts:
+    return AuditFacts(machine=machine(python="3.14.0"), settings=loader(), preload=["__main__", "torch"], first_batch_s=0.3)
+
+
+def quota_equals_workers() -> AuditFacts:
+    seen = machine_of(quota_tree("800000 100000\n"))
+    return AuditFacts(machine=seen, settings=loader(), cpu_share=1.0, throttled_share=0.05)
+
+
+HEALTHY = [
+    Case("nothing known at all", AuditFacts),
+    Case("sound machine alone", described()),
+    Case("8 workers on 16 cores, images", described(settings=loader(), batch=IMAGES, cpu_share=1.0, default_collate=True)),
+    Case("as many CPU-bound workers as the quota's cores, now and then throttled", quota_equals_workers),
+    Case("32 workers that mostly wait, on 16 cores", described(settings=loader(num_workers=32), cpu_share=0.2)),
+    Case(
+        "no workers, light input", described(settings=loader(num_workers=0, prefetch_factor=None), cpu_share=0.9, input_share=0.05)
+    ),
+    Case(
+        "no workers, docker's 64 MB of /dev/shm",
+        described(machine=machine(shm_bytes=64 * MIB), settings=loader(num_workers=0), batch=IMAGES),
+    ),
+    Case(
+        "/dev/shm exactly twice what is needed",
+        described(machine=machine(shm_bytes=34 * IMAGES.bytes, shm_free_bytes=34 * IMAGES.bytes), settings=loader(), batch=IMAGES),
+    ),
+    Case(
+        "small batches in docker's 64 MB of /dev/shm",
+        described(
+            machine=machine(shm_bytes=64 * MIB, shm_free_bytes=64 * MIB),
+            settings=loader(),
+            batch=BatchFacts(bytes=400_000, tensors=2, largest_bytes=399_000),
+        ),
+    ),
+    Case(
+        "descriptors exactly at the limit",
+        described(machine=machine(fd_soft=40 + 16 * 20), settings=loader(), batch=BatchFacts(bytes=8, tensors=20)),
+    ),
+    Case(
+        "many tensors through file_system",
+        described(
+            settings=loader(num_workers=16, prefetch_factor=8),
+            batch=BatchFacts(bytes=8, tensors=30, small_tensors=30),
+            sharing_strategy="file_system",
+        ),
+    ),
+    Case(
+        "12 small tensors of a detector",
+        described(settings=loader(), batch=BatchFacts(bytes=5_000_000, tensors=12, small_tensors=11, largest_bytes=4_900_000)),
+    ),
+    Case(
+        "many small tensors, no workers",
+        described(settings=loader(num_workers=0), batch=BatchFacts(bytes=9000, tensors=90, small_tensors=90)),
+    ),
+    Case("OpenCV without threads in 2 workers on 2 cores", sound_opencv, real=True),
+    Case("OpenCV with 4 threads in 2 workers on 16 cores", wide_pool_on_a_wide_machine, real=True),
+    Case(
+        "pools that exist and idle",
+        described(settings=loader(), workers=[WorkerFacts(os_threads=80, busy_threads=0, cv2_threads=64, torch_threads=1)]),
+    ),
+    Case("paths in arrays", array_dataset, real=True),
+    Case("list of 50,000 tuples", short_list, real=True),
+    Case(
+        "a million-entry list, no workers",
+        described(
+            settings=loader(num_workers=0), dataset=DatasetFacts(objects=3_000_000, bytes=200_000_000, where="dataset.samples")
+        ),
+    ),
+    Case(
+        "memory that grows while caches fill",
+        described(settings=loader(), growth=MemoryGrowth(before_bytes=200 * MIB, after_bytes=260 * MIB, samples=300)),
+    ),
+    Case(
+        "memory that stays",
+        described(settings=loader(), growth=MemoryGrowth(before_bytes=200 * MIB, after_bytes=205 * MIB, samples=20_000)),
+    ),
+    Case("default_collate of exactly 32 MiB", exactly_32_mebibytes, real=True),
+    Case(
+        "80 MiB through a collate function of its own",
+        described(settings=loader(), batch=BatchFacts(bytes=80 * MIB, tensors=1, largest_bytes=80 * MIB), default_collate=False),
+    ),
+    Case("forkserver with preload", preloaded),
+    Case(
+        "spawn on macOS, quick start",
+        described(
+            machine=machine(system="Darwin", shm_bytes=None, shm_free_bytes=None),
+            settings=loader(start_method="spawn"),
+            first_batch_s=0.8,
+        ),
+    ),
+    Case(
+        "spawn on Windows, persistent",
+        described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(start_method="spawn")),
+    ),
+    Case("spawn, no workers", described(settings=loader(num_workers=0, start_method="spawn"))),
+    Case("persistent workers with a slow start", lambda: restarting(persistent_workers=True), real=True),
+    Case(
+        "workers restarted for a long epoch",
+        described(settings=loader(persistent_workers=False), epoch_restart_s=2.0, epoch_s=600.0),
+    ),
+    Case("batch class with a pin_memory of its own, pinned by the loader", lambda: pinned_in(pipelines.own_batch), real=True),
+    Case(
+        "local disks", described(settings=loader(), filesystems={"/": Filesystem("ext4", "/"), "/data": Filesystem("xfs", "/data")})
+    ),
+    Case(
+        "overlay of a container, and mergerfs",
+        described(settings=loader(), filesystems={"/": Filesystem("overlay", "/"), "/pool": Filesystem("fuse.mergerfs", "/pool")}),
+    ),
+    Case("swap in use with memory to spare", described(machine=machine(swap_bytes=8 * GB, swap_used_bytes=3 * GB))),
+    Case(
+        "deep prefetch of small batches", described(settings=loader(prefetch_factor=64), batch=BatchFacts(bytes=10_000, tensors=1))
+    ),
+    Case(
+        "GPU, driver and CUDA build",
+        described(machine=machine(gpus=[Gpu("H200", 141 * GB)], driver="570.1", gpu_declined=None, versions={"torch": "2.9.0"})),
+    ),
+    Case("OMP_NUM_THREADS as many as cores", described(machine=machine(environment={"OMP_NUM_THREADS": "16"}))),
+    Case(
+        "laptop: 4 cores, 3 workers, CPU-bound",
+        described(
+            machine=machine(
+                logical_cores=4, affinity_cores=4, effective_cores=4.0, memory_bytes=8 * GB, memory_available_bytes=4 * GB
+            ),
+            settings=loader(num_workers=3),
+            batch=IMAGES,
+            cpu_share=1.0,
+        ),
+    ),
+    Case(
+        "64 MiB of uint8 in two tensors, default_collate",
+        described(settings=loader(), batch=BatchFacts(bytes=64 * MIB, tensors=2, largest_bytes=32 * MIB), default_collate=True),
+    ),
+]

@@ -1,0 +1,260 @@
+"""Every mistake is found, alone; nothing sound raises an alarm; and rules say nothing about what they do not know."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from pipefix.audit.finding import SEVERITIES, AuditFacts, BatchFacts, DatasetFacts, Finding, MemoryGrowth, WorkerFacts
+from pipefix.audit.rules import audit, every_rule
+from pipefix.measurement.machine import Filesystem, Gpu, Machine
+from pipefix.report import runfile
+from pipefix.vocabulary.settings import LoaderSettings
+from tests.audit.case import Case, Impossible, machine
+from tests.audit.mistakes import MISTAKES, list_dataset
+from tests.audit.sound import HEALTHY, array_dataset
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the cases read /proc and start forked workers")
+
+
+@pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case.name)
+def test_a_planted_mistake_is_found_and_nothing_else(case: Case) -> None:
+    try:
+        facts = case.make()
+    except Impossible as reason:
+        pytest.skip(str(reason))
+    assert [finding.id for finding in audit(facts)] == [case.expect]
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
+def test_nothing_sound_raises_an_alarm(case: Case) -> None:
+    assert audit(case.make()) == []
+
+
+def test_every_rule_is_planted() -> None:
+    assert {case.expect for case in MISTAKES} == {rule.id for rule in every_rule()}
+
+
+def test_enough_sound_configurations() -> None:
+    assert len({case.name for case in HEALTHY}) >= 20
+
+
+def test_every_rule_states_its_severity_and_when_it_fires() -> None:
+    for rule in every_rule():
+        assert rule.severity in SEVERITIES
+        assert rule.statement
+    assert len({rule.id for rule in every_rule()}) == len(every_rule())
+
+
+def test_a_finding_has_the_fields_of_the_run_file() -> None:
+    finding = Finding(id="a", severity="note", found="b", advice="c", rule="d")
+    assert msgspec.convert(msgspec.to_builtins(finding), runfile.Finding) == runfile.Finding(
+        id="a", severity="note", found="b", advice="c", rule="d"
+    )
+
+
+def test_the_gravest_comes_first() -> None:
+    seen = machine(load_1m=99.0, shm_bytes=64 << 20, shm_free_bytes=64 << 20)
+    batch = BatchFacts(bytes=40 << 20, tensors=40, small_tensors=39, largest_bytes=40 << 20)
+    found = audit(
+        AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch, default_collate=True)
+    )
+    assert [finding.severity for finding in found] == ["problem", "warning", "warning", "note"]
+    assert [finding.id for finding in found] == ["shm-size", "large-collate", "small-tensors", "busy-machine"]
+
+
+class TestWords:
+    """What is said: the value found and what to type."""
+
+    def only(self, facts: AuditFacts) -> Finding:
+        (finding,) = audit(facts)
+        return finding
+
+    def test_quota(self) -> None:
+        seen = machine(logical_cores=64, affinity_cores=64, quota_cores=4.0, effective_cores=4.0)
+        finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=16), cpu_share=0.9))
+        assert finding.severity == "warning"
+        assert finding.found == (
+            "16 workers keep 14.4 cores busy, and 4 (a CPU quota of the control group; os.cpu_count() says 64) can be had."
+        )
+        assert finding.advice == "DataLoader(..., num_workers=4)"
+        assert finding.rule == "cpu-quota: CPU-bound workers > 1.25 x the cores that can be had"
+
+    def test_quota_without_knowing_what_workers_do_is_only_a_note(self) -> None:
+        seen = machine(quota_cores=2.0, effective_cores=2.0)
+        assert self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=8))).severity == "note"
+
+    def test_shared_memory(self) -> None:
+        seen = machine(shm_bytes=64_000_000, shm_free_bytes=64_000_000)
+        batch = BatchFacts(bytes=20_000_000, tensors=1, largest_bytes=20_000_000)
+        finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch))
+        assert finding.severity == "problem"
+        assert finding.found == (
+            "Up to 9 batches of 20.0 MB lie in /dev/shm (4 workers x prefetch_factor 2, and the one in use): "
+            "180 MB, and 64.0 MB is free."
+        )
+        assert finding.advice == "Start the container with: docker run --shm-size=1g ... (or --ipc=host)"
+
+    def test_shared_memory_that_fits_once_but_not_twice_is_a_warning(self) -> None:
+        seen = machine(shm_bytes=200_000_000, shm_free_bytes=200_000_000)
+        batch = BatchFacts(bytes=20_000_000, tensors=1, largest_bytes=20_000_000)
+        finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch))
+        assert finding.severity == "warning"
+        assert "DataLoader(..., num_workers=2)" in finding.advice
+
+    def test_descriptors(self) -> None:
+        batch = BatchFacts(bytes=64 << 20, tensors=25, largest_bytes=1 << 20)
+        facts = AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=16, prefetch_factor=4), batch=batch)
+        finding = self.only(facts)
+        assert "with those already open, 1640, and the limit is 1024" in finding.found
+        assert finding.advice == "Before starting the program: ulimit -n 4096"
+        locked = msgspec.structs.replace(facts, machine=machine(fd_hard=1024))
+        assert self.only(locked).advice == (
+            'At the top of the program: torch.multiprocessing.set_sharing_strategy("file_system") (the hard limit is 1024)'
+        )
+
+    def test_threads(self) -> None:
+        worker = WorkerFacts(os_threads=70, busy_threads=63, cv2_threads=64, torch_threads=1)
+        finding = self.only(AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=8), workers=[worker]))
+        assert finding.found == "64 threads compute in each of 8 worker processes: 512 threads on 16 cores."
+        assert finding.advice.startswith("Call cv2.setNumThreads(0) in worker_init_fn; ")
+
+    def test_threads_where_cpu_times_are_unknown(self) -> None:
+        started = WorkerFacts(os_threads=66, cv2_threads=64)
+        only_configured = WorkerFacts(os_threads=2, cv2_threads=64)
+        plain = AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=8))
+        assert self.only(msgspec.structs.replace(plain, workers=[started])).id == "thread-pools"
+        assert audit(msgspec.structs.replace(plain, workers=[only_configured])) == []
+
+    def test_lists(self) -> None:
+        held = DatasetFacts(objects=3_000_000, bytes=200_000_000, where="dataset.samples", entries=1_000_000)
+        forked = AuditFacts(machine=machine(), settings=LoaderSettings(num_workers=4), dataset=held)
+        assert "each of 4 workers ends up with its own copy: 800 MB more." in self.only(forked).found
+        spawned = msgspec.structs.replace(forked, start_method="spawn", first_batch_s=0.5)
+        assert "each of 4 workers is sent a pickled copy when it starts: 800 MB more" in self.only(spawned).found
+
+
+def test_counting_references_really_copies_memory() -> None:
+    """The mistake behind the rule about lists, measured: the same reads grow a worker only where entries are objects."""
+    lists, arrays = list_dataset().growth, array_dataset().growth
+    assert lists is not None
+    assert arrays is not None
+    assert lists.samples >= 100_000
+    assert lists.bytes > 20 << 20
+    assert lists.bytes > 4 * max(arrays.bytes, 1 << 20)
+
+
+def _structs(of: type[Any], **known: Any) -> some.SearchStrategy[Any]:
+    """Instances of a struct with any of its fields left at its default."""
+    return some.fixed_dictionaries({}, optional=known).map(lambda fields: of(**fields))
+
+
+COUNT = some.integers(0, 10**13)
+FEW = some.integers(0, 300)
+SHARE = some.floats(0, 1)
+TIME = some.floats(0, 1e5)
+WORDS = some.sampled_from(["", "fork", "forkserver", "spawn", "file_system", "3", "3.14", "weird", "-1"])
+
+
+def maybe(strategy: some.SearchStrategy[Any]) -> some.SearchStrategy[Any]:
+    return some.none() | strategy
+
+
+MACHINES = some.builds(
+    Machine,
+    system=some.sampled_from(["Linux", "Darwin", "Windows"]),
+    kernel=WORDS,
+    python=WORDS,
+    logical_cores=some.integers(1, 512),
+    affinity_cores=maybe(some.integers(1, 512)),
+    quota_cores=maybe(some.floats(0.01, 512)),
+    effective_cores=some.floats(0.01, 512),
+    memory_bytes=maybe(COUNT),
+    memory_available_bytes=maybe(COUNT),
+    memory_limit_bytes=maybe(COUNT),
+    memory_limit_used_bytes=maybe(COUNT),
+    swap_used_bytes=maybe(COUNT),
+    shm_bytes=maybe(COUNT),
+    shm_free_bytes=maybe(COUNT),
+    fd_soft=maybe(COUNT),
+    fd_hard=maybe(COUNT),
+    fd_open=maybe(FEW),
+    load_1m=maybe(TIME),
+    gpus=some.just([]) | some.just([Gpu("G", 1)]),
+    gpu_declined=maybe(WORDS),
+    versions=some.dictionaries(some.just("torch"), some.sampled_from(["2.9.0", "2.9.0+cpu", ""])),
+    environment=some.dictionaries(some.just("OMP_NUM_THREADS"), some.sampled_from(["", "4", "4,2", "x", "9999"])),
+)
+SETTINGS = _structs(
+    LoaderSettings,
+    batch_size=maybe(FEW),
+    num_workers=FEW,
+    prefetch_factor=maybe(some.integers(1, 100)),
+    persistent_workers=some.booleans(),
+    start_method=maybe(WORDS),
+    length=maybe(COUNT),
+)
+BATCHES = _structs(
+    BatchFacts,
+    bytes=COUNT,
+    tensors=COUNT,
+    small_tensors=COUNT,
+    largest_bytes=COUNT,
+    largest_is_float=some.booleans(),
+    piped_bytes=COUNT,
+)
+WORKERS = _structs(
+    WorkerFacts,
+    os_threads=maybe(FEW),
+    busy_threads=maybe(FEW),
+    cv2_threads=maybe(FEW),
+    torch_threads=maybe(FEW),
+    uss_bytes=maybe(COUNT),
+)
+FACTS = _structs(
+    AuditFacts,
+    machine=maybe(MACHINES),
+    settings=maybe(SETTINGS),
+    batch=maybe(BATCHES),
+    workers=some.lists(WORKERS, max_size=3),
+    growth=maybe(some.builds(MemoryGrowth, before_bytes=COUNT, after_bytes=COUNT, samples=FEW)),
+    dataset=maybe(_structs(DatasetFacts, objects=COUNT, bytes=COUNT, where=WORDS, entries=COUNT)),
+    start_method=maybe(WORDS),
+    preload=maybe(some.lists(WORDS, max_size=2)),
+    sharing_strategy=maybe(WORDS),
+    default_collate=maybe(some.booleans()),
+    inline_pins=some.lists(WORDS, max_size=4),
+    filesystems=some.dictionaries(
+        WORDS, some.builds(Filesystem, some.sampled_from(["nfs", "ext4", "fuse.x", ""]), WORDS, WORDS), max_size=3
+    ),
+    cpu_share=maybe(SHARE),
+    input_share=maybe(SHARE),
+    throttled_share=maybe(SHARE),
+    first_batch_s=maybe(TIME),
+    epoch_restart_s=maybe(TIME),
+    epoch_s=maybe(TIME),
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(facts=FACTS)
+def test_rules_never_raise_and_always_say_something_whole(facts: AuditFacts) -> None:
+    for finding in audit(facts):
+        assert finding.severity in SEVERITIES
+        assert finding.found.endswith(".")
+        assert finding.advice
+        assert "None" not in finding.found + finding.advice
+        assert finding.rule.startswith(f"{finding.id}: ")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(facts=FACTS)
+def test_a_machine_with_no_settings_is_never_blamed_for_a_loader(facts: AuditFacts) -> None:
+    alone = AuditFacts(machine=facts.machine)
+    allowed = {"cpu-quota", "shm-size", "fd-limit", "memory-nearly-full", "omp-threads", "busy-machine", "gpu-driver", "cpu-build"}
+    assert {finding.id for finding in audit(alone)} <= allowed

@@ -1,0 +1,201 @@
+"""What is observed: objects in datasets, the make-up of batches, pinning in the user's code, and the process itself."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import threading
+import time
+from collections import namedtuple
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, Subset
+
+from pipefix.audit.code_scan import pins
+from pipefix.audit.dataset_scan import scan_dataset
+from pipefix.audit.finding import BatchFacts, DatasetFacts
+from pipefix.audit.observe import batch_facts, growth, loader_facts, observe_worker, run_facts, worker_facts
+from tests.audit import pipelines
+
+
+def held(**attributes: Any) -> DatasetFacts:
+    return scan_dataset(SimpleNamespace(**attributes))
+
+
+class TestDatasets:
+    def test_tuples_of_path_and_label(self) -> None:
+        found = scan_dataset(pipelines.PathList(20_000))
+        assert found.objects == pytest.approx(60_000, rel=0.02)
+        assert found.bytes == pytest.approx(20_000 * (56 + 91 + 28), rel=0.1)
+        assert (found.where, found.entries) == ("dataset.samples", 20_000)
+
+    def test_shared_labels_count_once(self) -> None:
+        names = [f"class {index}" for index in range(100)]
+        assert held(labels=[names[index % 100] for index in range(50_000)]).objects <= 100
+
+    def test_small_numbers_are_the_interpreters_own(self) -> None:
+        assert held(labels=[index % 10 for index in range(50_000)]).objects == 0
+
+    def test_records(self) -> None:
+        records = {index: {"path": f"{index}.jpg", "box": [index + 0.5, index + 1.5]} for index in range(10_000)}
+        # A key, a dict, a path, a list and two numbers each; the names of the fields are shared.
+        assert held(records=records).objects == pytest.approx(60_000, rel=0.05)
+
+    def test_arrays_hold_no_objects(self) -> None:
+        found = held(
+            paths=np.array(["a", "b"] * 50_000), pixels=torch.zeros(100_000), numbers=np.arange(100_000), span=range(10**9)
+        )
+        assert found == DatasetFacts()
+
+    def test_arrays_of_objects_do(self) -> None:
+        strings = [f"path {index}" for index in range(5000)]
+        assert held(paths=np.array(strings, dtype=object)).objects == 5000
+        frame = pandas.DataFrame({"path": pandas.Series(strings, dtype=object), "label": range(5000)})
+        assert held(table=frame).objects == 5000
+
+    def test_datasets_inside_datasets(self) -> None:
+        inner = pipelines.PathList(1000)
+        both = Subset(ConcatDataset([inner, pipelines.PathList(2000)]), range(10))
+        found = scan_dataset(both)
+        assert found.objects == pytest.approx(9000, rel=0.1)
+        assert found.where == "dataset.dataset.datasets[1].samples"
+
+    def test_one_list_under_two_names_counts_once(self) -> None:
+        strings = [f"path {index}" for index in range(5000)]
+        assert held(samples=strings, imgs=strings).objects == 5000
+
+    def test_slots_and_loops(self) -> None:
+        class Slotted:
+            __slots__ = ("itself", "paths")
+
+        thing = Slotted()
+        thing.itself, thing.paths = thing, [f"path {index}" for index in range(1000)]
+        assert scan_dataset(thing).objects == 1000
+
+    def test_a_million_entries_take_milliseconds(self) -> None:
+        paths = [str(index) for index in range(1_000_000)]
+        begun = time.perf_counter()
+        assert held(paths=paths).objects == pytest.approx(1_000_000, rel=0.01)
+        assert time.perf_counter() - begun < 0.1
+
+
+class TestBatches:
+    def test_a_plain_batch(self) -> None:
+        assert batch_facts([torch.zeros(32, 3, 64, 64), torch.zeros(32, dtype=torch.int64)]) == BatchFacts(
+            bytes=32 * 3 * 64 * 64 * 4 + 256, tensors=2, small_tensors=1, largest_bytes=32 * 3 * 64 * 64 * 4, largest_is_float=True
+        )
+
+    def test_views_of_one_storage_cross_as_one(self) -> None:
+        whole = torch.zeros(100, dtype=torch.uint8)
+        assert batch_facts([whole[:10], whole[50:], whole]) == BatchFacts(bytes=100, tensors=1, small_tensors=1, largest_bytes=100)
+
+    def test_everything_a_collate_function_may_return(self) -> None:
+        Pair = namedtuple("Pair", "pixels label")
+        batch = {
+            "pair": Pair(torch.zeros(10), [torch.ones(2), torch.ones(3)]),
+            "own": pipelines.OwnBatch([torch.zeros(4)]),
+            "array": np.zeros(100, np.uint8),
+            "raw": [b"12345", bytearray(5)],
+            "text": "no bytes to speak of",
+            "nothing": None,
+            "sparse": torch.eye(3).to_sparse(),
+        }
+        found = batch_facts(batch)
+        assert found.piped_bytes == 110
+        assert found.tensors == 5
+        assert found.bytes == 110 + 4 * (10 + 2 + 3 + 4 + 9)
+
+    @pytest.mark.parametrize("batch", [None, 3, "text", [], {}, object()])
+    def test_no_tensors_at_all(self, batch: Any) -> None:
+        assert batch_facts(batch) == BatchFacts()
+
+
+class TestPins:
+    def test_where_it_is_done(self) -> None:
+        (place,) = pins(pipelines.Arrays(), pipelines.pin_here)
+        assert place.startswith("pin_here (pipelines.py:")
+        assert len(pins(pipelines.Arrays(), functools.partial(pipelines.pin_through_a_helper))) == 1
+        assert pins(Subset(pipelines.PinsItself(), [0]), None)[0].startswith("PinsItself.__getitem__ (pipelines.py:")
+
+    def test_in_a_transform(self) -> None:
+        class Pin:
+            def __call__(self, sample: Any) -> Any:
+                return [part.pin_memory() for part in sample]
+
+        dataset = pipelines.Arrays()
+        dataset.transform = SimpleNamespace(transforms=[Pin()])  # type: ignore[attr-defined]
+        dataset.transforms = [Pin()]  # type: ignore[attr-defined]
+        assert len(pins(dataset, None)) == 1
+
+    def test_what_only_sounds_like_it(self) -> None:
+        def named(samples: Any, pin_memory: bool = True) -> Any:
+            return samples if pin_memory else None
+
+        def flag(samples: Any) -> Any:
+            return samples.pin_memory
+
+        def makes_a_loader(samples: Any) -> Any:
+            return DataLoader(samples, pin_memory=True)
+
+        for collate in (named, flag, makes_a_loader, pipelines.own_batch, len, None):
+            assert pins(pipelines.Arrays(), collate) == []
+
+
+class TestProcess:
+    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+    def test_this_process(self) -> None:
+        seen = observe_worker()
+        assert seen.os_threads is not None
+        assert seen.os_threads >= threading.active_count()
+        assert seen.torch_threads == torch.get_num_threads()
+        assert seen.uss_bytes is not None
+        assert seen.pss_bytes is not None
+        assert seen.rss_bytes is not None
+        assert 0 < seen.uss_bytes <= seen.pss_bytes <= seen.rss_bytes
+
+    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="starts a forked worker")
+    def test_threads_of_python_are_no_pool(self) -> None:
+        facts = pipelines.observed(DataLoader(Spinning(), batch_size=4, num_workers=1, multiprocessing_context="fork"))
+        assert facts.workers[0].os_threads is not None
+        assert facts.workers[0].os_threads >= 2
+        assert facts.workers[0].busy_threads == 0
+
+    def test_numbers_travel_and_come_back(self) -> None:
+        batch = [torch.zeros(100_000), np.zeros(10)]
+        loader = DataLoader(pipelines.Arrays())
+        facts = run_facts(loader, worker_facts(batch), ["/"])
+        assert facts["batch"] == batch_facts(batch)
+        assert facts["workers"][0].torch_threads == torch.get_num_threads()
+        assert set(loader_facts(loader)) <= set(facts)
+        assert "workers" not in run_facts(loader, {})
+
+    def test_growth_needs_two_figures(self) -> None:
+        seen = growth({"worker.uss_bytes": 100.0}, {"worker.uss_bytes": 150.0}, 10)
+        assert seen is not None
+        assert (seen.bytes, seen.fraction, seen.per_sample) == (50, 0.5, 5.0)
+        assert growth({}, {"worker.uss_bytes": 150.0}, 10) is None
+
+    def test_asking_for_the_start_method_does_not_fix_it(self) -> None:
+        code = (
+            "import multiprocessing\nfrom torch.utils.data import DataLoader\nfrom pipefix.audit.observe import loader_facts\n"
+            "print(loader_facts(DataLoader([1]))['start_method'])\nmultiprocessing.set_start_method('spawn')\n"
+            "print(loader_facts(DataLoader([1]))['start_method'])"
+        )
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        assert said[1] == "spawn"
+
+
+class Spinning(pipelines.Arrays):
+    """A thread of Python's own does work beside the main one."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        thread = threading.Thread(target=sum, args=(range(300_000),))
+        thread.start()
+        thread.join()
+        return super().__getitem__(index)

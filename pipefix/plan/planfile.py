@@ -1,0 +1,239 @@
+"""The plan file (``pipefix.plan.toml``): the settings, the cache and the augmentation to use, each with its evidence.
+
+`fix` and `tune` write it, people edit it, the loader reads it. Both wings share this module, and it imports no other room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.quantity import Interval, size
+from pipefix.vocabulary.version import VERSION
+
+FORMAT = "pipefix.plan/1"
+NAME = "pipefix.plan.toml"
+_ADVICE = "Mend that line, or take the plan away: without plan=... the loader runs as it did before."
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a change is in the plan: throughput before and after it was made."""
+
+    before: Interval
+    """Samples a second."""
+    after: Interval
+    run: str | None = None
+    """The run file that holds the measurement."""
+
+
+class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Arguments of the loader; what is None stays as the code has it."""
+
+    num_workers: Annotated[int, Meta(ge=0, le=4096)] | None = None
+    prefetch_factor: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    start_method: Literal["fork", "forkserver", "spawn"] | None = None
+    in_order: bool | None = None
+    worker_threads: Annotated[int, Meta(ge=0, le=4096)] | None = None
+    """Threads that native libraries may use in each worker."""
+    evidence: Evidence | None = None
+
+
+class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cache to read samples from."""
+
+    path: Annotated[str, Meta(min_length=1)]
+    """Relative to the plan file."""
+    store: Literal["source", "resized", "decoded", "sample", "rows"]
+    format: Literal["lmdb", "parquet"] = "lmdb"
+    evidence: Evidence | None = None
+
+
+class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Operations that move to the device."""
+
+    backend: Literal["kornia", "dali"]
+    operations: list[str] = []
+    """In the order in which they run there."""
+    evidence: Evidence | None = None
+
+
+class TunedOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machine that the figures come from."""
+
+    cores: Annotated[float, Meta(gt=0)]
+    """CPU seconds a second that the process could have, quota included."""
+    cpu_model: str | None = None
+    memory_bytes: int | None = None
+    gpus: list[str] = []
+
+    def differences(self, here: TunedOn) -> list[str]:
+        """What is different on this machine, in words; empty where the plan fits."""
+        told = []
+        if not math.isclose(self.cores, here.cores, rel_tol=0.05):
+            told.append(f"it was tuned on {self.cores:g} cores, here there are {here.cores:g}")
+        if sorted(self.gpus) != sorted(here.gpus):
+            told.append(f"it was tuned with {_named(self.gpus)}, here there is {_named(here.gpus)}")
+        if self.memory_bytes and here.memory_bytes and here.memory_bytes < 0.75 * self.memory_bytes:
+            told.append(f"it was tuned with {size(self.memory_bytes)} of memory, here there are {size(here.memory_bytes)}")
+        return told
+
+
+class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    format: str = FORMAT
+    pipefix: str = VERSION
+    created: str = ""
+    """ISO 8601 with offset."""
+    target: str = ""
+    machine: TunedOn | None = None
+    loader: LoaderChange | None = None
+    cache: CacheChange | None = None
+    augmentation: AugmentationChange | None = None
+
+
+def _named(gpus: list[str]) -> str:
+    return " and ".join(sorted(gpus)) if gpus else "no GPU"
+
+
+# -- text ------------------------------------------------------------------------------------------------------------------
+
+
+def encode(plan: PlanFile) -> str:
+    """TOML: single values first, then a table for each part."""
+    lines = ["# Written by pipefix. Edit it freely; taking plan=... away from the loader is the way back."]
+    _table(lines, "", msgspec.to_builtins(plan))
+    return "\n".join(lines) + "\n"
+
+
+def _table(lines: list[str], name: str, content: dict[str, Any]) -> None:
+    values = {key: value for key, value in content.items() if value is not None and not _is_table(value)}
+    tables = {key: value for key, value in content.items() if _is_table(value)}
+    if name:
+        lines += ["", f"[{name}]"]
+    lines += [f"{key} = {_value(value)}" for key, value in values.items()]
+    for key, inner in tables.items():
+        _table(lines, f"{name}.{key}" if name else key, inner)
+
+
+def _is_table(value: Any) -> bool:
+    """An interval is short enough to stand on one line; everything else of several values is a table of its own."""
+    return isinstance(value, dict) and set(value) != {"value", "low", "high"}
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(inner) for inner in value) + "]"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for the delete character; file names that are no UTF-8 are written as escapes.
+        plain = value.encode("utf-8", "backslashreplace").decode("utf-8")
+        return json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def decode(text: str, *, origin: str) -> PlanFile:
+    """The plan in ``text``; an `UnreadableFile` that names the line where there is none."""
+    try:
+        head = msgspec.toml.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableFile(f"{origin} is not a plan file: it is not TOML ({error}).", advice=_ADVICE) from error
+    name = head.get("format")
+    if not isinstance(name, str) or not name.startswith("pipefix.plan/"):
+        raise UnreadableFile(f'{origin} is not a plan file: its "format" is {name!r}, not {FORMAT!r}.', advice=_ADVICE)
+    major = name.removeprefix("pipefix.plan/").split(".")[0]
+    if not major.isdecimal() or int(major) > 1:
+        raise UnreadableFile(
+            f"{origin} was written by a newer pipefix: its format is {name!r}, and this one reads up to {FORMAT!r}.",
+            advice="Upgrade with: pip install --upgrade pipefix",
+        )
+    try:
+        return msgspec.convert(head, PlanFile, strict=True)
+    except msgspec.ValidationError as error:
+        raise UnreadableFile(f"{origin}{_place(text, str(error))}: {_said(head, str(error))}.", advice=_ADVICE) from error
+
+
+_PATH = re.compile(r" - at `\$\.?([^`]*)`$")
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+
+
+def _key(error: str) -> list[str]:
+    """The dotted key that a validation error is about."""
+    path, unknown = _PATH.search(error), _UNKNOWN.search(error)
+    names = [part for part in path.group(1).split(".") if part] if path is not None else []
+    return [*names, unknown.group(1)] if unknown is not None else names
+
+
+def _place(text: str, error: str) -> str:
+    """``, line 7`` where the key's line can be found."""
+    wanted = ".".join(_key(error)).split("[")[0]
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        head = re.match(r"\s*\[([^\[\]]+)\]", line)
+        if head is not None:
+            table = head.group(1).strip()
+        key = re.match(r"\s*([\w.-]+)\s*=", line)
+        full = table if head is not None else f"{table}.{key.group(1)}".strip(".") if key is not None else ""
+        if full and wanted and (full == wanted or (key is not None and wanted.startswith(f"{full}."))):
+            return f", line {number}"
+    return ""
+
+
+def _said(head: dict[str, Any], error: str) -> str:
+    """The error with the value found."""
+    names = _key(error)
+    if _UNKNOWN.search(error) is not None:
+        return f"there is no setting called {'.'.join(names)!r}"
+    value: Any = head
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    plain = _PATH.sub("", error)
+    return (
+        f"{'.'.join(names)} is {value!r}, but {plain[0].lower()}{plain[1:]}"
+        if names and value is not None
+        else plain[0].lower() + plain[1:]
+    )
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> PlanFile:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UnreadableFile(f"The plan file {path} could not be read: {error.strerror or error}.", advice=_ADVICE) from error
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"{path} is not a plan file: byte {error.start} is not UTF-8 text.", advice=_ADVICE) from error
+    return decode(text, origin=str(path))
+
+
+def write(plan: PlanFile, path: Path) -> None:
+    """Whole or not at all: a full disk leaves an older plan as it was."""
+    path = path.resolve()
+    draft = path.with_name(f".pipefix-{secrets.token_hex(6)}")
+    try:
+        with open(draft, "x", encoding="utf-8") as file:
+            file.write(encode(plan))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise UnreadableFile(
+            f"The plan file {path} could not be written: {error.strerror or error}.", advice="Choose a place that you may write to."
+        ) from error

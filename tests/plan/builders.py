@@ -1,0 +1,180 @@
+"""Measurements and diagnoses made by hand: a pipeline's true costs in, what a probe would have seen out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pipefix.diagnosis.diagnosis import Diagnosis, OpCost, StageCost, Stations, Verdict
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import POOL
+from pipefix.measurement.machine import Machine
+from pipefix.measurement.measurement import Block, Measurement, Row
+from pipefix.measurement.trace import BatchTrace, Charge
+from pipefix.plan.advise import advise
+from pipefix.plan.plan import Plan, Step
+from pipefix.plan.situation import Situation
+from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.stage import Stage
+
+MACHINE = Machine(
+    system="Linux",
+    kernel="6.1",
+    python="3.11.9",
+    effective_cores=4.0,
+    memory_available_bytes=16_000_000_000,
+    shm_bytes=8_000_000_000,
+    shm_free_bytes=8_000_000_000,
+)
+OPS = {
+    Stage.DECODE: ("PIL.Image.load",),
+    Stage.AUGMENT: ("RandomResizedCrop", "ToTensor", "Normalize"),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """The truth about one pipeline, in seconds a sample; the stages' order is the house's."""
+
+    storage: float = 0.0
+    decode: float = 0.0
+    augment: float = 0.0
+    collate: float = 0.0
+    ipc: float = 0.0
+    """In a worker."""
+    taking: float = 0.0
+    """In the training process: taking a batch over."""
+    step: float | None = None
+    workers: int = 2
+    cores: float = 4.0
+    computing: dict[str, float] = field(default_factory=dict)
+    """CPU over wall, by stage; 1 where nothing is said."""
+    step_computing: float = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
+    ops: dict[Stage, Sequence[str]] = field(default_factory=lambda: dict(OPS))
+    source_bytes: float = 100_000.0
+    arms: dict[str, Interval] = field(default_factory=dict)
+    tail: dict[str, float] = field(default_factory=dict)
+    verdict: str = "input-bound"
+    found: dict[str, Any] = field(default_factory=dict)
+    """Other fields of the measurement."""
+
+    def but(self, **changes: Any) -> World:
+        return replace(self, **changes)
+
+    @property
+    def making(self) -> float:
+        return self.storage + self.decode + self.augment + self.collate + (self.ipc if self.workers else 0.0)
+
+    @property
+    def main(self) -> float:
+        return (self.taking if self.workers else 0.0) + (self.step or 0.0)
+
+    @property
+    def cpu(self) -> float:
+        stages = ("storage", "decode", "augment", "collate")
+        made = sum(getattr(self, name) * self.computing.get(name, 1.0) for name in stages)
+        return made + (self.ipc + self.taking if self.workers else 0.0) + (self.step or 0.0) * self.step_computing
+
+    @property
+    def seconds(self) -> float:
+        """What the station model says of this truth."""
+        if not self.workers:
+            return max(self.making + self.main, self.cpu / self.cores)
+        return max(self.making / self.workers, self.main, self.cpu / self.cores)
+
+    def measurement(self) -> Measurement:
+        settings = LoaderSettings(**{"batch_size": 32, "num_workers": self.workers, "length": 50_000, **self.settings})
+        samples = 32 * 40
+        plain = Block(experiments.PLAIN.name, (), samples * self.seconds, samples, main_cpu=samples * self._main_cpu())
+        real = Block(experiments.REAL.name, tuple(self._rows()), samples * self.seconds, samples, main_cpu=samples * self._main_cpu())
+        found = Measurement(
+            settings, self.workers, self.cores, "train_step" if self.step is not None else "none", self.step is not None, [plain, real]
+        )
+        facts = {"batch.bytes": 19_267_840.0, "batch.largest_bytes": 19_267_584.0, "batch.largest_is_float": 1.0, **self.facts}
+        found.looks = {1: [(0, facts)]}
+        for name, value in self.found.items():
+            setattr(found, name, value)
+        return found
+
+    def _main_cpu(self) -> float:
+        made_here = 0.0 if self.workers else self.cpu - (self.step or 0.0) * self.step_computing
+        return made_here + (self.taking if self.workers else 0.0) + (self.step or 0.0) * self.step_computing
+
+    def _rows(self) -> list[Row]:
+        charges = [Charge(stage.value, op, 1000, 1000, 1000, 1) for stage, ops in self.ops.items() for op in ops]
+        return [Row(0, 1000, 2000, 0, 0, BatchTrace(1, 1, 0, 1, 32, 0, 500, 900, 900, 900, charges=charges))]
+
+    def diagnosis(self) -> Diagnosis:
+        stages = {stage: self._cost(stage) for stage in self._stages()}
+        main = exactly(self.main) if self.workers else exactly(self.making + self.main)
+        pool = exactly(self.making / self.workers) if self.workers else None
+        ratio = exactly(self.making / self.workers / max(self.main, 1e-12)) if self.workers else None
+        return Diagnosis(
+            verdict=Verdict(self.verdict, None, "", 1.0),
+            sample=exactly(self.seconds),
+            stages=stages,
+            declined={},
+            unattributed=0.0,
+            closure=0.0,
+            stations=Stations(pool, main, ratio),
+            tail=self.tail,
+            arms=self.arms,
+        )
+
+    def _stages(self) -> list[Stage]:
+        stages = [Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE]
+        if self.workers:
+            stages.append(Stage.IPC)
+        return [*stages, Stage.STEP] if self.step is not None else stages
+
+    def _cost(self, stage: Stage) -> StageCost:
+        spent = self.ipc + self.taking if stage is Stage.IPC else self.step or 0.0 if stage is Stage.STEP else getattr(self, stage.value)
+        names = self.ops.get(stage, ())
+        return StageCost(
+            stage=stage,
+            wall=exactly(spent),
+            cpu=None if stage in (Stage.IPC, Stage.STEP) else exactly(spent * self.computing.get(stage.value, 1.0)),
+            share=0.0,
+            hidden=False,
+            gain=None,
+            bytes=self.source_bytes if stage is Stage.STORAGE and spent else None,
+            ops=tuple(OpCost(name, spent / len(names), spent / len(names), 1.0) for name in names),
+        )
+
+    def removed(self, *names: str) -> Interval:
+        """What an arm that replaces these stages would have measured, if the stations were all there is."""
+        return exactly(self.seconds / self.but(**dict.fromkeys(names, 0.0)).seconds)
+
+    def with_arms(self) -> World:
+        """The same with every arm run."""
+        known = ("storage", "decode", "augment", "collate")
+        arms = {arm.name: self.removed(*(stage.value for stage in arm.replaces if stage.value in known)) for arm in POOL if arm.replaces}
+        return self.but(arms=arms)
+
+    def situation(self, **options: Any) -> Situation:
+        return Situation(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
+
+    def plan(self, **options: Any) -> Plan:
+        return advise(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
+
+    def step_called(self, id: str, **options: Any) -> Step:
+        step = self.plan(**options).find(id)
+        assert step is not None, [one.id for one in self.plan(**options)]
+        return step
+
+
+JPEGS = World(storage=0.0002, decode=0.006, augment=0.003, collate=0.0002, ipc=0.0004, taking=0.0001)
+"""Pictures read, decoded and cropped by two workers; decoding costs most."""
+SLOW_NETWORK = World(
+    storage=0.01, decode=0.001, augment=0.001, collate=0.0001, ipc=0.0003, taking=0.0001, computing={"storage": 0.05}
+)  # fmt: skip
+"""A store that answers after 10 ms."""
+STEP_BOUND = JPEGS.but(step=0.02, verdict="step-bound")
+TEXTS = World(
+    storage=0.00005, decode=0.002, augment=0.0, collate=0.0001, ipc=0.00005, taking=0.00002, ops={Stage.DECODE: ("tokenizers.Tokenizer.encode",)},
+    facts={"batch.bytes": 65_536.0, "batch.largest_bytes": 65_536.0, "batch.largest_is_float": 0.0}, source_bytes=500.0,
+)  # fmt: skip

@@ -357,6 +357,20 @@ def install(tap: Tap, patches: Patches) -> None:
     _install_os(tap, patches, accessor)
 
 
+def stand_in(tap: Tap, value: Any) -> Any:
+    """A second, timed handle on a file that was opened for reading before, at the same place; None for anything else."""
+    if type(value) is not io.BufferedReader or type(value.raw) is not io.FileIO or value.closed or not value.seekable():
+        return None
+    name = value.name
+    if not isinstance(name, (str, bytes)) or not os.path.isfile(name):
+        return None
+    raw = TimedFileIO(name, "r")
+    raw.tap = tap
+    again = io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
+    again.seek(value.tell())
+    return again
+
+
 def _buffer_size(block: int) -> int:
     if sys.version_info >= (3, 14):
         return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)

@@ -213,7 +213,7 @@ def _find_copier(kind: type) -> Copier:
     if torch is not None and issubclass(kind, torch.Tensor):
         return _tensor if kind is torch.Tensor else _deep
     if kind is memoryview:
-        return _never
+        return lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value)
     if issubclass(kind, tuple):
         return _named_tuple if hasattr(kind, "_make") else _deep
     if module in ("_thread", "threading", "socket", "ssl", "select", "subprocess", "lmdb", "sqlite3", "_sqlite3"):

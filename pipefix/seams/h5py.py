@@ -1,0 +1,54 @@
+"""HDF5. Reading and decompressing happen in one call of the HDF5 library, which also keeps its own cache of unpacked chunks.
+
+A slice of a plain data set is therefore charged to storage, and one of a data set with filters (gzip, lzf, shuffle, …) as a whole
+to decode: that is where the remedy for it lies. Splitting the two would mean unpacking the chunks ourselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+from pipefix.seams.seam import Patches, cut
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "h5py"
+OPAQUE = {"h5py.Dataset[index] with filters": "HDF5 reads and unpacks in one call; all of it is charged to decode"}
+
+_stages: dict[int, tuple[weakref.ref[Any], Stage]] = {}
+
+
+def install(tap: Tap, patches: Patches) -> None:
+    import h5py
+
+    original = h5py.Dataset.__getitem__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        value = original(self, *args, **kwargs)
+        tap.bytes_read += getattr(value, "nbytes", 0)
+        return value
+
+    @functools.wraps(original)
+    def getitem(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(self, *args, **kwargs)
+        return tap.through(_stage_of(self), "h5py.Dataset[index]", counted, (self, *args), kwargs)
+
+    patches.replace(h5py.Dataset, "__getitem__", getitem)
+    patches.on_undo(_stages.clear)
+    cut(tap, patches, h5py.Dataset, "read_direct", Stage.STORAGE, "h5py.Dataset.read_direct", replayable=False)
+    cut(tap, patches, h5py.Group, "__getitem__", Stage.STORAGE, "h5py.Group[name]", replayable=False)
+    cut(tap, patches, h5py.File, "__init__", Stage.STORAGE, "h5py.File", replayable=False)
+
+
+def _stage_of(dataset: Any) -> Stage:
+    known = _stages.get(id(dataset))
+    if known is not None and known[0]() is dataset:
+        return known[1]
+    stage = Stage.DECODE if dataset._dcpl.get_nfilters() else Stage.STORAGE
+    if len(_stages) > 4096:
+        _stages.clear()
+    _stages[id(dataset)] = (weakref.ref(dataset), stage)
+    return stage

@@ -1,0 +1,166 @@
+"""LMDB. Its classes are written in C and can be neither patched nor derived from, so thin stand-ins wrap the real objects.
+
+``lmdb.open`` and the class names give stand-ins; an environment opened before the seams came can be wrapped with `stand_in`. Reading
+a value copies it out of the map, which is the read; with ``buffers=True`` nothing is copied, so the pages are touched.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
+from pipefix.seams.seam import Patches
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "lmdb"
+OPAQUE = {"an iterating lmdb.Cursor": "moving a cursor is timed, but only reading single values can be replaced by a recording"}
+
+_STORAGE = Stage.STORAGE
+_classes: dict[str, type] = {}
+"""The library's own classes, by name."""
+
+
+class _Meta(type):
+    """Real objects and stand-ins are instances of either."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type.__instancecheck__(cls, instance) or type(instance) is _classes.get(cls.__name__)
+
+
+class _StandIn(metaclass=_Meta):
+    """Passes everything on to the real object, except what is timed."""
+
+    _real: Any
+    _tap: Tap
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._real = _classes[type(self).__name__](*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        if not callable(found):
+            return found
+        return lambda *args, **kwargs: found(*map(_real, args), **{key: _real(value) for key, value in kwargs.items()})
+
+    def __enter__(self) -> Any:
+        self._real.__enter__()
+        return self
+
+    def __exit__(self, *why: object) -> Any:
+        return self._real.__exit__(*why)
+
+
+def _real(value: Any) -> Any:
+    return value._real if isinstance(value, _StandIn) and "_real" in value.__dict__ else value
+
+
+def _wrap(kind: type[_StandIn], real: Any, tap: Tap) -> Any:
+    made = kind.__new__(kind)
+    made._real, made._tap = real, tap
+    return made
+
+
+class Environment(_StandIn):
+    def begin(self, *args: Any, **kwargs: Any) -> Any:
+        real = self._real.begin(*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
+        return _wrap(Transaction, real, self._tap)
+
+
+class Transaction(_StandIn):
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        tap = self._tap
+        if not tap.active:
+            return self._real.get(*args, **kwargs)
+        return tap.through(_STORAGE, "lmdb.Transaction.get", _counted, (tap, self._real.get, args, kwargs))
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        return _wrap(Cursor, self._real.cursor(*args, **kwargs), self._tap)
+
+
+class Cursor(_StandIn):
+    def value(self) -> Any:
+        return self._read("value")
+
+    def item(self) -> Any:
+        return self._read("item")
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        return self._moved("get", args, kwargs)
+
+    def getmulti(self, *args: Any, **kwargs: Any) -> Any:
+        return self._moved("getmulti", args, kwargs)
+
+    def _read(self, name: str) -> Any:
+        tap, method = self._tap, getattr(self._real, name)
+        if not tap.active:
+            return method()
+        return tap.through(_STORAGE, f"lmdb.Cursor.{name}", _counted, (tap, method, (), {}))
+
+    def _moved(self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        tap, method = self._tap, getattr(self._real, name)
+        if not tap.active:
+            return method(*args, **(kwargs or {}))
+        return tap.through(_STORAGE, f"lmdb.Cursor.{name}", _counted, (tap, method, args, kwargs or {}), replayable=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._each(iter(self._real))
+
+    def _each(self, steps: Iterator[Any]) -> Iterator[Any]:
+        tap, done = self._tap, object()
+        while True:
+            step = tap.through(_STORAGE, "lmdb.Cursor.next", _counted, (tap, next, (steps, done), {}), replayable=False)
+            if step is done:
+                return
+            yield step
+
+
+def _mover(name: str) -> Any:
+    def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._moved(name, args, kwargs)
+
+    return move
+
+
+def _stepper(name: str) -> Any:
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._each(getattr(self._real, name)(*args, **kwargs))
+
+    return step
+
+
+for _name in ("first", "last", "next", "prev", "set_key", "set_range", "first_dup", "next_dup", "set_key_dup", "set_range_dup"):
+    setattr(Cursor, _name, _mover(_name))
+for _name in ("iternext", "iterprev", "iternext_dup", "iterprev_dup", "iternext_nodup", "iterprev_nodup"):
+    setattr(Cursor, _name, _stepper(_name))
+
+
+def _counted(tap: Tap, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = method(*args, **kwargs)
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, bytes):
+            tap.bytes_read += len(part)
+        elif isinstance(part, memoryview):
+            sum(part[:: mmap.PAGESIZE])
+            tap.bytes_read += len(part)
+    return value
+
+
+def install(tap: Tap, patches: Patches) -> None:
+    import lmdb
+
+    if not _classes:
+        _classes.update({name: getattr(lmdb, name) for name in ("Environment", "Transaction", "Cursor")})
+    for kind in (Environment, Transaction, Cursor):
+        kind._tap = tap
+        patches.replace(lmdb, kind.__name__, kind, everywhere=True)
+    patches.replace(lmdb, "open", Environment)
+
+
+def stand_in(tap: Tap, value: Any) -> Any:
+    """An environment or transaction made before, wrapped; None for anything else."""
+    for kind in (Environment, Transaction):
+        if _classes.get(kind.__name__) is type(value):
+            return _wrap(kind, value, tap)
+    return None

@@ -55,6 +55,19 @@ def current_step() -> Any:
     return _current[-1].step
 
 
+def target_of(pipeline: Pipeline) -> tuple[Any, dict[str, Any]]:
+    """What to probe, and how: the live loader, or a training file where the consumer is real."""
+    planted = pipeline.planted
+    if planted.consumer == "real":
+        _current[:] = [pipeline]
+        file = pipeline.folder / "train.py"
+        file.write_text(_TARGET.format(root=str(Path(__file__).resolve().parents[2])))
+        return f"{file}:loader", {}
+    if planted.consumer == "emulated":
+        return pipeline.loader, {"step_ms": pipeline.step_s * planted.batch_size * 1e3}
+    return pipeline.loader, {}
+
+
 def reality(pipeline: Pipeline, seconds: float = 0.5) -> tuple[dict[str, float], float]:
     """What the untouched pipeline spends just now: seconds a sample per stage, and of its loader alone."""
     planted = pipeline.planted
@@ -99,15 +112,7 @@ def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, A
     began = time.perf_counter()
     with tuning.build(planted) as pipeline:
         before = reality(pipeline)
-        target: Any = pipeline.loader
-        options: dict[str, Any] = {}
-        if planted.consumer == "real":
-            _current.append(pipeline)
-            file = pipeline.folder / "train.py"
-            file.write_text(_TARGET.format(root=str(Path(__file__).resolve().parents[2])))
-            target = f"{file}:loader"
-        elif planted.consumer == "emulated":
-            options["step_ms"] = pipeline.step_s * planted.batch_size * 1e3
+        target, options = target_of(pipeline)
         asked = time.perf_counter()
         run = probe(target, budget=budget, **options)
         answered = time.perf_counter()

@@ -1,0 +1,173 @@
+"""Fixes that are really applied to planted pipelines, to hold predicted speed-ups against measured ones.
+
+Which prediction is taken:
+
+- another number of workers: the remedy ``workers-N`` of the run file;
+- files in memory: ``storage-memory`` where the run file has it, else the storage stage's marginal gain;
+- samples stored decoded: ``cache-decoded`` where the run file has it, else none;
+- pixels decoded beforehand (bytes still read), augmentation removed, collate replaced: the stage's marginal gain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.planted import sources, tuning
+from tests.planted.pipelines import Pipeline, Planted, assemble
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One pipeline and what is changed in it."""
+
+    planted: Planted
+    workers: int | None = None
+    without: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        if self.workers is not None:
+            return f"workers {self.planted.workers} -> {self.workers}"
+        names = {
+            ("storage",): "files moved to memory",
+            ("decode",): "pixels decoded beforehand",
+            ("storage", "decode"): "samples stored decoded",
+            ("augment",): "augmentation removed",
+            ("collate",): "collate replaced",
+        }
+        return names[self.without]
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """Worker counts that the probe tries; the planted change is among those it would choose itself."""
+        return () if self.workers is None else (self.workers,)
+
+    def predicted(self, run: Any) -> tuple[str, Any]:
+        """Which figure is taken, and its interval; none where the run has no such figure."""
+        remedies = {remedy.id: remedy.speedup for remedy in run.remedies if remedy.speedup is not None}
+        gains = {figure.stage: figure.marginal_gain for figure in run.stages}
+        if self.workers is not None:
+            return f"remedy workers-{self.workers}", remedies.get(f"workers-{self.workers}")
+        if self.without == ("storage",) and "storage-memory" in remedies:
+            return "remedy storage-memory", remedies["storage-memory"]
+        if self.without == ("storage", "decode"):
+            return "remedy cache-decoded", remedies.get("cache-decoded")
+        return f"marginal gain of {self.without[0]}", gains.get(self.without[0])
+
+
+def changed(pipeline: Pipeline, fix: Fix) -> Pipeline:
+    """The same pipeline with the fix in place; it shares the files of the first."""
+    planted = dataclasses.replace(
+        pipeline.planted,
+        workers=pipeline.planted.workers if fix.workers is None else fix.workers,
+        without=fix.without,
+    )
+    after = dataclasses.replace(pipeline, planted=planted, folder=pipeline.folder)
+    after.step_s = pipeline.step_s
+    if "collate" in fix.without:
+        from tests.planted.batching import FastCollate
+
+        after.collate = FastCollate(pipeline.collate.style, pipeline.collate.payload)
+        after.collate.set(pipeline.collate.amount)
+    assemble(after)
+    return after
+
+
+def consumer_of(pipeline: Pipeline) -> Callable[[Any], object] | None:
+    if pipeline.planted.consumer == "none":
+        return None
+    if pipeline.planted.consumer == "real":
+        return pipeline.step
+    seconds = pipeline.step_s * pipeline.planted.batch_size
+    return lambda batch: time.sleep(seconds)
+
+
+def measured(before: Pipeline, after: Pipeline, *, repeats: int, seconds: float) -> list[float]:
+    """Speed-ups of interleaved pairs: plain loaders, nothing timed inside them."""
+    ratios = []
+    for number in range(repeats):
+        pair = [before, after] if number % 2 == 0 else [after, before]
+        paces = {id(one): tuning.pace(one.loader, seconds, consumer_of(one))[0] for one in pair}
+        ratios.append(paces[id(before)] / paces[id(after)])
+    return ratios
+
+
+def apply(fix: Fix, *, budget: float, repeats: int, seconds: float) -> dict[str, Any]:
+    """Probe, then really change the pipeline and measure what came of it."""
+    from pipefix.api import probe
+    from tests.planted import judge
+
+    planted = fix.planted
+    with tuning.build(planted) as pipeline:
+        target, options = judge.target_of(pipeline)
+        run = probe(target, budget=budget, trial_workers=fix.trials, **options)
+        after = changed(pipeline, fix)
+        ratios = measured(pipeline, after, repeats=repeats, seconds=seconds)
+    figure, predicted = fix.predicted(run)
+    real = statistics.median(ratios)
+    return {
+        "name": planted.name,
+        "fix": fix.what,
+        "figure": figure,
+        "predicted": [predicted.value, predicted.low, predicted.high] if predicted is not None else None,
+        "measured": real,
+        "ratios": ratios,
+        "error": predicted.value / real - 1 if predicted is not None else None,
+        "verdict": run.verdict.sentence if run.verdict else "",
+        "planted": dataclasses.asdict(planted),
+    }
+
+
+_USUAL = {"storage": 0.3e-3, "decode": 1.0e-3, "augment": 0.6e-3, "collate": 0.2e-3}
+_MS = 1e-3
+
+
+def _plant(name: str, workers: int = 0, step: float = 0.0, source: str = "open", **options: Any) -> Planted:
+    """Costs in milliseconds; what is not said is the usual."""
+    costs = {stage: options.pop(stage) * _MS if stage in options else usual for stage, usual in _USUAL.items()}
+    if step:
+        costs["step"] = step * _MS
+        options.setdefault("consumer", "emulated")
+    if source in sources.WAITING_SOURCES:
+        options["waits"] = ("storage",)
+    style = options.pop("batcher", "pad")
+    limiting = max(costs, key=lambda stage: costs[stage])
+    return Planted(name=name, truth=limiting, costs=costs, workers=workers, storage=source, collate=style, **options)
+
+
+FIXES = (
+    Fix(_plant("a worker for slow decoding", decode=3), workers=1),
+    Fix(_plant("a worker beside a step", decode=2, step=2.5), workers=1),
+    Fix(_plant("two workers for PNG", decode=3, augment=1.5, format="png"), workers=2),
+    Fix(_plant("two workers until the step limits", decode=2.5, step=2, format="cv2"), workers=2),
+    Fix(_plant("two workers for batched fetching", decode=2.5, shape="batched"), workers=2),
+    Fix(_plant("a worker for a source that waits", storage=4, source="socket"), workers=1),
+    Fix(_plant("a second worker", workers=1, decode=3, augment=1.2), workers=2),
+    Fix(_plant("a second worker until the step limits", workers=1, decode=2.5, step=2.2), workers=2),
+    Fix(_plant("a second worker for a stream", workers=1, decode=2.5, shape="stream", format="npz"), workers=2),
+    Fix(_plant("one worker fewer", workers=2, decode=2.5), workers=1),
+    Fix(_plant("one worker fewer under a slow step", workers=2, decode=1.5, step=5), workers=1),
+    Fix(_plant("four workers that wait", workers=2, storage=6, decode=0.5, augment=0.3, source="socket"), workers=4),
+    Fix(_plant("four workers that wait over HTTP", workers=2, storage=8, decode=0.4, augment=0.3, source="urllib"), workers=4),
+    Fix(_plant("many small reads from memory", storage=2.5, source="open"), without=("storage",)),
+    Fix(_plant("ranges from memory", storage=2, source="pread", step=1), without=("storage",)),
+    Fix(_plant("a waiting source from memory", storage=4, source="socket", format="npz"), without=("storage",)),
+    Fix(_plant("a worker's reads from memory", workers=1, storage=2.5, source="pathlib"), without=("storage",)),
+    Fix(_plant("two workers' waiting from memory", workers=2, storage=5, source="socket"), without=("storage",)),
+    Fix(_plant("JPEG decoded beforehand", decode=3), without=("decode",)),
+    Fix(_plant("PNG decoded beforehand in a worker", workers=1, decode=3, format="png", shape="methods"), without=("decode",)),
+    Fix(_plant("inline decoding done beforehand", decode=2.5, shape="inline", format="cv2", step=1), without=("decode",)),
+    Fix(_plant("samples stored decoded", storage=1, decode=2.5), without=("storage", "decode")),
+    Fix(_plant("samples stored decoded, two workers", workers=2, storage=1, decode=3, step=0.8), without=("storage", "decode")),
+    Fix(_plant("no augmentation", augment=3, shape="folder"), without=("augment",)),
+    Fix(_plant("no augmentation in a worker", workers=1, augment=3, transforms="library"), without=("augment",)),
+    Fix(_plant("no augmentation, two workers", workers=2, augment=3, format="torchvision", step=0.8), without=("augment",)),
+    Fix(_plant("collate replaced", collate=2.5), without=("collate",)),
+    Fix(_plant("collate replaced in a worker", workers=1, collate=2.5, format="json", batcher="merge"), without=("collate",)),
+    Fix(_plant("collate replaced, two workers", workers=2, collate=3, step=0.8), without=("collate",)),
+)

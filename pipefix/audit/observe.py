@@ -66,12 +66,11 @@ def batch_facts(batch: Any) -> BatchFacts:
     )
 
 
-def growth(before: Mapping[str, float], after: Mapping[str, float], samples: int) -> MemoryGrowth | None:
-    """How private memory grew between two answers of `worker_facts` from the same process, which made ``samples`` in between."""
-    first, last = before.get("worker.uss_bytes"), after.get("worker.uss_bytes")
-    if first is None or last is None:
+def growth(before: WorkerFacts, after: WorkerFacts, samples: int) -> MemoryGrowth | None:
+    """How private memory grew between two looks into the same process, which made ``samples`` in between."""
+    if before.uss_bytes is None or after.uss_bytes is None:
         return None
-    return MemoryGrowth(before_bytes=int(first), after_bytes=int(last), samples=samples)
+    return MemoryGrowth(before_bytes=before.uss_bytes, after_bytes=after.uss_bytes, samples=samples)
 
 
 def loader_facts(loader: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from pipefix.audit.finding import AuditFacts
-from pipefix.audit.observe import growth, run_facts, worker_facts
+from pipefix.audit.observe import growth, run_facts, worker_facts, worker_of
 from pipefix.vocabulary.settings import LoaderSettings
 
 
@@ -62,7 +62,7 @@ def observed(loader: DataLoader[Any], **more: Any) -> AuditFacts:
     pid = max(last, key=lambda one: samples[one])
     fields: dict[str, Any] = {**run_facts(loader, last[pid]), "settings": settings_of(loader)}
     if samples[pid]:
-        fields["growth"] = growth(first[pid], last[pid], samples[pid])
+        fields["growth"] = growth(worker_of(first[pid]), worker_of(last[pid]), samples[pid])
     return AuditFacts(**{**fields, **more})
 
 

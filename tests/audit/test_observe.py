@@ -19,8 +19,8 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from pipefix.audit.code_scan import pins
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import BatchFacts, DatasetFacts
-from pipefix.audit.observe import batch_facts, growth, loader_facts, observe_worker, run_facts, worker_facts
+from pipefix.audit.finding import BatchFacts, DatasetFacts, WorkerFacts
+from pipefix.audit.observe import batch_facts, growth, loader_facts, observe_worker, run_facts, worker_facts, worker_of
 from tests.audit import pipelines
 
 
@@ -176,10 +176,10 @@ class TestProcess:
         assert "workers" not in run_facts(loader, {})
 
     def test_growth_needs_two_figures(self) -> None:
-        seen = growth({"worker.uss_bytes": 100.0}, {"worker.uss_bytes": 150.0}, 10)
+        seen = growth(WorkerFacts(uss_bytes=100), worker_of({"worker.uss_bytes": 150.0, "batch.bytes": 3.0}), 10)
         assert seen is not None
         assert (seen.bytes, seen.fraction, seen.per_sample) == (50, 0.5, 5.0)
-        assert growth({}, {"worker.uss_bytes": 150.0}, 10) is None
+        assert growth(WorkerFacts(), WorkerFacts(uss_bytes=150), 10) is None
 
     def test_asking_for_the_start_method_does_not_fix_it(self) -> None:
         code = (

@@ -20,8 +20,10 @@ class Experiment:
     source: str = "warm"
     """warm: the recorded samples again. cold: the same after their files were evicted. new: as the sampler gives them."""
     consumer: bool = True
-    rounds: float = 1.0
-    """How often it runs, compared with the real arm."""
+    every: int = 1
+    """Runs in one round out of so many: arms that only remedies read may be known less well."""
+    length: float = 1.0
+    """Of its blocks, compared with the other arms': the real arm carries the clocks."""
     answers: str = ""
 
 
@@ -30,18 +32,18 @@ def _arm(name: str, *replaced: Stage, answers: str, **options: bool | str | floa
 
 
 RECORD = Experiment("record", timed=False, source="new", consumer=False, answers="makes the recording")
-REAL = _arm("real", answers="the pipeline as it is, its files in the page cache")
+REAL = _arm("real", length=2.0, answers="the pipeline as it is, its files in the page cache")
 PLAIN = _arm("plain", timed=False, answers="the same without clocks: what the instrument costs")
-COLD = _arm("real-cold", source="cold", rounds=0.34, answers="the pipeline as it is, its files evicted")
+COLD = _arm("real-cold", source="cold", answers="the pipeline as it is, its files evicted")
 NO_STORAGE = _arm("storage-from-memory", S, answers="what if storage were free?")
 NO_DECODE = _arm("decode-recorded", D, answers="what if decoding were free?")
 NO_AUGMENT = _arm("augment-recorded", A, answers="what if augmentation were free?")
 NO_COLLATE = _arm("collate-recorded", C, answers="what if collating were free?")
 NO_HANDOVER = _arm("handover-skipped", H, answers="what if crossing from the worker were free?")
-DECODED = _arm("decoded-recorded", S, D, answers="what if samples were stored decoded?")
-SAMPLES = _arm("samples-recorded", S, D, A, answers="what if samples were stored ready?")
-PREBUILT = _arm("batch-prebuilt", S, D, A, C, answers="what does the hand-over alone carry?")
-FLOOR = _arm("loader-floor", S, D, A, C, H, consumer=False, answers="the loader's own limit")
+DECODED = _arm("decoded-recorded", S, D, every=2, answers="what if samples were stored decoded?")
+SAMPLES = _arm("samples-recorded", S, D, A, every=2, answers="what if samples were stored ready?")
+PREBUILT = _arm("batch-prebuilt", S, D, A, C, every=2, answers="what does the hand-over alone carry?")
+FLOOR = _arm("loader-floor", S, D, A, C, H, every=2, consumer=False, answers="the loader's own limit")
 SUPPLY = _arm("no-consumer", consumer=False, answers="what if the step were free?")
 
 POOL: tuple[Experiment, ...] = (

@@ -186,8 +186,10 @@ class _Session:
             for arm in arms if done % 2 == 0 else arms[::-1]:
                 if self.clock.left < reserve and self.found.of(experiments.REAL.name):
                     break
+                if done % arm.every:
+                    continue
                 self.say(f"round {done + 1}: {arm.name}")
-                self._run(arm, length)
+                self._run(arm, length * arm.length)
             for name, pool in self.trials.items():
                 if self.clock.left >= reserve or not self.found.trials.get(name):
                     self._trial(name, pool, length)

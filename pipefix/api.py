@@ -197,7 +197,9 @@ def _remedy(step: Any) -> runfile.RemedyFigures:
 
 
 def _finding(finding: Any) -> runfile.Finding:
-    return runfile.Finding(id=finding.id, severity=finding.severity, found=finding.found, advice=finding.advice)
+    return runfile.Finding(
+        id=finding.id, severity=finding.severity, found=finding.found, advice=finding.advice, rule=finding.rule
+    )
 
 
 def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[runfile.Finding]:

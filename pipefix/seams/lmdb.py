@@ -1,7 +1,7 @@
 """LMDB. Its classes are written in C and can be neither patched nor derived from, so thin stand-ins wrap the real objects.
 
-``lmdb.open`` and the class names give stand-ins; an environment opened before the seams came can be wrapped with `stand_in`. Reading
-a value copies it out of the map, which is the read; with ``buffers=True`` nothing is copied, so the pages are touched.
+``lmdb.open`` and the class names give stand-ins; an environment opened before the seams came can be wrapped with `stand_in`.
+Reading a value copies it out of the map, which is the read; with ``buffers=True`` nothing is copied, so the pages are touched.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _counted(tap: Tap, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         if isinstance(part, bytes):
             tap.bytes_read += len(part)
         elif isinstance(part, memoryview):
-            sum(part[:: mmap.PAGESIZE])
+            bytes(part[:: mmap.PAGESIZE])
             tap.bytes_read += len(part)
     return value
 

@@ -1,0 +1,136 @@
+"""Arrow and Parquet. Arrow reads local files by itself, many columns at once, so a read is split by getting the pages first.
+
+Before a local file is decoded, the parts that will be needed are mapped and touched under the storage clock; Arrow then finds them
+in the page cache. With storage replaced that step is left out: pages that were just recorded are still there. Files handed over as
+Python objects are read through them, beside the sample's own thread.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pipefix.seams import fresh
+from pipefix.seams.files import ORIGINAL_OPEN
+from pipefix.seams.seam import Patches, cut
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "pyarrow"
+OPAQUE = {
+    "ParquetFile.iter_batches": "batches come one by one from Arrow's own threads and are charged to the code that asks for them",
+    "pyarrow.dataset": "a data set is scanned by Arrow's own threads; all of it is charged to the code that asks for it",
+}
+
+_STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
+_MMAP, _ISFILE = mmap.mmap, os.path.isfile
+_WHOLE_AT_MOST = 1 << 30
+"""A larger file is not fetched before a call that may need little of it."""
+_paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+"""Where each open ParquetFile lies."""
+
+
+def install(tap: Tap, patches: Patches) -> None:
+    import pyarrow as pa
+
+    for kind in (pa.Table, pa.RecordBatch):
+        fresh.register(kind, lambda table: table, lambda table: int(table.nbytes))
+    _install_parquet(tap, patches)
+    for module, names in (("csv", ("read_csv",)), ("json", ("read_json",)), ("feather", ("read_table", "read_feather"))):
+        try:
+            owner = __import__(f"pyarrow.{module}", fromlist=[module])
+        except ImportError:  # built without it
+            continue
+        for name in names:
+            patches.replace(owner, name, _whole(tap, getattr(owner, name), f"pyarrow.{module}.{name}"), everywhere=True)
+
+
+def _install_parquet(tap: Tap, patches: Patches) -> None:
+    try:
+        from pyarrow import parquet
+        from pyarrow.parquet import core
+    except ImportError:  # built without it
+        return
+    read_table = _whole(tap, core.read_table, "pyarrow.parquet.read_table")
+    for module in (core, parquet):
+        patches.replace(module, "read_table", read_table, everywhere=True)
+    for name in ("read", "read_row_group", "read_row_groups"):
+        original = getattr(core.ParquetFile, name)
+        patches.replace(core.ParquetFile, name, _groups(tap, original, f"pyarrow.ParquetFile.{name}"))
+    opened = core.ParquetFile.__init__
+
+    @functools.wraps(opened)
+    def init(self: Any, source: Any, *args: Any, **kwargs: Any) -> None:
+        tap.through(_DECODE, "pyarrow.ParquetFile", opened, (self, source, *args), kwargs, replayable=False)
+        if isinstance(source, (str, os.PathLike)):
+            _paths[self] = os.fspath(source)
+
+    patches.replace(core.ParquetFile, "__init__", init)
+    cut(tap, patches, core, "read_metadata", _DECODE)
+
+
+def _whole(tap: Tap, original: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """A reader of whole files."""
+
+    @functools.wraps(original)
+    def read(source: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(source, *args, **kwargs)
+        if isinstance(source, (str, os.PathLike)) and not kwargs.get("columns") and not kwargs.get("filters"):
+            _fetch(tap, os.fspath(source), None)
+        return tap.through(_DECODE, label, original, (source, *args), kwargs)
+
+    return read
+
+
+def _groups(tap: Tap, original: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """A reader of some row groups of an open file."""
+
+    @functools.wraps(original)
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not tap.active:
+            return original(self, *args, **kwargs)
+        path = _paths.get(self)
+        if path is not None and _STORAGE not in tap.replaced:
+            asked = args[0] if args and label != "pyarrow.ParquetFile.read" else kwargs.get("i", kwargs.get("row_groups"))
+            groups = range(self.metadata.num_row_groups) if asked is None else [asked] if isinstance(asked, int) else asked
+            _fetch(tap, path, _ranges(self.metadata, groups, kwargs.get("columns")))
+        return tap.through(_DECODE, label, original, (self, *args), kwargs)
+
+    return read
+
+
+def _ranges(metadata: Any, groups: Iterable[int], columns: Any) -> list[tuple[int, int]]:
+    """Where the asked-for column chunks lie."""
+    wanted = None if columns is None else set(columns)
+    found = []
+    for group in groups:
+        described = metadata.row_group(group)
+        for at in range(described.num_columns):
+            column = described.column(at)
+            if wanted is None or column.path_in_schema.partition(".")[0] in wanted:
+                begin = column.dictionary_page_offset or column.data_page_offset
+                found.append((begin, column.total_compressed_size))
+    return found
+
+
+def _fetch(tap: Tap, path: str, ranges: list[tuple[int, int]] | None) -> None:
+    if _STORAGE not in tap.replaced:
+        tap.through(_STORAGE, "pyarrow read", _touch, (tap, path, ranges), replayable=False)
+
+
+def _touch(tap: Tap, path: str, ranges: list[tuple[int, int]] | None) -> None:
+    if not _ISFILE(path):
+        return
+    with ORIGINAL_OPEN(path, "rb", buffering=0) as file:
+        length = file.seek(0, os.SEEK_END)
+        if length == 0 or (ranges is None and length > _WHOLE_AT_MOST):
+            return
+        with _MMAP(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            for begin, count in ranges or [(0, length)]:
+                mapped[begin : begin + count : mmap.PAGESIZE]  # the copy brings the pages in
+                tap.bytes_read += count

@@ -1,0 +1,252 @@
+"""HTTP clients against a server on this machine."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import http.server
+import socket
+import sys
+import threading
+import types
+import urllib.error
+import urllib.request
+
+import fsspec
+import fsspec.asyn
+import pytest
+import requests
+from fsspec.asyn import AsyncFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+
+from pipefix.vocabulary.stage import Stage
+
+BODY = bytes(range(256)) * 300
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    hits = 0
+
+    def do_GET(self):
+        type(self).hits += 1
+        if self.path == "/missing":
+            self.send_error(404)
+            return
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "/x")
+            self.end_headers()
+            return
+        body = gzip.compress(BODY) if self.path == "/gzip" else BODY
+        begin, end = 0, len(body)
+        if "Range" in self.headers:
+            begin, end = (int(part) for part in self.headers["Range"].removeprefix("bytes=").split("-"))
+        self.send_response(206 if "Range" in self.headers else 200)
+        if self.path == "/gzip":
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body[begin:end])))
+        self.send_header("X-Extra", "yes")
+        self.end_headers()
+        self.wfile.write(body[begin:end])
+
+    def log_message(self, *args):
+        """Quiet."""
+
+
+@pytest.fixture
+def server():
+    Handler.hits = 0
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def _urlopen(url):
+    with urllib.request.urlopen(url + "/x") as answer:
+        first = answer.read(100)
+        return (
+            first,
+            answer.read(),
+            answer.status,
+            answer.getcode(),
+            answer.geturl(),
+            answer.headers["X-Extra"],
+            answer.getheader("X-Extra"),
+        )
+
+
+def test_urlopen_timed_reads_the_body_apart(seams, server):
+    bare = _urlopen(server)
+    seams.install("sockets", "http")
+    assert seams.run(lambda: _urlopen(server)) == bare
+    assert seams.charged() == {"urllib.request.urlopen": "storage", "http.client.HTTPResponse.read": "storage"}
+    assert seams.tap.bytes_read >= len(BODY)
+
+
+def test_urlopen_replayed_asks_nobody(seams, server):
+    seams.install("sockets", "http")
+    bare = _urlopen(server)
+    assert seams.run(lambda: _urlopen(server), record=True) == bare
+    hits = Handler.hits
+    assert seams.run(lambda: _urlopen(server), replace=[Stage.STORAGE]) == bare
+    assert Handler.hits == hits
+    assert seams.tap.bytes_read == 0
+
+
+def test_errors_stay_errors(seams, server):
+    seams.install("sockets", "http", "requests")
+
+    def fails():
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(server + "/missing")
+        with pytest.raises(requests.HTTPError):
+            requests.get(server + "/missing", timeout=5).raise_for_status()
+        return caught.value.code
+
+    for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
+        assert seams.run(fails, **how) == 404
+
+
+def test_urlopen_taken_by_name(seams, server):
+    module = types.ModuleType("took_urlopen_by_name")
+    exec("from urllib.request import urlopen", vars(module))
+    sys.modules[module.__name__] = module
+    try:
+        seams.install("sockets", "http")
+        seams.run(lambda: module.urlopen(server + "/x").read())
+        assert "urllib.request.urlopen" in seams.charged()
+    finally:
+        seams.undo()
+        del sys.modules[module.__name__]
+
+
+def test_http_client(seams, server):
+    def get():
+        connection = http.client.HTTPConnection(server.removeprefix("http://"))
+        connection.request("GET", "/x")
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        return body
+
+    seams.install("sockets", "http")
+    assert seams.run(get) == BODY
+    assert seams.charged() == {
+        "http.client.request": "storage", "http.client.getresponse": "storage", "http.client.HTTPResponse.read": "storage",
+    }  # fmt: skip
+    assert seams.tap.bytes_read >= len(BODY)
+
+
+def test_sockets(seams, server):
+    def talk():
+        host, _, port = server.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"GET /x HTTP/1.0\r\n\r\n")
+            data = b""
+            while part := connection.recv(65536):
+                data += part
+            return data.partition(b"\r\n\r\n")[2]
+
+    bare = talk()
+    seams.install("sockets")
+    for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
+        assert seams.run(talk, **how) == bare
+        assert {"socket.create_connection", "socket.sendall", "socket.recv"} <= seams.charged().keys()
+    assert seams.tap.bytes_read > len(BODY)
+
+
+REQUESTS = {
+    "get": lambda url: requests.get(url + "/x", timeout=5).content,
+    "gzip": lambda url: requests.get(url + "/gzip", timeout=5).content,
+    "moved": lambda url: [requests.get(url + "/moved", timeout=5).url, len(requests.get(url + "/moved", timeout=5).history)],
+    "session": lambda url: [(s := requests.Session()).get(url + "/x").status_code, s.get(url + "/x").headers["X-Extra"]],
+    "raw": lambda url: requests.get(url + "/x", stream=True, timeout=5).raw.read(),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests(seams, server, name):
+    bare = REQUESTS[name](server)
+    seams.install("sockets", "http", "requests")
+    for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
+        hits = Handler.hits
+        assert seams.run(lambda: REQUESTS[name](server), **how) == bare
+    assert seams.charged() == {}
+    assert Handler.hits == hits
+
+
+def test_requests_streamed(seams, server):
+    def streamed():
+        return b"".join(requests.get(server + "/gzip", stream=True, timeout=5).iter_content(1000))
+
+    seams.install("sockets", "http", "requests")
+    for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
+        assert seams.run(streamed, **how) == BODY
+    assert seams.charged() == {}
+
+
+class Blocks(AbstractBufferedFile):
+    def _fetch_range(self, start, end):
+        request = urllib.request.Request(self.fs.url + "/x", headers={"Range": f"bytes={start}-{end}"})
+        with urllib.request.urlopen(request) as answer:
+            return answer.read()
+
+
+class Remote(AbstractFileSystem):
+    protocol = "remote"
+    cachable = False
+
+    def __init__(self, url, **kwargs):
+        super().__init__(**kwargs)
+        self.url = url
+
+    def info(self, path, **kwargs):
+        return {"name": path, "size": len(BODY), "type": "file"}
+
+    def _open(self, path, mode="rb", **kwargs):
+        return Blocks(self, path, mode, **{**kwargs, "block_size": 4096})
+
+
+class Coroutines(AsyncFileSystem):
+    cachable = False
+
+    async def _cat_file(self, path, start=None, end=None, **kwargs):
+        return BODY[start:end]
+
+    async def _info(self, path, **kwargs):
+        return {"name": path, "size": len(BODY), "type": "file"}
+
+
+def test_fsspec_blocks(seams, server):
+    def read():
+        with Remote(server).open("x") as file:
+            file.seek(5000)
+            return file.read(10), file.read(20000)
+
+    seams.contract(read, "sockets", "http", "fsspec", ops={"fsspec.fetch_range": "storage"})
+    seams.contract(lambda: Remote(server).cat_file("x"), "sockets", "http", "fsspec", ops={"fsspec.cat_file": "storage"})
+
+
+def test_fsspec_coroutines(seams):
+    files = Coroutines()
+    seams.contract(lambda: [files.cat_file("x", 3, 90), files.size("x")], "fsspec",
+                   ops={"fsspec.cat_file": "storage", "fsspec.size": "storage"})  # fmt: skip
+    seams.install("fsspec")
+    seams.run(lambda: files.cat_file("x"))
+    assert seams.tap.bytes_read == len(BODY)
+
+
+def test_fsspec_local_files_are_files(seams, tmp_path):
+    (tmp_path / "x").write_bytes(BODY)
+
+    def read():
+        with fsspec.open(str(tmp_path / "x"), "rb") as file:
+            return file.read()
+
+    seams.install("files", "fsspec")
+    for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
+        assert seams.run(read, **how) == BODY
+    assert "read" not in seams.charged()

@@ -37,9 +37,9 @@ def main():
     extras = ["test"] if parser.parse_args().test else []
     if sys.version_info < OLDEST:
         return again_with_a_newer_python()
-    key = environment_key()
+    key = pins()
     home = os.environ.get("PIPEFIX_ENV_HOME")
-    place = Path(home).expanduser().resolve() / f"env-{key[:16]}" if home else ROOT / ".venv"
+    place = Path(home).expanduser().resolve() / shared_name(key) if home else ROOT / ".venv"
     if not holds(place, key, extras):
         place.parent.mkdir(parents=True, exist_ok=True)
         with open(place.parent / f"{place.name}.lock", "w") as lock:
@@ -64,11 +64,15 @@ def again_with_a_newer_python():
     return 1
 
 
-def environment_key():
-    """What an environment depends on: what is to be installed, and by which Python. Tool settings do not count."""
+def pins():
+    """What is to be installed, as a hash. Settings of tools do not count."""
     wanted = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("\n[tool.ruff", 1)[0]
-    parts = [wanted, (ROOT / "constraints.txt").read_text(encoding="utf-8"), sys.version, platform.machine(), sys.base_prefix]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    versions = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    return hashlib.sha256(f"{wanted}\0{versions}".encode()).hexdigest()
+
+
+def shared_name(key):
+    return f"env-{key[:16]}-{sys.implementation.cache_tag}-{platform.machine()}"
 
 
 def interpreter(place):
@@ -76,11 +80,22 @@ def interpreter(place):
 
 
 def holds(place, key, extras):
+    """Whether everything is there. The Python that made an environment is as good as the one that asks for it now."""
     try:
         stamp = json.loads((place / STAMP).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return stamp.get("key") == key and set(extras) <= set(stamp.get("extras", ())) and interpreter(place).exists()
+    same = stamp.get("key") == key and stamp.get("place") == str(place)
+    return same and set(extras) <= set(stamp.get("extras", ())) and works(place)
+
+
+def works(place):
+    """Whether its Python runs, is new enough, and is still the one that its packages were installed for."""
+    check = f"import os, site, sys; sys.exit(sys.version_info < {OLDEST} or not any(map(os.path.isdir, site.getsitepackages())))"
+    try:
+        return subprocess.run([interpreter(place), "-c", check], check=False, stderr=subprocess.DEVNULL).returncode == 0
+    except OSError:
+        return False
 
 
 def wait_for(lock):
@@ -109,22 +124,21 @@ def set_up(place, key, extras, shared):
         if not imports(place, extras):
             fail("The packages were installed, but cannot be imported (the reason is above).", "Is the disk full?")
     draft = place / f"{STAMP}.draft"
-    draft.write_text(json.dumps({"key": key, "extras": extras}), encoding="utf-8")
+    draft.write_text(json.dumps({"key": key, "place": str(place), "extras": extras}), encoding="utf-8")
     draft.replace(place / STAMP)
     say(f"The environment is ready ({time.monotonic() - begun:.0f} s).")
 
 
 def usable(place):
-    """Whether there is an environment of this Python to go on with. One that we did not make is never removed."""
-    if not place.exists():
-        return False
-    check = f"import sys; raise SystemExit(sys.version != {sys.version!r})"
-    works = interpreter(place).exists() and subprocess.run([interpreter(place), "-c", check], check=False).returncode == 0
-    if works:
+    """Whether there is an environment to go on with. One that we did not make is never removed."""
+    if works(place):
         return True
-    if not (place / MADE).exists() and any(place.iterdir()):
-        what = f"{place} exists, is no environment of Python {platform.python_version()}, and was not made here."
-        fail(what, f"Remove it: rm -r {place}")
+    if not place.exists() or not any(place.iterdir()):
+        return False
+    if not (place / MADE).exists():
+        version = ".".join(map(str, OLDEST))
+        fail(f"{place} exists, is no environment of Python {version} or newer, and was not made here.", f"Remove it: rm -r {place}")
+    say(f"{place} no longer works: making it anew.")
     shutil.rmtree(place)
     return False
 

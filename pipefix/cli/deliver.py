@@ -1,4 +1,4 @@
-"""Hands a run to the user: to files first, so that nothing is lost, then to stdout."""
+"""Hands a run to the user: to files first, so that nothing is lost with a closed terminal, then to stdout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 
 
 def deliver(run: Run, *, as_json: bool = False, out: Path | None = None, html: Path | None = None) -> None:
+    try:
+        _write(run, out, html)
+    finally:
+        # A disk that filled up meanwhile costs the file, not the figures.
+        _print(run, as_json)
+
+
+def _write(run: Run, out: Path | None, html: Path | None) -> None:
     from pipefix.report import runfile
 
     if out is not None:
@@ -22,7 +30,12 @@ def deliver(run: Run, *, as_json: bool = False, out: Path | None = None, html: P
 
         runfile.write_whole(page(run).encode("utf-8", "backslashreplace"), html, what="report")
         console.note(f"report: {html}")
+
+
+def _print(run: Run, as_json: bool) -> None:
     if as_json:
+        from pipefix.report import runfile
+
         console.results([runfile.encode(run).decode("utf-8").rstrip("\n")])
     else:
         from pipefix.report.text import lines

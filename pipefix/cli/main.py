@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -22,7 +23,22 @@ BUG = 70
 
 def run() -> NoReturn:
     """The console script."""
+    _treat_termination_as_interrupt()
     sys.exit(main())
+
+
+def _treat_termination_as_interrupt() -> None:
+    """``timeout`` and batch systems send SIGTERM, and kill some seconds later: time enough to report what is known."""
+    owner = os.getpid()
+
+    def interrupt(number: int, _frame: object) -> None:
+        if os.getpid() == owner:
+            raise KeyboardInterrupt
+        # A process forked from this one ends as if nobody had set a handler.
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -189,23 +189,30 @@ class TestAsAProcess:
         done = subprocess.run([sys.executable, "-m", "acting"], capture_output=True, cwd=tmp_path, env=env, check=False)
         assert done.returncode == 130
 
-    def test_ctrl_c(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_signals(self, number: signal.Signals, tmp_path: Path) -> None:
         """Wherever the signal strikes, here while the target's own code sleeps."""
         target = tmp_path / "slow.py"
         target.write_text("import pathlib, time\npathlib.Path(__file__).with_name('begun').touch()\ntime.sleep(60)\n")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipefix", "probe", str(target)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
+        command = [sys.executable, "-m", "pipefix", "probe", str(target)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
         deadline = time.monotonic() + 60
         while not (tmp_path / "begun").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=30)
         assert process.returncode == 130
         assert out == ""
         assert "Interrupted" in err
         assert "Traceback" not in err
+
+    def test_a_forked_child_is_terminated_as_ever(self) -> None:
+        program = (
+            "import os, signal, time\nfrom pipefix.cli import main\nmain._treat_termination_as_interrupt()\n"
+            "ready, told = os.pipe()\nchild = os.fork()\n"
+            "if child == 0:\n    os.write(told, b'.')\n    time.sleep(60)\n    os._exit(0)\n"
+            "os.read(ready, 1)\nos.kill(child, signal.SIGTERM)\n"
+            "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+        assert (done.stdout, done.stderr) == (f"-{signal.SIGTERM.value}\n", "")

@@ -75,6 +75,18 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(library: Libr
     assert library.asked == []
 
 
+def test_a_disk_that_fills_up_meanwhile_costs_the_file_and_not_the_figures(
+    library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "folder" / "run.json"
+    out.parent.mkdir()
+    library.meanwhile = out.parent.rmdir
+    assert main(["probe", "data.py", "--out", str(out), "-q"]) == 4
+    told = capsys.readouterr()
+    assert "VERDICT" in told.out
+    assert f"The run file {out} could not be written" in told.err
+
+
 def test_interrupted_prints_what_is_known(library: Library, a_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     library.answer = changed(a_run, partial=True)
     out = tmp_path / "run.json"

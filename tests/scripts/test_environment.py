@@ -31,9 +31,8 @@ class Played:
 
     def create(self, place: Path) -> None:
         self.created += 1
-        (place / "bin").mkdir(parents=True)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
         (place / self.script.MADE).touch()
-        (place / "bin" / "python").symlink_to(sys.executable)
 
     def install(self, place: Path, extras: list[str], shared: bool) -> None:
         self.installed.append((extras, shared))
@@ -152,6 +151,38 @@ def test_a_broken_environment_of_ours_is_made_anew(script: ModuleType, played: P
     assert played.created == 2
 
 
+def test_a_python_that_was_upgraded_away_is_noticed(script: ModuleType, played: Played, tmp_path: Path) -> None:
+    """``bin/python`` still runs, as another version: it does not see what was installed for the former one."""
+    script.main()
+    (packages,) = (tmp_path / ".venv" / "lib").glob("python3.*/site-packages")
+    packages.parent.rename(packages.parent.with_name("python3.0"))
+    script.main()
+    assert played.created == 2
+
+
+def test_another_python_of_the_user_changes_nothing(script: ModuleType, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.main()
+    monkeypatch.setattr(sys, "executable", "/another/python3")
+    monkeypatch.setattr(sys, "version", "3.99.0 (another)")
+    script.main()
+    assert (played.created, len(played.installed)) == (1, 1)
+
+
+def test_a_checkout_that_was_moved_installs_itself_again(
+    script: ModuleType, played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was installed in place points to where the checkout was."""
+    (tmp_path / "here").mkdir()
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).rename(tmp_path / "here" / name)
+    monkeypatch.setattr(script, "ROOT", tmp_path / "here")
+    script.main()
+    (tmp_path / "here").rename(tmp_path / "there")
+    monkeypatch.setattr(script, "ROOT", tmp_path / "there")
+    script.main()
+    assert (played.created, len(played.installed)) == (1, 2)
+
+
 def test_two_at_once_install_once(script: ModuleType, played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     played.meanwhile = lambda: time.sleep(0.3)
     both = [threading.Thread(target=script.main) for _ in range(2)]
@@ -172,7 +203,7 @@ def test_a_home_outside_the_checkout_is_named_by_what_is_installed(
     monkeypatch.setenv("PIPEFIX_ENV_HOME", str(home))
     script.main()
     first = Path(capsys.readouterr().out.strip())
-    assert first == home / f"env-{script.environment_key()[:16]}" / "bin" / "python"
+    assert first == home / script.shared_name(script.pins()) / "bin" / "python"
     assert played.installed == [([], True)]
     (tmp_path / "constraints.txt").write_text("torch==2\n")
     script.main()
@@ -185,7 +216,7 @@ def test_homes_that_nobody_used_for_weeks_are_removed(
 ) -> None:
     monkeypatch.setenv("PIPEFIX_ENV_HOME", str(tmp_path / "home"))
     script.main()
-    (old,) = (tmp_path / "home").glob("env-*/")
+    (old,) = (path for path in (tmp_path / "home").glob("env-*") if path.is_dir())
     month_ago = time.time() - 30 * 86400
     os.utime(old / script.STAMP, (month_ago, month_ago))
     (tmp_path / "constraints.txt").write_text("torch==2\n")
@@ -196,7 +227,7 @@ def test_homes_that_nobody_used_for_weeks_are_removed(
 def test_the_stamp_says_what_is_there(script: ModuleType, played: Played, tmp_path: Path) -> None:
     script.main()
     stamp = json.loads((tmp_path / ".venv" / script.STAMP).read_text())
-    assert stamp == {"key": script.environment_key(), "extras": []}
+    assert stamp == {"key": script.pins(), "place": str(tmp_path / ".venv"), "extras": []}
 
 
 def test_what_pip_says_when_it_fails(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

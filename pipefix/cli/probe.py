@@ -9,6 +9,7 @@ The report goes to standard output, progress to standard error. Ctrl-C reports w
 
 from __future__ import annotations
 
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,13 +64,15 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(out=arguments.out, html=arguments.html, trace=arguments.trace)
+    begun = time.perf_counter()
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
         from pipefix import api
 
         found = api.probe(
             arguments.target,
-            budget=arguments.budget,
+            # Loading PyTorch takes seconds, and to the user they are part of the probe.
+            budget=max(1.0, arguments.budget - (time.perf_counter() - begun)),
             step_ms=arguments.step_ms,
             target_rate=arguments.target_rate,
             batch_size=arguments.batch_size,

@@ -1,0 +1,101 @@
+"""Which arms are worth their time on this pipeline, and how long their blocks may be. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import Experiment
+from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+
+SMALL_STAGE = 0.02
+"""A stage below this share of the sample's time gets no arm of its own: its removal can gain no more than that."""
+ROUNDS = 4
+"""Rounds of all arms that the block length is chosen for."""
+FEWEST_ROUNDS = 3
+"""Rounds below which arms are given up, so that those that stay are known well enough."""
+SHORTEST, LONGEST = 0.04, 1.5
+"""Seconds of steady state in a block."""
+THROWN_AWAY = 1.6
+"""Rounds of all workers that a block spends before it is steady."""
+GIVEN_UP_FIRST = (experiments.FLOOR, experiments.PREBUILT, experiments.SAMPLES, experiments.DECODED, experiments.SUPPLY)
+"""Arms that only refine a remedy, in the order in which a tight budget gives them up."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the first look at the pipeline told."""
+
+    workers: int
+    has_consumer: bool
+    share: Mapping[Stage, float]
+    """Part of a batch's making by stage."""
+    no_batches: str | None = None
+    """Why batches could not be recorded."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    arms: tuple[Experiment, ...]
+    trials: tuple[int, ...]
+    """Worker counts to try."""
+    declined: Mapping[str, str]
+    length: float
+    """Seconds of steady state in a block."""
+
+
+def schedule(situation: Situation, trials: Sequence[int], *, seconds: float, lap: float) -> Schedule:
+    """Arms and block length for ``seconds`` of measuring, where all workers together take ``lap`` seconds for a batch each."""
+    arms, declined = _useful(situation)
+    kept = [count for count in trials if count != situation.workers]
+    shortest = SHORTEST + (2 + THROWN_AWAY) * lap
+    affordable = seconds / shortest / FEWEST_ROUNDS
+    for arm in GIVEN_UP_FIRST:
+        if arm in arms and _blocks(arms, kept) > affordable:
+            arms.remove(arm)
+            declined[arm.name] = "the time budget is too short for it; a longer --budget runs it"
+    while kept and _blocks(arms, kept) > affordable:
+        count = kept.pop()
+        declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
+    each = seconds / (ROUNDS * _blocks(arms, kept)) - THROWN_AWAY * lap
+    return Schedule(tuple(arms), tuple(kept), declined, min(LONGEST, max(SHORTEST, each)))
+
+
+def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
+    """Blocks a round: a trial is one with the new setting and one as it is."""
+    return sum(arm.length / arm.every for arm in arms) + 2 * len(trials)
+
+
+def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:
+    """Those arms that can tell something about this pipeline; the others are declined with the reason."""
+    arms = [experiments.REAL, experiments.PLAIN]
+    declined = {}
+    for arm in experiments.POOL:
+        if arm in (experiments.RECORD, experiments.REAL, experiments.PLAIN, experiments.COLD):
+            continue
+        why = _useless(arm, situation)
+        if why is None:
+            arms.append(arm)
+        else:
+            declined[arm.name] = why
+    return arms, declined
+
+
+def _useless(arm: Experiment, situation: Situation) -> str | None:
+    if arm is experiments.SUPPLY and not situation.has_consumer:
+        return "there is no consumer to leave out"
+    if not situation.workers and arm.replaces & {Stage.IPC}:
+        return "there are no workers, so nothing crosses a process border"
+    if situation.no_batches is not None and Stage.COLLATE in arm.replaces:
+        return f"batches cannot be recorded: {situation.no_batches}"
+    replaced = [stage for stage in IN_SAMPLE if stage in arm.replaces]
+    if not replaced or Stage.COLLATE in arm.replaces:
+        return None
+    if sum(situation.share[stage] for stage in replaced) < SMALL_STAGE:
+        took = f"{' and '.join(replaced)} took under {percent(SMALL_STAGE)} of a batch's making"
+        return f"{took}, so replacing it can gain no more"
+    if arm is experiments.DECODED and min(situation.share[stage] for stage in replaced) < SMALL_STAGE:
+        return "the same as replacing the larger of storage and decode"
+    return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
+import pickle
 import resource
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,23 +15,22 @@ from typing import Any
 
 import torch
 
-from pipefix.measurement import burner, cgroups, experiments, gpu, residency, startup, transfer
+from pipefix.measurement import burner, cgroups, experiments, failing, gpu, residency, startup, transfer
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.replay import Pool, without_recording
+from pipefix.measurement.schedule import SHORTEST, Schedule, Situation, schedule
 from pipefix.measurement.stand_in import StandInOptions
+from pipefix.subject import randomness
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
-RECORD_SHARE = 0.18
+RECORD_SHARE = 0.15
 """Part of the budget that recording may take."""
-ROUNDS = 4
-"""Rounds of all arms that the block length is chosen for."""
-SHORTEST, LONGEST = 0.04, 1.5
-"""Seconds of steady state in a block."""
-SMALL_STAGE = 0.02
-"""A stage below this share of the sample's time gets no arm of its own: its removal can gain no more than that."""
+RESERVE_SHARE = 0.12
+"""Part kept for cold reads and start-up."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
 
 _UNREAL = ("/proc/", "/sys/", "/dev/")
@@ -82,8 +83,9 @@ def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -
     found = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
     clock = _Clock(plan.budget)
     before = cgroups.throttle()
-    with _untouched_rng(subject):
-        torch.manual_seed(plan.seed)
+    with randomness.untouched(subject.loader):
+        # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
+        torch.default_generator.manual_seed(plan.seed)
         try:
             _measure(subject, consumer, plan, clock, found)
         except KeyboardInterrupt:
@@ -101,6 +103,7 @@ def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, fo
     options = StandInOptions(share, workers, events=plan.events, observe=plan.observe)
     pool = Pool(subject, options, consumer)
     session = _Session(subject, consumer, plan, clock, found, pool)
+    complete = False
     try:
         session.record()
         session.alone()
@@ -108,8 +111,13 @@ def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, fo
             session.rounds()
         found.nvml = watch.figures
         session.cold()
+        complete = True
+    except RuntimeError as error:
+        if not failing.is_death(error):
+            raise
+        raise failing.raised("The loader", error, pool.processes) from error
     finally:
-        session.close()
+        session.close(at_once=not complete)
     if clock.left > 0.05 * plan.budget and not found.partial:
         plan.progress("measuring start-up", clock.spent / plan.budget)
         startup.measure(subject, found, clock.left)
@@ -131,9 +139,10 @@ class _Session:
         self.round_seconds = 0.0
         """How long all workers take for a batch each, in the real arm."""
 
-    def close(self) -> None:
-        for pool in (*self.trials.values(), self.pool):
-            pool.close()
+    def close(self, *, at_once: bool = False) -> None:
+        with _deaf():
+            for pool in (*self.trials.values(), self.pool):
+                pool.close(at_once=at_once)
 
     def say(self, phase: str) -> None:
         self.plan.progress(phase, min(1.0, self.clock.spent / self.plan.budget))
@@ -155,8 +164,10 @@ class _Session:
         last: dict[int, Row] = {}
         for row in rows:
             last[row.trace.worker] = row
-            self.known += row.trace.units
-            self.paths += row.trace.paths
+            self.known += pickle.loads(row.trace.units) if row.trace.units else []
+            self.paths += [os.fsdecode(path) for path in row.trace.paths]
+        if self.pool.serving < found.workers:
+            found.idle_workers, found.workers = found.workers - self.pool.serving, self.pool.serving
         found.recorded_units = sum(row.trace.recorded for row in last.values())
         found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         self._learn(list(last.values()))
@@ -176,28 +187,43 @@ class _Session:
     def rounds(self) -> None:
         first = self.pool.block(experiments.REAL, SHORTEST, most=max(2.0, self.clock.left))
         self.round_seconds = first.seconds * max(1, self.found.workers) / max(1, len(first.rows))
-        arms = self._arms(first)
-        self._start_trials(first)
-        reserve = 0.12 * self.plan.budget
-        length = self._block_length(arms, reserve)
+        reserve = RESERVE_SHARE * self.plan.budget
+        chosen = self._scheduled(first, self.clock.left - reserve)
+        self._start_trials(chosen.trials)
+        length = chosen.length
         done = 0
         while True:
             lap = time.perf_counter()
-            for arm in arms if done % 2 == 0 else arms[::-1]:
+            for arm in chosen.arms if done % 2 == 0 else chosen.arms[::-1]:
                 if self.clock.left < reserve and self.found.of(experiments.REAL.name):
                     break
                 if done % arm.every:
                     continue
                 self.say(f"round {done + 1}: {arm.name}")
-                self._run(arm, length * arm.length)
-            for name, pool in self.trials.items():
+                self._spared(lambda arm=arm: self._run(arm, length * arm.length))  # type: ignore[misc]
+            for name, pool in list(self.trials.items()):
                 if self.clock.left >= reserve or not self.found.trials.get(name):
-                    self._trial(name, pool, length)
+                    self._spared(lambda name=name, pool=pool: self._trial(name, pool, length))  # type: ignore[misc]
             done += 1
             if self.clock.left < reserve + 0.5 * (time.perf_counter() - lap):
                 return
             if done >= 3 and self.plan.enough is not None and self.plan.enough(self.found):
                 return
+
+    def _spared(self, run: Callable[[], object]) -> None:
+        """Run; where a pool that only tries other settings could not start or lost a worker, go on without it.
+
+        Torch's signal handler speaks of a lost worker wherever the main thread happens to be, so it may be another pool's turn.
+        """
+        try:
+            run()
+        except (RuntimeError, TargetError) as error:
+            lost = [name for name, pool in self.trials.items() if pool.lost or pool.failed]
+            if not lost or self.pool.lost:
+                raise
+            for name in lost:
+                self.found.declined[name] = f"it failed when tried: {error}"
+                self.trials.pop(name).close(at_once=True)
 
     def _run(self, arm: Experiment, seconds: float) -> Block:
         most = max(2.0, self.clock.left)
@@ -210,55 +236,28 @@ class _Session:
             self.found.events += [(row.trace.pid, *event) for event in row.trace.events]
         return block
 
-    def _arms(self, first: Block) -> list[Experiment]:
-        """Those arms that can tell something about this pipeline; the others are declined with the reason."""
-        declined = self.found.declined
+    def _scheduled(self, first: Block, seconds: float) -> Schedule:
+        """What to run, by the first look at where the time goes."""
         spent = dict.fromkeys(IN_SAMPLE, 0)
         for row in first.rows:
             for charge in row.trace.charges:
                 if charge.stage is not None:
                     spent[Stage(charge.stage)] += charge.wall
         total = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
-        chosen = [experiments.REAL, experiments.PLAIN]
-        for arm in experiments.POOL:
-            if arm in (experiments.RECORD, experiments.REAL, experiments.PLAIN, experiments.COLD):
-                continue
-            why = self._useless(arm, {stage: value / total for stage, value in spent.items()})
-            if why is None:
-                chosen.append(arm)
-            else:
-                declined[arm.name] = why
+        situation = Situation(
+            self.found.workers,
+            self.consumer.present,
+            {stage: value / total for stage, value in spent.items()},
+            self.found.refused.get("batch"),
+        )
+        chosen = schedule(situation, self.plan.trial_workers, seconds=seconds, lap=self.round_seconds)
+        self.found.declined.update(chosen.declined)
         return chosen
-
-    def _useless(self, arm: Experiment, share: dict[Stage, float]) -> str | None:
-        if not arm.consumer and not self.consumer.present and arm is experiments.SUPPLY:
-            return "there is no consumer to leave out"
-        if not self.found.workers and arm.replaces & {Stage.IPC}:
-            return "there are no workers, so nothing crosses a process border"
-        if "batch" in self.found.refused and Stage.COLLATE in arm.replaces:
-            return f"batches cannot be recorded: {self.found.refused['batch']}"
-        replaced = arm.replaces & set(IN_SAMPLE)
-        if replaced and Stage.COLLATE not in arm.replaces and sum(share[stage] for stage in replaced) < SMALL_STAGE:
-            names = ", ".join(sorted(replaced))
-            return f"{names} took under {SMALL_STAGE:.0%} of the sample's time, so replacing it can gain no more"
-        if {Stage.STORAGE, Stage.DECODE} == set(arm.replaces) and min(share[stage] for stage in replaced) < SMALL_STAGE:
-            return "the same as replacing the larger of storage and decode"
-        return None
-
-    def _block_length(self, arms: list[Experiment], reserve: float) -> float:
-        """Seconds of steady state a block, so that about `ROUNDS` rounds fit. Every block also has its first rounds to throw away."""
-        blocks = len(arms) + 2 * len(self.trials)
-        each = (self.clock.left - reserve) / (ROUNDS * blocks)
-        return min(LONGEST, max(SHORTEST, each - 1.3 * self.round_seconds * 0.6))
 
     # -- other settings, really tried -----------------------------------------------------------------------------------
 
-    def _start_trials(self, first: Block) -> None:
-        if self.clock.left < 6 * self.round_seconds * (1 + len(self.plan.trial_workers)):
-            return
-        for workers in self.plan.trial_workers:
-            if workers == self.found.workers:
-                continue
+    def _start_trials(self, counts: tuple[int, ...]) -> None:
+        for workers in counts:
             options = without_recording(StandInOptions(0, workers), workers)
             pool = Pool(self.subject, options, self.consumer, known=self.known)
             pool.last_batch = self.pool.last_batch
@@ -284,7 +283,7 @@ class _Session:
             found.declined[experiments.ALONE] = found.declined[experiments.BURNER] = "there is no consumer"
             return
         size = found.settings.batch_size or 1
-        seconds = min(1.0, max(0.1, 0.02 * self.plan.budget))
+        seconds = min(0.6, max(0.1, 0.01 * self.plan.budget))
         for _ in range(3):
             found.blocks.append(burner.alone(self.consumer, batch, size, seconds, name=experiments.ALONE))
         if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
@@ -330,33 +329,13 @@ class _Session:
 
 
 @contextmanager
-def _untouched_rng(subject: Subject) -> Iterator[None]:
-    """The user's random state goes on afterwards as if nothing had run."""
-    state, torch_state = random.getstate(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else None
-    numpy = _numpy_state()
-    loader = subject.loader
-    generators = [
-        one
-        for one in {id(g): g for g in (loader.generator, getattr(loader.sampler, "generator", None))}.values()
-        if one is not None
-    ]
-    own = [one.get_state() for one in generators]
+def _deaf() -> Iterator[None]:
+    """While workers are put away a second Ctrl-C must not leave them behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        random.setstate(state)
-        torch.set_rng_state(torch_state)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
-        if numpy is not None:
-            numpy()
-        for generator, one in zip(generators, own, strict=True):
-            generator.set_state(one)
-
-
-def _numpy_state() -> Callable[[], None] | None:
-    import numpy
-
-    state = numpy.random.get_state()
-    return lambda: numpy.random.set_state(state)
+        signal.signal(signal.SIGINT, heard)

@@ -50,6 +50,7 @@ class Measurement:
 
     settings: LoaderSettings
     workers: int
+    """Those that give batches."""
     cores: float
     """CPU cores this process may use, quota included."""
     consumer: str = "none"
@@ -89,6 +90,8 @@ class Measurement:
     peak_rss: int = 0
     seconds: float = 0.0
     partial: bool = False
+    idle_workers: int = 0
+    """Workers that left at once, their part of the stream being empty."""
     interrupted_in: str = ""
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,10 +12,12 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Sampler
+from torch.utils.data._utils import signal_handling
 
 from pipefix.measurement import trace as traces
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
+from pipefix.measurement.failing import Failure, cannot_start, raised
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.stand_in import Delivered, StandIn, StandInOptions, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
@@ -57,26 +58,52 @@ class Pool:
     def __init__(self, subject: Subject, options: StandInOptions, consumer: Consumer, *, known: list[Any] | None = None) -> None:
         self.workers = options.workers
         self.consumer = consumer
-        self.switch = torch.zeros(2, dtype=torch.int64).share_memory_()
+        self.switch = torch.zeros(2, dtype=torch.int64)
+        if self.workers:
+            self.switch = _shared(self.switch)
         self.epoch = 0
         self.in_flight = 0
         self.last_batch: Any = None
         self.told: list[Row] = []
         """Batches that came with facts about the process that made them."""
         self._iterator: Any = None
+        self.failed = False
         self._hand = handover.attach() if self.workers else None
-        self._loader = _loader(subject, self.switch, options, known)
-        self._dead = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._loader = _loader(subject, self.switch, options, known)
 
     @property
     def prefetch(self) -> int:
         return self._loader.prefetch_factor or 1
 
+    @property
+    def processes(self) -> list[Any]:
+        """The workers' processes, once they were started."""
+        return list(getattr(self._iterator, "_workers", []))
+
+    @property
+    def serving(self) -> int:
+        """Workers that give batches: those whose part of a stream is empty leave at once."""
+        status = getattr(self._iterator, "_workers_status", None)
+        return max(1, sum(status)) if status else max(1, self.workers)
+
+    @property
+    def lost(self) -> bool:
+        """Whether one of its workers died."""
+        return any(process.exitcode for process in self.processes)
+
     def start(self) -> None:
-        if self._iterator is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+        if self._iterator is not None:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
                 self._iterator = iter(self._loader)
+            except Exception as error:
+                self.failed = True
+                context = self._loader.multiprocessing_context
+                raise cannot_start(error, context.get_start_method() if context is not None else None) from error
 
     def turn_to(self, experiment: Experiment) -> None:
         """From now on workers make batches of this arm; those in flight are still of the last one."""
@@ -115,7 +142,7 @@ class Pool:
         except KeyboardInterrupt:
             raise
         except Exception as error:
-            raise raised(f"The consumer ({self.consumer.name})", error) from error
+            raise raised(f"The consumer ({self.consumer.name})", error, self.processes) from error
 
     def _advance(self) -> Delivered:
         self.start()
@@ -129,8 +156,11 @@ class Pool:
         except KeyboardInterrupt:
             raise
         except Exception as error:
-            self._dead = True
-            raise raised("The dataset", error) from error
+            self.failed = True
+            raise raised("The loader", error, self.processes) from error
+        if isinstance(delivered, Failure):
+            self.failed = True
+            raise delivered.as_error()
         return delivered  # type: ignore[no-any-return]
 
     def keep_batch(self) -> Any:
@@ -140,7 +170,10 @@ class Pool:
         self.last_batch = _clone(delivered.batch)
         return self.last_batch
 
-    def close(self) -> None:
+    def close(self, *, at_once: bool = False) -> None:
+        """End the workers; ``at_once`` does not wait for the batches that they are making."""
+        if at_once:
+            abandon(self._iterator)
         iterator, self._iterator = self._iterator, None
         if iterator is not None and hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
@@ -156,7 +189,7 @@ class Pool:
         """Run one arm for about ``seconds`` of steady state; whole rounds of all workers, so that their turns even out."""
         self.turn_to(experiment)
         consume = experiment.consumer and self.consumer.present
-        round_size = max(1, self.workers)
+        round_size = self.serving
         limit = time.perf_counter() + most
         fresh = 0
         warm = round_size if self.workers else 1
@@ -208,11 +241,34 @@ class Pool:
                 continue
             rows.append(row)
             state[row.trace.worker] = (row.trace.recorded, row.trace.full)
-            everyone = len(state) == max(1, self.workers)
+            everyone = len(state) >= self.serving
             if everyone and all(count >= units or full for count, full in state.values()):
                 return rows
             if time.perf_counter() > until and everyone and all(count >= 1 for count, _ in state.values()):
                 return rows
+
+
+def _shared(switch: torch.Tensor) -> torch.Tensor:
+    """In memory that the workers see too."""
+    try:
+        switch.share_memory_()
+    except (RuntimeError, OSError) as error:
+        raise cannot_start(error, None) from error
+    return switch
+
+
+def abandon(iterator: Any) -> None:
+    """End worker processes in the middle of a batch. Torch must not take that for a crash, so it forgets them first."""
+    processes = getattr(iterator, "_workers", [])
+    if getattr(iterator, "_worker_pids_set", False):
+        signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
+        iterator._worker_pids_set = False
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(1.0)
+        if process.is_alive():
+            process.kill()
 
 
 def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, known: list[Any] | None) -> DataLoader[Any]:
@@ -242,61 +298,6 @@ def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, kno
         return DataLoader(stream, **settings)
     kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
     return DataLoader(StandIn(theirs.dataset, theirs.collate_fn, switch, options, kind), sampler=Orders(subject, known), **settings)
-
-
-def raised(who: str, error: Exception) -> TargetError:
-    """The user's code raised, here or in a worker: what, where, and their frames only."""
-    text = str(error)
-    if ("DataLoader worker" in text and "exited unexpectedly" in text) or "is killed by signal" in text:
-        return TargetError(
-            f"A worker process died while making a batch: {text.splitlines()[0]}",
-            advice="Killed by signal 9 is mostly the kernel running out of memory, signal 7 a full /dev/shm, signal 11 a crash in a native "
-            "library. Probe with --workers 0 to see the error itself.",
-        )
-    lines = text.splitlines()
-    if lines and lines[0].startswith("Caught ") and "Original Traceback" in text:
-        frames = _their_lines(lines[lines.index(next(line for line in lines if line.startswith("Original Traceback"))) + 1 :])
-        last = frames[-1] if frames else lines[0]
-        return TargetError(f"{who} raised in a worker process: {last}", advice=_ADVICE, user_traceback="\n".join(frames))
-    kept = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours(frame.filename)]
-    shown = "".join(traceback.format_list(kept)) + "".join(traceback.format_exception_only(type(error), error))
-    message = text.splitlines()[0] if text else ""
-    return TargetError(f"{who} raised {type(error).__name__}: {message}", advice=_advice(error, text), user_traceback=shown)
-
-
-_ADVICE = "Mend the sample or the code shown above, then probe again; --seed N probes other samples first."
-
-
-def _advice(error: Exception, text: str) -> str:
-    if "stack expects each tensor to be equal size" in text or "Trying to resize storage" in text:
-        return "The samples of a batch differ in shape: resize or pad them to one shape in the transform, or give the DataLoader a collate_fn."
-    if "pickle" in text.lower() or type(error).__name__ == "PicklingError":
-        return (
-            "Under the spawn and forkserver start methods the dataset and its collate_fn are pickled: move lambdas and locally defined "
-            "classes to the top level of the file, and open files in the worker rather than in __init__."
-        )
-    if "No space left on device" in text or "shared memory" in text:
-        return "Shared memory is full: make /dev/shm larger (docker run --shm-size=2g) or use fewer workers or smaller batches."
-    return _ADVICE
-
-
-def _their_lines(lines: list[str]) -> list[str]:
-    """A worker's formatted traceback without torch's and our own frames."""
-    kept: list[str] = []
-    hidden = False
-    for line in lines:
-        if line.startswith('  File "'):
-            filename = line.split('"')[1]
-            hidden = _ours(filename) or "torch/utils/data/_utils" in filename
-        elif not line.startswith("    "):
-            hidden = False
-        if not hidden and not line.startswith("Traceback"):
-            kept.append(line)
-    return [line for line in kept if line.strip()]
-
-
-def _ours(filename: str) -> bool:
-    return f"{'/'}pipefix/" in filename.replace("\\", "/") and "/tests/" not in filename
 
 
 def _clone(value: Any) -> Any:

@@ -7,6 +7,7 @@ recorded, timed or not. The user's dataset, collate function and worker_init_fn 
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from pipefix.measurement import failing
 from pipefix.measurement.experiments import PLAIN, POOL, REAL, RECORD, Experiment
+from pipefix.measurement.failing import Failure, StreamEnded
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.recording.recording import Recording
 from pipefix.seams import handover
@@ -23,7 +26,8 @@ from pipefix.seams.fresh import fresh
 from pipefix.seams.seam import Patches, install_all
 from pipefix.seams.tap import Tap
 from pipefix.subject.cut import Cutter
-from pipefix.vocabulary.stage import Stage
+from pipefix.subject.subject import length_of
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 CPU_EVERY = 4
 """One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
@@ -34,6 +38,8 @@ OBSERVE_EVERY = 64
 """Batches between two looks at the worker's memory and threads."""
 TRACED_BATCHES = 60
 """Batches a process traces: enough to look at, few enough to open quickly."""
+
+_WHOLE_SAMPLE = frozenset(IN_SAMPLE)
 
 
 class Delivered(NamedTuple):
@@ -55,7 +61,7 @@ class StandInOptions:
     """Asked once in every process, with its first batch: facts that the audit reads."""
 
 
-class StandIn(Dataset[Delivered]):
+class StandIn(Dataset["Delivered | Failure"]):
     """Map-style: asked for a whole order of indices at a time."""
 
     def __init__(
@@ -67,11 +73,17 @@ class StandIn(Dataset[Delivered]):
         self.options = options
         self.kind = kind
 
-    def __getitem__(self, order: Any) -> Delivered:
-        return _bench(self).make(order)
+    def __getitem__(self, order: Any) -> Delivered | Failure:
+        if _failed_to_begin:
+            return _failed_to_begin[0]
+        bench = _bench(self)
+        try:
+            return bench.make(order)
+        except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
+            return bench.failure(error)
 
 
-class StreamStandIn(IterableDataset[Delivered]):
+class StreamStandIn(IterableDataset["Delivered | Failure"]):
     """Iterable: yields whole batches of ``batch_size`` samples, for ever."""
 
     def __init__(
@@ -91,10 +103,22 @@ class StreamStandIn(IterableDataset[Delivered]):
         self.batch_size = batch_size
         self.drop_last = drop_last
 
-    def __iter__(self) -> Iterator[Delivered]:
+    def __iter__(self) -> Iterator[Delivered | Failure]:
+        if _failed_to_begin:
+            yield _failed_to_begin[0]
+            return
         bench = _bench(self)
         while True:
-            yield bench.make(self.batch_size)
+            try:
+                made = bench.make(self.batch_size)
+            except StreamEnded:
+                if bench.drawn:
+                    yield failing.stream_spent(bench.drawn)
+                return  # with nothing at all, this worker has no part of the stream: the others go on
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
+                yield bench.failure(error)
+                return
+            yield made
 
 
 class WorkerInit:
@@ -109,15 +133,22 @@ class WorkerInit:
             # Frozen for users: worker_init_fn and __iter__ look for their own dataset there.
             object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[attr-defined]
         if self.inner is not None:
-            self.inner(worker)
+            try:
+                self.inner(worker)
+            except Exception as error:  # noqa: BLE001 - told with the first batch that is asked for
+                _failed_to_begin.append(failing.of_beginning(error))
 
 
+_failed_to_begin: list[Failure] = []
+"""In a worker whose worker_init_fn raised: what to say in place of its first batch."""
 _benches: dict[tuple[int, int], Bench] = {}
 
 
 def _bench(stand_in: StandIn | StreamStandIn) -> Bench:
     key = (os.getpid(), id(stand_in))
     if key not in _benches:
+        for other in [other for other in _benches if other[0] != key[0]]:
+            _benches.pop(other).close()  # a forked copy of the training process's own: its clocks have no place here
         _benches[key] = Bench(stand_in)
     return _benches[key]
 
@@ -160,10 +191,23 @@ class Bench:
         self.told_units = self.told_paths = 0
         self._modules = 0
         self._token: Any = torch.zeros(1)
+        self._originals: dict[Any, Any] = {}
+        """Samples by the name they are kept under, where that differs from what the sampler said."""
+        self._doing: Any = None
+        self._collating: _Made | None = None
+        self._asked_for: list[Any] = []
+        self.drawn = 0
 
     def close(self) -> None:
         self.tap.active = False
         self.patches.undo()
+
+    def failure(self, error: Exception) -> Failure:
+        """What the user's code was doing when it raised."""
+        kind = self.of.kind
+        if self._collating is not None:
+            return failing.of_batch(error, self._asked_for, self._collating.samples if kind != "batched" else ())
+        return failing.of_sample(error, self._doing, kind=kind, length=length_of(self.dataset))
 
     # -- a batch -----------------------------------------------------------------------------------------------------
 
@@ -241,24 +285,30 @@ class Bench:
         """Which samples to make: the order as asked, or recorded ones in its place."""
         whole = self.of.kind == "batched"
         asked = [tuple(order)] if whole else [order] if self.of.kind == "single" else list(order)
+        self._asked_for = list(order) if whole else asked
         known = self.recording.units
         if experiment.source == "new" or not known:
             return asked
         first = self.counter * len(asked)
         trace.wrapped = first + len(asked) > len(known)
-        return [known[(first + offset) % len(known)] for offset in range(len(asked))]
+        units = [known[(first + offset) % len(known)] for offset in range(len(asked))]
+        if self._originals:
+            units = [self._originals.get(unit, unit) for unit in units]
+        self._asked_for = list(units[0]) if whole else units
+        return units
 
     def _run(self, unit: Any, experiment: Experiment, made: _Made) -> None:
         """One sample (or one batched fetch), live or recorded."""
         tap = self.tap
-        if Stage.STORAGE in experiment.replaces and Stage.DECODE in experiment.replaces and Stage.AUGMENT in experiment.replaces:
-            if self._recorded_sample(unit, made):
-                return
+        key = unit if type(unit) is int else self._key(unit)
+        if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made):
+            return
+        self._doing = unit
         begun = time.perf_counter_ns()
         if experiment is RECORD:
             tap.recording = self._recorder()
         if tap.active:
-            tap.begin(unit, cpu=len(made.unit_walls) % CPU_EVERY == 0)
+            tap.begin(key, cpu=len(made.unit_walls) % CPU_EVERY == 0)
         try:
             sample = self.dataset.__getitems__(list(unit)) if self.of.kind == "batched" else self.dataset[unit]
         finally:
@@ -267,7 +317,14 @@ class Bench:
         made.unit_walls.append(time.perf_counter_ns() - begun)
         made.samples.append(sample)
         if experiment is RECORD:
-            self._recorded(unit, sample)
+            self._recorded(key, sample)
+
+    def _key(self, unit: Any) -> Any:
+        """What a sample is kept under: samplers also ask for lists, tensors and whatever else their dataset understands."""
+        key = _hashable(unit)
+        if key is not unit:
+            self._originals[key] = unit
+        return key
 
     def _draw(self, count: int | None, experiment: Experiment, made: _Made, trace: BatchTrace) -> None:
         """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions."""
@@ -278,11 +335,13 @@ class Bench:
         for _ in range(count or 1):
             if not new and self.position >= len(known):
                 self.stream, self.position, trace.wrapped = None, 0, True
-            if {Stage.STORAGE, Stage.DECODE, Stage.AUGMENT} <= experiment.replaces and self._recorded_sample(self.position, made):
+            if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made):
                 self.position += 1
                 continue
             if self.stream is None:
+                self._doing = 0
                 self.stream, self.position = iter(self.dataset), 0
+            self._doing = self.position
             begun = time.perf_counter_ns()
             if experiment is RECORD:
                 tap.recording = self._recorder()
@@ -293,7 +352,7 @@ class Bench:
             except StopIteration:
                 self.stream = None
                 if self.position == 0:
-                    raise
+                    raise StreamEnded from None
                 continue
             finally:
                 if tap.active:
@@ -301,6 +360,7 @@ class Bench:
             made.unit_walls.append(time.perf_counter_ns() - begun)
             made.samples.append(sample)
             self.position += 1
+            self.drawn += 1
             if experiment is RECORD:
                 self._recorded(self.position - 1, sample)
 
@@ -330,7 +390,9 @@ class Bench:
     def _batch(self, made: _Made, experiment: Experiment, trace: BatchTrace, *, skipped: bool) -> Any:
         if skipped:
             return self._prebuilt(trace)
+        self._collating = made
         batch = self.of.collate(self._collatable(made))
+        self._collating = None
         return batch
 
     def _collatable(self, made: _Made) -> Any:
@@ -341,7 +403,7 @@ class Bench:
         return made.samples
 
     def _prebuilt(self, trace: BatchTrace) -> Any:
-        """A recorded batch. In a worker it is put into fresh shared memory, as every live batch is: that is the hand-over's cost."""
+        """A recorded batch. A worker puts it into fresh shared memory, as every live batch is: that is the hand-over's cost."""
         if self.hand is None:
             begun = time.perf_counter_ns()
             batch = self.recording.batches[0]
@@ -403,15 +465,30 @@ class Bench:
         if experiment is RECORD:
             trace.recorded, trace.recorded_bytes = len(self.recording.units), self.recording.nbytes
             trace.full = self.recording.full
-            trace.units = list(self.recording.units[self.told_units :])
+            told = self.recording.units[self.told_units :]
+            trace.units = pickle.dumps([self._originals.get(unit, unit) for unit in told])
             self.told_units = len(self.recording.units)
             trace.refused = self.recording.refused
             trace.opaque = self.cutter.opaque
             trace.mixed = sorted(self.tap.mixed)
             trace.seams = self.seams
             paths = list(self.recording.files)
-            trace.paths = paths[self.told_paths :]
+            trace.paths = [os.fsencode(path) for path in paths[self.told_paths :]]
             self.told_paths = len(paths)
+
+
+def _hashable(unit: Any) -> Any:
+    """The unit itself where it can be a key; else an equal value that can."""
+    if isinstance(unit, (list, tuple)):
+        inner = tuple(_hashable(one) for one in unit)
+        return unit if type(unit) is tuple and all(one is other for one, other in zip(inner, unit, strict=True)) else inner
+    if hasattr(unit, "tolist"):
+        return _hashable(unit.tolist())
+    try:
+        hash(unit)
+    except TypeError:
+        return repr(unit)
+    return unit
 
 
 def _to_shared(value: Any) -> Any:

@@ -6,12 +6,20 @@ import time
 import warnings
 
 from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.replay import abandon
+from pipefix.subject.failure import summary
 from pipefix.subject.subject import Subject
+
+NAME = "start-up"
 
 
 def measure(subject: Subject, found: Measurement, seconds_left: float) -> None:
     """Fill in the first-batch latency and, where time allows, the restart of an epoch."""
-    first = _first_batch(subject)
+    try:
+        first = _first_batch(subject)
+    except Exception as error:  # noqa: BLE001 - the user's code again: what was measured before stays worth telling
+        found.declined[NAME] = f"the loader's first batch raised {summary(error)}"
+        return
     found.first_batch = first
     if subject.loader.persistent_workers:
         # Workers stay: a new epoch costs only the refilling of the pipeline, which the steady state already shows.
@@ -24,14 +32,17 @@ def _first_batch(subject: Subject) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         begun = time.perf_counter()
-        iterator = iter(subject.loader)
-        next(iterator)
-        spent = time.perf_counter() - begun
-    stop = getattr(iterator, "_shutdown_workers", None)
-    if stop is not None:
-        stop()
-        if subject.loader._iterator is iterator:
-            subject.loader._iterator = None
+        iterator = iter(subject.loader_to_run())
+        try:
+            next(iterator)
+            spent = time.perf_counter() - begun
+        except BaseException:
+            abandon(iterator)
+            raise
+        finally:
+            stop = getattr(iterator, "_shutdown_workers", None)
+            if stop is not None:
+                stop()
     return spent
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 
@@ -33,6 +31,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     ended: int
     cpu: int
     """CPU nanoseconds of the process's main thread from `begun` to `ended`."""
+    starved: int
+    """Nanoseconds of the same time in which that thread was ready to run but had no CPU."""
     process_cpu: int
     """CPU nanoseconds of the whole process since it began (all threads): differences count."""
     unit_walls: list[int] = []
@@ -57,10 +57,10 @@ class BatchTrace(msgspec.Struct, array_like=True):
     """Batches that `dumps`, `send` and `sent_bytes` belong to: those handed over since the last trace."""
     wrapped: bool = False
     """True where recorded samples were used a second time under this switch."""
-    paths: list[str] = []
+    paths: list[bytes] = []
     """Files whose bytes were recorded, told once."""
-    units: list[Any] = []
-    """Recorded units, told once."""
+    units: bytes = b""
+    """Recorded units, told once; pickled, since samplers name samples by whatever they like."""
     recorded: int = 0
     recorded_bytes: int = 0
     full: bool = False

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
+from pipefix.subject.candidates import parts
+from pipefix.subject.randomness import attributes, generators
 from pipefix.vocabulary.settings import LoaderSettings
 
 
@@ -45,14 +58,13 @@ class Subject:
 
     @property
     def batched_fetch(self) -> bool:
-        return bool(getattr(self.loader.dataset, "__getitems__", None)) and self.auto_collation and not self.iterable
+        return self.auto_collation and not self.iterable and _fetches_batches(self.loader.dataset)
 
     @property
     def settings(self) -> LoaderSettings:
         loader = self.loader
         context = loader.multiprocessing_context
         dataset = loader.dataset
-        length = len(dataset) if hasattr(dataset, "__len__") else None
         sampler = type(loader.sampler).__name__
         return LoaderSettings(
             batch_size=loader.batch_size,
@@ -68,7 +80,7 @@ class Subject:
             collate=getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__name__),
             dataset=type(dataset).__name__,
             kind="iterable" if self.iterable else "batched" if self.batched_fetch else "map",
-            length=length,
+            length=length_of(dataset),
         )
 
     def orders(self) -> Iterator[Any]:
@@ -79,11 +91,58 @@ class Subject:
         if self.iterable:
             while True:
                 yield self.loader.batch_size or 1
-        source = self.loader.batch_sampler if self.auto_collation else self.loader.sampler
+        source = own_sampler(self.loader.batch_sampler if self.auto_collation else self.loader.sampler, self.loader)
         while True:
             empty = True
-            for order in source:  # type: ignore[union-attr]
+            for order in source:
                 empty = False
                 yield list(order) if self.auto_collation else order
             if empty:
                 return
+
+    def loader_to_run(self) -> DataLoader[Any]:
+        """The user's loader as it is, but with samplers and an iterator of its own, so that running it leaves theirs alone."""
+        loader = copy.copy(self.loader)
+        own = vars(loader)
+        own["_iterator"] = None
+        if not self.iterable:
+            own["sampler"] = own_sampler(self.loader.sampler, self.loader)
+            own["batch_sampler"] = own_sampler(self.loader.batch_sampler, self.loader)
+        return loader
+
+
+def length_of(dataset: Any) -> int | None:
+    """Its length, or None where it has none that can be told."""
+    try:
+        return len(dataset) if hasattr(type(dataset), "__len__") else None
+    except Exception:  # noqa: BLE001 - a stream's __len__ may raise whatever it likes; a map-style one was asked before
+        return None
+
+
+def _fetches_batches(dataset: Any) -> bool:
+    """Whether ``__getitems__`` does more than ask for one sample after the other, which is all that a Subset's own does."""
+    if type(dataset) is Subset:
+        return _fetches_batches(dataset.dataset)
+    return bool(getattr(dataset, "__getitems__", None))
+
+
+_STATELESS = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+"""Samplers whose only state is their generator's, which is put back after a probe."""
+
+
+def own_sampler(sampler: Any, loader: DataLoader[Any]) -> Any:
+    """A sampler that gives the same order as ``sampler`` and whose use leaves that one's epochs and counters alone.
+
+    Generators and the dataset are shared with it; what cannot be copied is used as it is.
+    """
+    if sampler is None or type(sampler) in _STATELESS:
+        return sampler
+    if type(sampler) is BatchSampler:
+        return BatchSampler(own_sampler(sampler.sampler, loader), sampler.batch_size, sampler.drop_last)
+    datasets = parts(loader.dataset)
+    data = [value for one in datasets for value in attributes(one).values()]
+    shared = [*datasets, *data, loader.generator, *(one for one in generators(sampler) if isinstance(one, torch.Generator))]
+    try:
+        return copy.deepcopy(sampler, {id(one): one for one in shared if one is not None})
+    except Exception:  # noqa: BLE001 - open files, locks, generators: whatever the sampler holds
+        return sampler

@@ -1,0 +1,205 @@
+"""The user's code raised, or a worker died, while the pipeline ran: which sample, what it said, and what to do about it.
+
+Inside a worker the failure is put into words where it happened and travels as plain strings, so that an exception which cannot be
+pickled, or whose constructor wants more than a message, arrives like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pipefix.subject import failure
+from pipefix.vocabulary import quantity
+from pipefix.vocabulary.errors import TargetError
+
+NAMED = 6
+"""Indices of a batch that a sentence names before it says "and so many more"."""
+MEND = "Mend the sample or the code shown above, then probe again; --seed N probes other samples first."
+
+
+class StreamEnded(Exception):
+    """A stream gave nothing, however often it was begun."""
+
+
+class Failure(NamedTuple):
+    """What comes from a worker in a batch's place."""
+
+    what: str
+    advice: str
+    shown: str
+    """The user's frames."""
+
+    def as_error(self) -> TargetError:
+        return TargetError(self.what, advice=self.advice, user_traceback=self.shown)
+
+
+def stream_spent(drawn: int) -> Failure:
+    """A stream that gave samples once and gives none when it is begun again."""
+    return Failure(
+        f"The dataset's stream can be read only once: it gave {drawn} samples, and nothing when iterated again",
+        "Let __iter__ begin anew every time it is called, for example by opening its files there and not in __init__.",
+        "",
+    )
+
+
+def of_sample(error: Exception, unit: Any, *, kind: str, length: int | None) -> Failure:
+    """``dataset[unit]`` (or its like) raised."""
+    if kind == "stream":
+        doing = f"The dataset's stream, at sample {unit},"
+    elif kind == "batched":
+        doing = f"The dataset's __getitems__, asked for the samples {_some(unit)},"
+    else:
+        doing = f"dataset[{unit!r}]"
+    advice = _advice(error)
+    if advice is None and isinstance(error, IndexError) and length is not None:
+        advice = f"Where the index is the cause: __len__ says {length}, so {length - 1} is the last index that must be answered."
+    return Failure(f"{doing} raised {failure.summary(error)}", advice or MEND, failure.frames(error))
+
+
+def of_beginning(error: Exception) -> Failure:
+    """The user's worker_init_fn raised, or their dataset did not take what we asked of it before the first sample."""
+    return Failure(f"worker_init_fn raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
+
+
+def of_batch(error: Exception, units: Sequence[Any], samples: Sequence[Any]) -> Failure:
+    """The collate function raised."""
+    missing = [unit for unit, sample in zip(units, samples, strict=False) if sample is None]
+    doing = f"Collating the samples {_some(units)}" if len(units) else "Collating a batch"
+    if missing:
+        what = f"{doing} raised {failure.summary(error)}. Of these samples, {_some(missing)} came as None"
+        advice = "Let __getitem__ return a sample for every index, or give the DataLoader a collate_fn that leaves None out."
+        return Failure(what, advice, failure.frames(error))
+    return Failure(f"{doing} raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
+
+
+def raised(who: str, error: Exception, workers: Sequence[Any] = ()) -> TargetError:
+    """``who`` raised in this process; or torch did, speaking for a worker that died or never began."""
+    text = str(error)
+    if ("DataLoader worker" in text and "exited unexpectedly" in text) or "is killed by signal" in text:
+        return _death(text, workers)
+    if text.startswith("DataLoader timed out"):
+        return TargetError(
+            f"The loader gave up waiting for a batch: {text.splitlines()[0]}.",
+            advice="That is its own timeout=: raise it, or find the sample that takes so long with --workers 0 --trace trace.json.",
+        )
+    if text.startswith("Caught ") and "Original Traceback" in text:
+        # Torch's own threads and workers send the traceback as text; its last line is the error.
+        lines = text.strip().splitlines()
+        return TargetError(f"{who} raised {lines[-1]} ({lines[0].rstrip('.')})", advice=_advice(error) or MEND, user_traceback=text)
+    advice = _advice(error) or MEND
+    return TargetError(f"{who} raised {failure.summary(error)}", advice=advice, user_traceback=failure.frames(error))
+
+
+def is_death(error: BaseException) -> bool:
+    """Whether torch says that a worker died. Its signal handler says so wherever the main thread happens to be."""
+    text = str(error)
+    return (
+        isinstance(error, RuntimeError)
+        and "DataLoader worker" in text
+        and ("killed by signal" in text or "exited unexpectedly" in text)
+    )
+
+
+_BY_SIGNAL = {
+    signal.SIGKILL: "The kernel does so where memory is short: use fewer workers, a smaller batch, or --recording-budget 100MB.",
+    signal.SIGSEGV: "A native library crashed: probe with --workers 0 under python -X faulthandler to see where.",
+    signal.SIGABRT: "A native library gave up: its last words are above; probe with --workers 0 to see where.",
+}
+
+
+def _death(text: str, workers: Sequence[Any]) -> TargetError:
+    codes = [worker.exitcode for worker in workers if worker.exitcode]
+    code = codes[0] if codes else None
+    if code is None:
+        how, advice = text.splitlines()[0].rstrip("."), "Probe with --workers 0 to see the error itself."
+    elif code > 0:
+        how = f"it left with exit code {code}"
+        advice = (
+            "Something in it calls os._exit() or sys.exit(), or it could not start; probe with --workers 0 to see the error itself."
+        )
+    else:
+        how = f"it was killed by signal {-code} ({signal.Signals(-code).name})"
+        advice = _BY_SIGNAL.get(signal.Signals(-code), "Probe with --workers 0 to see the error itself.")
+        if -code == signal.SIGBUS:
+            return TargetError(f"A worker process died while making a batch: {how}. {_shared_memory()}", advice=_MORE_SHARED)
+    return TargetError(f"A worker process died while making a batch: {how}.", advice=advice)
+
+
+_MORE_SHARED = "Make it larger (docker run --shm-size=2g), or use fewer workers, a smaller prefetch_factor or smaller batches."
+
+
+def _shared_memory() -> str:
+    try:
+        room = os.statvfs("/dev/shm")
+    except OSError:
+        return "Its shared memory (/dev/shm) cannot be used."
+    free, whole = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
+    return f"Shared memory (/dev/shm) has {quantity.size(free)} free of {quantity.size(whole)}."
+
+
+_SAID: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        (
+            "stack expects each tensor to be equal size",
+            "Trying to resize storage",
+            "each element in list of batch should be of equal",
+        ),
+        "The samples of a batch differ in shape: resize or pad them to one shape, or give the DataLoader a collate_fn that does.",
+    ),
+    (
+        ("default_collate: batch must contain",),
+        "Return tensors, arrays, numbers, strings, or dicts and lists of them, or give the DataLoader a collate_fn of your own.",
+    ),
+    (
+        ("re-initialize CUDA in forked subprocess",),
+        'Move batches to the GPU in the training step, or give the DataLoader multiprocessing_context="spawn".',
+    ),
+    (
+        ("Too many open files", "received 0 items of ancdata"),
+        "The process may not open more files: raise the limit with  ulimit -n 65536  and probe again.",
+    ),
+    (
+        ("No usable temporary directory",),
+        "Worker processes hand batches over through a socket in a temporary directory: name a writable one with TMPDIR=DIR.",
+    ),
+)
+_PICKLED = (
+    "Under the spawn and forkserver start methods the dataset, collate_fn and worker_init_fn are pickled: move lambdas and locally "
+    "defined classes to the top level of the file, and open files in the worker rather than in __init__."
+)
+
+
+def _advice(error: BaseException) -> str | None:
+    text = f"{type(error).__name__}: {error}"
+    for words, advice in _SAID:
+        if any(word in text for word in words):
+            return advice
+    if "pickle" in text.lower():
+        return _PICKLED
+    if "shared memory" in text or "/torch_" in text or ("No space left on device" in text and "shm" in text):
+        return f"{_shared_memory()} {_MORE_SHARED}"
+    if isinstance(error, MemoryError):
+        return "Memory ran out: use fewer workers, a smaller batch, or --recording-budget 100MB."
+    return None
+
+
+def cannot_start(error: Exception, method: str | None) -> TargetError:
+    """The loader could not start its workers."""
+    advice = _advice(error) or "Probe with --workers 0 to leave them out."
+    how = f" ({method})" if method else ""
+    return TargetError(
+        f"The worker processes{how} could not be started: {failure.summary(error)}", advice=advice, user_traceback=_shown(error)
+    )
+
+
+def _shown(error: Exception) -> str | None:
+    """Pickling fails inside the standard library: frames there would tell the user nothing."""
+    return None if "pickle" in f"{type(error).__name__} {error}".lower() else failure.frames(error)
+
+
+def _some(units: Sequence[Any]) -> str:
+    shown = ", ".join(repr(unit) for unit in list(units)[:NAMED])
+    return shown if len(units) <= NAMED else f"{shown} and {len(units) - NAMED} more"

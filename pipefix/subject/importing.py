@@ -1,0 +1,154 @@
+"""Import the file or module that a target names, as Python itself would: this runs the user's code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+
+from pipefix.subject import failure
+from pipefix.vocabulary.errors import TargetError
+
+UNIMPORTABLE = "pipefix_target_"
+"""Prefix of a module whose own name would hide another one. A spawned worker cannot import it by that name."""
+
+
+def from_file(path: Path) -> ModuleType:
+    """The module in ``path``. Its neighbours can be imported as they are by ``python FILE.py``, here and in spawned workers."""
+    _refuse(path)
+    path = path.resolve()
+    name, root = _name_of(path)
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        sys.modules.pop(name)
+    _make_findable(path.parent, first=not _hides(path.stem, path))
+    if root is not None:
+        _make_findable(root, first=False)
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
+    with _as_a_script(path), failure.told(f"Loading {str(path)!r}", advice=_advice):
+        if "." in name:
+            importlib.import_module(name.rpartition(".")[0])
+        module = importlib.util.module_from_spec(specification)
+        sys.modules[name] = module
+        try:
+            specification.loader.exec_module(module)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
+    return module
+
+
+def from_name(location: str) -> ModuleType:
+    """The module called ``location``, also where it lies in the working directory."""
+    if not location or not all(part.isidentifier() for part in location.split(".")):
+        raise TargetError(f"{location!r} is neither a file nor the name of a module.")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    with failure.told(f"Importing {location!r}", advice=_advice):
+        try:
+            return importlib.import_module(location)
+        except ModuleNotFoundError as error:
+            if error.name and (location == error.name or location.startswith(f"{error.name}.")):
+                raise TargetError(
+                    f"There is no module {error.name!r} on the Python path.",
+                    advice="Run it from the folder that holds the package, or name the file: FILE.py:NAME.",
+                ) from error
+            raise
+
+
+def _refuse(path: Path) -> None:
+    if not path.exists():
+        near = [str(other) for other in sorted(path.parent.glob("*.py"))[:5]] if path.parent.is_dir() else []
+        hint = f"Python files there: {', '.join(near)}." if near else f"The folder {str(path.parent)!r} holds no Python files."
+        raise TargetError(f"There is no file {str(path)!r}.", advice=f"{hint} A target is FILE.py or FILE.py:name.")
+    if path.suffix != ".py":
+        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
+    try:
+        path.read_bytes()
+    except OSError as error:
+        what = f"{str(path)!r} cannot be read: {error.strerror or error}."
+        raise TargetError(what, advice="Check its permissions: ls -l FILE.py") from error
+
+
+def _name_of(path: Path) -> tuple[str, Path | None]:
+    """The name to import a file by, and a folder that must be on the path for it.
+
+    Its own where that hides nothing; as part of its package where it imports relatively, or where its own name is another's.
+    """
+    depth = _relative_depth(path)
+    if depth:
+        return _in_package(path, depth)
+    if not _hides(path.stem, path) and "." not in path.stem:
+        return path.stem, None
+    if path.stem.isidentifier() and path.parent.name.isidentifier() and not _hides(path.parent.name, path):
+        return f"{path.parent.name}.{path.stem}", path.parent.parent
+    return UNIMPORTABLE + path.stem.replace(".", "_"), None
+
+
+def _in_package(path: Path, depth: int) -> tuple[str, Path]:
+    """The dotted name of a file in the outermost package around it, at least ``depth`` folders up."""
+    root = path.parent
+    folders: list[str] = []
+    while len(folders) < depth or (root / "__init__.py").is_file():
+        if not root.name:
+            break
+        folders.insert(0, root.name)
+        root = root.parent
+    return ".".join([*folders, path.stem]), root
+
+
+def _relative_depth(path: Path) -> int:
+    """How many folders up the file imports from (``from ..data import x``: 2); 0 where it imports nothing relatively."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return 0  # importing it will tell
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+
+
+def _hides(name: str, path: Path) -> bool:
+    """Whether a module of this name other than ``path`` can be imported, or already is."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        places = [getattr(loaded, "__file__", None) or "", *getattr(loaded, "__path__", ())]
+        return not any(place and path.is_relative_to(place) for place in places)
+    if name in sys.stdlib_module_names:
+        return True
+    with suppress(ImportError, ValueError, AttributeError):
+        found = importlib.util.find_spec(name)
+        places = [(found.origin or "") if found else "", *((found.submodule_search_locations or ()) if found else ())]
+        return found is not None and not any(place and path.is_relative_to(place) for place in places)
+    return False
+
+
+def _make_findable(folder: Path, *, first: bool) -> None:
+    """Put a folder on the module search path: at its end where the folder would hide modules that others need."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0 if first else len(sys.path), str(folder))
+
+
+@contextmanager
+def _as_a_script(path: Path) -> Iterator[None]:
+    """``sys.argv`` as the file would see it alone, not the arguments of this program."""
+    given = sys.argv
+    sys.argv = [str(path)]
+    try:
+        yield
+    finally:
+        sys.argv = given
+
+
+def _advice(error: BaseException) -> str | None:
+    if isinstance(error, SystemExit):
+        return "The file ends the program while it is imported: put what runs it under if __name__ == '__main__' and probe again."
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        return f"Install {package!r} into this Python ({sys.executable}), or run pipefix with the Python that has it."
+    return None

@@ -38,7 +38,7 @@ def install(tap: Tap, patches: Patches) -> None:
 def _timed(tap: Tap, original: Any, labels: dict[Any, str]) -> Any:
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(self, *args)
         label = labels.get(self._decomp_factory, "gzip stream")
         return tap.through(Stage.DECODE, label, original, (self, *args), replayable=False)

@@ -59,7 +59,7 @@ def _reader(tap: Tap, cv2: Any) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def imread(filename: Any, *flags: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(filename, *flags, **kwargs)
         if "flags" in kwargs and len(kwargs) == 1 and not flags:
             flags, kwargs = (kwargs["flags"],), {}
@@ -87,7 +87,7 @@ def _takes_paths(cv2: Any) -> bool:
 def _augmenter(tap: Tap, original: Callable[..., Any], label: str, destination: int) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(*args, **kwargs)
         written = kwargs.get("dst") is not None or (len(args) > destination and args[destination] is not None)
         return tap.through(_AUGMENT, label, original, args, kwargs, replayable=not written)

@@ -76,7 +76,7 @@ class TimedFileIO(io.FileIO):
 
     def readinto(self, buffer: Any, /) -> int:
         tap = self.tap
-        if not tap.active:
+        if not tap.live:
             return _INTO(self, buffer)
         if tap.recording is not None or tap.replaced:
             view = memoryview(buffer).cast("B")
@@ -87,7 +87,7 @@ class TimedFileIO(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         tap = self.tap
-        if not tap.active:
+        if not tap.live:
             return _READ(self, -1 if size is None else size)
         if size is None or size < 0:
             return self.readall()
@@ -100,7 +100,7 @@ class TimedFileIO(io.FileIO):
 
     def readall(self) -> bytes:
         tap = self.tap
-        if not tap.active:
+        if not tap.live:
             return _ALL(self)
         if tap.recording is not None or tap.replaced:
             return self._taped_all()
@@ -295,7 +295,7 @@ def install(tap: Tap, patches: Patches) -> None:
 
     def find_raw(path: str | bytes) -> tuple[io.RawIOBase, int, bool]:
         """The raw file under a new file object, its preferred buffer size, and whether it is a terminal."""
-        if not tap.active:
+        if not tap.live:
             return open_raw(path)
         if tap.recording is None and not tap.replaced:
             return tap.through(_STORAGE, "open", open_raw, (path,))
@@ -420,7 +420,7 @@ def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
 
     @functools.wraps(original)
     def read(fd: int, length: int, *offset: int) -> bytes:
-        if not tap.active:
+        if not tap.live:
             return original(fd, length, *offset)  # type: ignore[no-any-return]
         taping = tap.recording is not None or bool(tap.replaced)
         status = status_of(fd) if taping else None

@@ -35,7 +35,7 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(original)
     def sync(loop: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(loop, func, *args, **kwargs)
         name = getattr(func, "__name__", "")
         replayable = name in _ASKING

@@ -32,7 +32,7 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(original)
     def getitem(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(self, *args, **kwargs)
         return tap.through(_stage_of(self), "h5py.Dataset[index]", counted, (self, *args), kwargs)
 

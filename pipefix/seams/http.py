@@ -60,7 +60,7 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(original)
     def urlopen(*args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(*args, **kwargs)
         taping = tap.recording is not None or _STORAGE in tap.replaced
         return tap.through(_STORAGE, "urllib.request.urlopen", read_whole if taping else original, args, kwargs)

@@ -71,7 +71,7 @@ class Environment(_StandIn):
 class Transaction(_StandIn):
     def get(self, *args: Any, **kwargs: Any) -> Any:
         tap = self._tap
-        if not tap.active:
+        if not tap.live:
             return self._real.get(*args, **kwargs)
         return tap.through(_STORAGE, "lmdb.Transaction.get", _counted, (tap, self._real.get, args, kwargs))
 
@@ -94,13 +94,13 @@ class Cursor(_StandIn):
 
     def _read(self, name: str) -> Any:
         tap, method = self._tap, getattr(self._real, name)
-        if not tap.active:
+        if not tap.live:
             return method()
         return tap.through(_STORAGE, f"lmdb.Cursor.{name}", _counted, (tap, method, (), {}))
 
     def _moved(self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         tap, method = self._tap, getattr(self._real, name)
-        if not tap.active:
+        if not tap.live:
             return method(*args, **(kwargs or {}))
         return tap.through(_STORAGE, f"lmdb.Cursor.{name}", _counted, (tap, method, args, kwargs or {}), replayable=False)
 

@@ -26,7 +26,7 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(original)
     def getitem(self: Any, index: Any) -> Any:
-        if not tap.active or not isinstance(index, slice):
+        if not tap.live or not isinstance(index, slice):
             return original(self, index)
         return tap.through(Stage.STORAGE, "mmap[slice]", counted, (self, index))
 

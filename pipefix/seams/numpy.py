@@ -49,7 +49,7 @@ def _loader(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def load(file: Any, mmap_mode: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(file, mmap_mode, *args, **kwargs)
         whole = mmap_mode is None and isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".npy")
         return tap.through(_DECODE, "numpy.load", original, (file, mmap_mode, *args), kwargs, replayable=whole)
@@ -62,7 +62,7 @@ def _member(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def get(self: Any, key: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(self, key)
         return tap.through(_DECODE, "numpy.load(npz)[key]", original, (self, key))
 
@@ -74,7 +74,7 @@ def _from_file(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(file, dtype, count, sep, offset, **kwargs)
         if sep or kwargs or not tap.owns or np.dtype(dtype).hasobject:
             return tap.through(_DECODE, "numpy.fromfile", original, (file, dtype, count, sep, offset), kwargs, replayable=False)
@@ -163,7 +163,7 @@ def _indexer(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def getitem(self: Any, index: Any) -> Any:
-        if not tap.active or not isinstance(self.base, mmap.mmap):
+        if not tap.live or not isinstance(self.base, mmap.mmap):
             return original(self, index)
         return tap.through(_STORAGE, "numpy.memmap[index]", touched, (self, index))
 

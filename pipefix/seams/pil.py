@@ -92,7 +92,7 @@ class _Loads:
 
         @functools.wraps(original)
         def load(image: Any, *args: Any, **kwargs: Any) -> Any:
-            if not tap.active or not _is_lazy(image):
+            if not tap.live or not _is_lazy(image):
                 return original(image, *args, **kwargs)
             place = image.__dict__.pop(_PLACE, None)
             pixels = tap.through(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
@@ -110,7 +110,7 @@ class _Loads:
 def _opener(tap: Tap, original: Callable[..., Any], adopt: _Loads) -> Callable[..., Any]:
     @functools.wraps(original)
     def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(fp, *args, **kwargs)
         taping = (tap.recording is not None or bool(tap.replaced)) and tap.owns and tap.stage is not _DECODE
         label, ordinal = tap.place(_OPEN) if taping else (_OPEN, 0)
@@ -150,7 +150,7 @@ def _converter(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(self, mode, *args, **kwargs)
         if _is_lazy(self):
             self.load()

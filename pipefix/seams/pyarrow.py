@@ -78,7 +78,7 @@ def _whole(tap: Tap, original: Callable[..., Any], label: str) -> Callable[..., 
 
     @functools.wraps(original)
     def read(source: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(source, *args, **kwargs)
         if isinstance(source, (str, os.PathLike)) and not kwargs.get("columns") and not kwargs.get("filters"):
             _fetch(tap, os.fspath(source), None)
@@ -92,7 +92,7 @@ def _groups(tap: Tap, original: Callable[..., Any], label: str) -> Callable[...,
 
     @functools.wraps(original)
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(self, *args, **kwargs)
         path = _paths.get(self)
         if path is not None and _STORAGE not in tap.replaced:

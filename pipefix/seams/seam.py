@@ -138,7 +138,7 @@ def cut(
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(*args, **kwargs)
         return tap.through(stage, label, called, args, kwargs, replayable=replayable)
 
@@ -164,7 +164,7 @@ def cut_stream(tap: Tap, patches: Patches, owner: Any, name: str, op: str | None
 
     @functools.wraps(original)
     def wrapper(file: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(file, *args, **kwargs)
         taping = tap.recording is not None or bool(tap.replaced)
         if not taping or not hasattr(file, "tell"):

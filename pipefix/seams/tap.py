@@ -70,7 +70,10 @@ class Tap:
 
     def __init__(self) -> None:
         self.active = False
-        """False: every seam passes straight through."""
+        """Whether samples are to be put under the clock at all."""
+        self.live = False
+        """Whether one is just now: between `begin` and `end` of an active tap. At other times every seam passes straight through:
+        what collating or a worker's own housekeeping calls is neither charged to a sample nor taken for a recorded part of one."""
         self.cpu = False
         """Also read the thread's CPU clock at each border (about 1 µs a reading, so it is done for some samples only)."""
         self.recording: Tape | None = None
@@ -127,6 +130,7 @@ class Tap:
         self._phase = OWN_BEFORE
         self._top = OWN_BEFORE
         self._stage = None
+        self.live = self.active
         if cpu:
             self._last_cpu = thread_time_ns()
         self._last = perf_counter_ns()
@@ -134,6 +138,7 @@ class Tap:
     def end(self) -> None:
         """A sample is complete."""
         self._charge()
+        self.live = False
         self._top = OWN_BEFORE
         self._stage = None
         self.unit = None
@@ -169,7 +174,7 @@ class Tap:
         Inside an operation of the same stage the call belongs to that operation and is neither timed nor recorded apart.
         ``deferred`` marks work that an earlier call put off (PIL's lazy load): it does not make an `entry` around it mixed.
         """
-        if not self.active or self._stage is stage:
+        if not self.live or self._stage is stage:
             return fn(*args, **kwargs)
         if get_ident() != self.owner:
             return self._beside(stage, op, fn, args, kwargs)
@@ -341,7 +346,7 @@ class Tap:
         ``force`` makes lazy values real where the call that would have done so is replaced. A ``leaf`` is one operation:
         calls of its own stage inside it are not timed apart.
         """
-        if not self.active or self._stage is stage or get_ident() != self.owner:
+        if not self.live or self._stage is stage or get_ident() != self.owner:
             return fn(*args, **kwargs)
         key = self.op_id(stage, op)
         whole = op not in self.mixed
@@ -397,7 +402,7 @@ class Tap:
 
     def read(self, count: int) -> None:
         """A storage seam moved ``count`` bytes."""
-        if self.active:
+        if self.live:
             self.bytes_read += count
 
     def _charge(self) -> None:

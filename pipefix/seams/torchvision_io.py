@@ -36,7 +36,7 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(read_file)
     def timed_read_file(path: Any) -> Any:
-        return tap.through(Stage.STORAGE, "torchvision.io.read_file", read, (path,)) if tap.active else read_file(path)
+        return tap.through(Stage.STORAGE, "torchvision.io.read_file", read, (path,)) if tap.live else read_file(path)
 
     patches.replace(image, "read_file", timed_read_file, everywhere=True)
     patches.replace(image, "decode_image", _split(tap, image.decode_image, timed_read_file), everywhere=True)
@@ -51,7 +51,7 @@ def _split(tap: Tap, original: Callable[..., Any], read_file: Callable[..., Any]
 
     @functools.wraps(original)
     def decode_image(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.active:
+        if not tap.live:
             return original(input, *args, **kwargs)
         data = input if isinstance(input, torch.Tensor) else read_file(str(input))
         return tap.through(Stage.DECODE, "torchvision.io.decode_image", original, (data, *args), kwargs)

@@ -1,0 +1,84 @@
+"""Installing: by what is loaded, once, and back again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+from pipefix.seams import seam
+from pipefix.seams.seam import Patches, cut, install_all
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+LOADED_BY_PYTHON = {"files", "json", "pickle", "compression", "archives"}
+
+
+def test_only_what_is_loaded_is_cut():
+    code = """
+import sys
+from pipefix.seams.seam import Patches, install_all
+from pipefix.seams.tap import Tap
+before = set(sys.modules)
+print(sorted(install_all(Tap(), Patches())))
+heavy = {"torch", "PIL", "cv2", "h5py", "lmdb", "pandas", "pyarrow", "requests", "fsspec", "tokenizers", "torchvision", "imageio"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    added, loaded = done.stdout.splitlines()
+    assert set(eval(added)) >= LOADED_BY_PYTHON
+    assert loaded == "[]"
+
+
+def test_installing_again_adds_nothing_and_undo_takes_all_back():
+    import json
+
+    before = json.loads
+    tap, patches = Tap(), Patches()
+    added = install_all(tap, patches)
+    try:
+        assert set(added) >= LOADED_BY_PYTHON
+        assert install_all(tap, patches) == []
+        assert json.loads is not before
+    finally:
+        patches.undo()
+    assert json.loads is before
+    assert install_all(tap, patches) == added
+    patches.undo()
+
+
+def test_attributes_that_were_inherited_are_inherited_again():
+    class Base:
+        def read(self):
+            return 1
+
+    class Child(Base):
+        pass
+
+    tap, patches = Tap(), Patches()
+    cut(tap, patches, Child, "read", Stage.STORAGE)
+    assert "read" in vars(Child)
+    assert Child().read() == 1
+    patches.undo()
+    assert "read" not in vars(Child)
+
+
+def test_a_class_that_cannot_be_patched_leaves_nothing_to_undo():
+    patches = Patches()
+    with pytest.raises(TypeError):
+        patches.replace(int, "bit_length", lambda self: 1)
+    patches.undo()
+
+
+def test_what_a_library_lacks_is_passed_over():
+    module = types.ModuleType("empty")
+    cut(Tap(), Patches(), module, "missing", Stage.DECODE)
+    assert not hasattr(module, "missing")
+
+
+def test_every_opaque_call_has_its_reason():
+    for call, why in seam.opaque_reasons().items():
+        assert call
+        assert len(why) > 20

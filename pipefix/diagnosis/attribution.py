@@ -170,6 +170,24 @@ def cpu_shares(blocks: Sequence[Block]) -> dict[str, float]:
     return {name: min(1.0, cpu[name] / spent) for name, spent in wall.items() if spent}
 
 
+def starved_share(blocks: Sequence[Block]) -> float:
+    """Part of the making of batches in which the making thread was ready to run and had no CPU."""
+    starved = sum(row.trace.starved for block in blocks for row in block.rows)
+    made = sum(row.trace.ended - row.trace.begun for block in blocks for row in block.rows)
+    return min(1.0, starved / made) if made else 0.0
+
+
+def compute_shares(blocks: Sequence[Block]) -> dict[str, float]:
+    """`cpu_shares` with the time spent in the queue for a CPU counted in: what is left to 1 is waiting for something else.
+
+    Who computes more queues more, so queueing is spread over the stages by their CPU time.
+    """
+    cpu = sum(row.trace.cpu for block in blocks for row in block.rows)
+    starved = sum(row.trace.starved for block in blocks for row in block.rows)
+    longer = 1 + starved / cpu if cpu else 1.0
+    return {name: min(1.0, share * longer) for name, share in cpu_shares(blocks).items()}
+
+
 def operations(
     blocks: Sequence[Block], opaque: dict[str, str]
 ) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:

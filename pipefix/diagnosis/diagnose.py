@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipefix.diagnosis import rules, sentences
-from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, cpu_shares, ledger, operations, per_sample
+from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, compute_shares, cpu_shares, ledger, operations, per_sample, starved_share
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost, StageCost, Stations, Verdict
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT
@@ -41,6 +41,7 @@ def diagnose(found: Measurement) -> Diagnosis:
         stations=_stations(found, draws),
         demand=_demand(found),
         fed=_fed(real) if found.has_consumer else None,
+        starved=starved_share(real),
         slowdown=_seconds(real) / sample.value,
         calls_per_sample=costs.calls(),
         tail=_tail(real),
@@ -76,6 +77,7 @@ class _Costs:
         self.draws = draws
         self.main_bound = main_bound
         self.cpu = cpu_shares(real)
+        self.compute = compute_shares(real)
         self.ops = operations(real, found.opaque)
         self.samples = sum(block.samples for block in real)
 
@@ -139,6 +141,7 @@ class _Costs:
             stage=stage,
             wall=wall,
             cpu=wall.scaled(cpu) if cpu is not None else None,
+            waiting=wall.value * (1 - self.compute[stage.value]) if stage.value in self.compute else None,
             share=share,
             hidden=share == 0 and wall.value > 0,
             gain=gain,

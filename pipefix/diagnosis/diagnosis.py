@@ -32,6 +32,8 @@ class StageCost:
     """Measured throughput with this stage replaced, over throughput as it is."""
     bytes: float | None = None
     ops: tuple[OpCost, ...] = ()
+    waiting: float | None = None
+    """Seconds a sample that it neither computes nor queues for a CPU: waiting for a disk, a network, a lock. None: not known."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Diagnosis:
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None
     """Part of the loop that the consumer was not waiting."""
+    starved: float = 0.0
+    """Part of the making of batches in which the maker was ready to run and had no CPU."""
     slowdown: float = 1.0
     """Timed over untimed seconds a sample."""
     calls_per_sample: float = 0.0

@@ -15,8 +15,9 @@ ShareOf = Callable[[Stage], Interval]
 CLOSURE_LIMIT = 0.02
 UNATTRIBUTED_LIMIT = 0.05
 NOTICEABLE = 1.1
+STARVED = 0.15
 WAITING = 0.5
-"""A stage that computes for less than this part of its time is called waiting."""
+"""A stage that neither computes nor queues for a CPU in this part of its time is called waiting."""
 DOING = {
     Stage.STORAGE: "reading from storage",
     Stage.DECODE: "decoding",
@@ -43,7 +44,7 @@ def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: 
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall > 0.5 * cost.wall.value), None)
     named = f"{stage} ({top})" if top else str(stage)
-    waiting = cost.cpu is not None and cost.wall.value and cost.cpu.value < WAITING * cost.wall.value
+    waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
     text = f"Input-bound: {named} takes {_span(share)} of the time to deliver a sample{manner}"
     if cost.gain is not None and cost.gain.low > 1.02:
@@ -122,6 +123,12 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
         "unattributed",
         f"{percent(rest)} of the time belongs to no stage: code that no seam bounds, or workers waiting for each other.",
         when=rest > UNATTRIBUTED_LIMIT,
+    )
+    tell(
+        "starved",
+        f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: too many workers for "
+        f"{found.cores:g} cores, or other programs on the machine.",
+        when=diagnosis.starved > STARVED,
     )
     tell(
         "no-consumer",

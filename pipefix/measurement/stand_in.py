@@ -17,8 +17,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from pipefix.measurement import failing
-from pipefix.measurement.experiments import PLAIN, POOL, REAL, RECORD, Experiment
+from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
 from pipefix.measurement.failing import Failure, StreamEnded
+from pipefix.measurement.run_queue import RunQueue
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.recording.recording import Recording
 from pipefix.seams import handover
@@ -38,6 +39,8 @@ OBSERVE_EVERY = 64
 """Batches between two looks at the worker's memory and threads."""
 TRACED_BATCHES = 60
 """Batches a process traces: enough to look at, few enough to open quickly."""
+LONGEST_NAME = 40
+"""Characters of a sample's name in a trace."""
 
 _WHOLE_SAMPLE = frozenset(IN_SAMPLE)
 
@@ -56,7 +59,6 @@ class StandInOptions:
     workers: int
     cut: bool = True
     """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
-    events: bool = False
     observe: Callable[[Any], dict[str, float]] | None = None
     """Asked once in every process, with its first batch: facts that the audit reads."""
 
@@ -163,6 +165,15 @@ def close_benches() -> None:
 class _Made:
     samples: list[Any] = field(default_factory=list)
     unit_walls: list[int] = field(default_factory=list)
+    marks: list[tuple[str, int, int]] = field(default_factory=list)
+    """(unit, begun, ended) where a trace was asked for."""
+
+    def add(self, unit: Any, sample: Any, begun: int, *, mark: bool) -> None:
+        ended = time.perf_counter_ns()
+        self.unit_walls.append(ended - begun)
+        self.samples.append(sample)
+        if mark:
+            self.marks.append((str(unit)[:LONGEST_NAME], begun, ended))
 
 
 class Bench:
@@ -175,6 +186,7 @@ class Bench:
         self.position = 0
         info = get_worker_info()
         self.worker = info.id if info is not None else 0
+        self.queue = RunQueue()
         self.tap = Tap()
         self.patches = Patches()
         self.recording = Recording(stand_in.options.recording_bytes)
@@ -201,6 +213,7 @@ class Bench:
     def close(self) -> None:
         self.tap.active = False
         self.patches.undo()
+        self.queue.close()
 
     def failure(self, error: Exception) -> Failure:
         """What the user's code was doing when it raised."""
@@ -218,6 +231,7 @@ class Bench:
             self.epoch, self.counter = epoch, 0
         experiment = POOL[arm]
         self._mode(experiment)
+        starved = self.queue.waited()
         begun, cpu_begun = time.perf_counter_ns(), time.thread_time_ns()
         trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0)
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
@@ -234,7 +248,7 @@ class Bench:
         trace.cpu = cpu_ended - cpu_begun
         trace.collate_wall = trace.ended - trace.made if not skipped else 0
         trace.collate_cpu = cpu_ended - cpu_made if not skipped else 0
-        trace.process_cpu = time.process_time_ns()
+        trace.starved = self.queue.waited() - starved
         self._fill(trace, made, experiment)
         self._asides(trace, made, batch, experiment)
         self.batches += 1
@@ -255,7 +269,7 @@ class Bench:
         tap.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
         if tap.active:
             self._late_imports()
-        tap.events = [] if self.of.options.events and experiment is REAL and self.batches < TRACED_BATCHES else None
+        tap.events = [] if experiment is TRACED and self.counter < TRACED_BATCHES else None
         tap.clear()
 
     def _late_imports(self) -> None:
@@ -314,8 +328,7 @@ class Bench:
         finally:
             if tap.active:
                 tap.end()
-        made.unit_walls.append(time.perf_counter_ns() - begun)
-        made.samples.append(sample)
+        made.add(unit, sample, begun, mark=tap.events is not None)
         if experiment is RECORD:
             self._recorded(key, sample)
 
@@ -332,7 +345,7 @@ class Bench:
         new = experiment.source == "new" or not known
         if self.counter == 0 and not new:
             self.stream, self.position = None, 0
-        for _ in range(count or 1):
+        while len(made.samples) < (count or 1):
             if not new and self.position >= len(known):
                 self.stream, self.position, trace.wrapped = None, 0, True
             if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made):
@@ -357,8 +370,7 @@ class Bench:
             finally:
                 if tap.active:
                     tap.end()
-            made.unit_walls.append(time.perf_counter_ns() - begun)
-            made.samples.append(sample)
+            made.add(self.position, sample, begun, mark=tap.events is not None)
             self.position += 1
             self.drawn += 1
             if experiment is RECORD:
@@ -449,6 +461,7 @@ class Bench:
             trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
         if tap.events is not None:
             trace.events = [(str(tap.names[key][0]), tap.names[key][1], begun, ended) for key, begun, ended in tap.events]
+            trace.events += [("sample", *mark) for mark in made.marks]
             trace.events.append(("collate", "collate", trace.made, trace.ended))
         if self.hand is not None:
             counters = self.hand.take()

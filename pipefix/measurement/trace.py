@@ -31,8 +31,6 @@ class BatchTrace(msgspec.Struct, array_like=True):
     ended: int
     cpu: int
     """CPU nanoseconds of the process's main thread from `begun` to `ended`."""
-    starved: int
-    """Nanoseconds of the same time in which that thread was ready to run but had no CPU."""
     process_cpu: int
     """CPU nanoseconds of the whole process since it began (all threads): differences count."""
     unit_walls: list[int] = []
@@ -70,10 +68,12 @@ class BatchTrace(msgspec.Struct, array_like=True):
     seams: list[str] = []
     facts: dict[str, float] = {}
     """What the audit wants to know of a worker."""
+    starved: int = 0
+    """Nanoseconds between `begun` and `ended` in which the making thread was ready to run but had no CPU."""
     samples_made: int = 0
     """By this process, in all arms so far."""
     events: list[tuple[str, str, int, int]] = []
-    """(stage, op, begun, ended) where a trace was asked for."""
+    """(stage, op, begun, ended) where a trace was asked for; in place of a stage and an op, sample and which one."""
 
 
 encode = msgspec.msgpack.Encoder().encode

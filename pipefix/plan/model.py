@@ -191,7 +191,7 @@ def line_of(found: Measurement, diagnosis: Diagnosis) -> Line:
         taking[Stage.STEP.value] = part(step.wall, 0.0, name=Stage.STEP.value)
     if not workers:
         known = sum(float(one.wall[0]) for one in making.values()) + stepping
-        making[OTHER] = part(max(0.0, diagnosis.stations.main.value - known))
+        making[OTHER] = part(max(0.0, diagnosis.stations.main.value * (1 - diagnosis.starved) - known))
         return Line(making, _with_cpu(taking, found, making), 0, found.cores)
     took = max(0.0, diagnosis.stations.main.value - stepping)
     ipc = stages.get(Stage.IPC)
@@ -199,15 +199,18 @@ def line_of(found: Measurement, diagnosis: Diagnosis) -> Line:
         share = max(0.0, 1 - took / ipc.wall.value) if ipc.wall.value else 0.0
         making[Stage.IPC.value] = part(ipc.wall, name="ipc").scaled(share)
     taking[Stage.IPC.value] = part(took)
-    pool = diagnosis.stations.pool.value * workers if diagnosis.stations.pool is not None else 0.0
+    pool = diagnosis.stations.pool.value * workers * (1 - diagnosis.starved) if diagnosis.stations.pool is not None else 0.0
     making[OTHER] = part(max(0.0, pool - sum(float(one.wall[0]) for one in making.values())))
     taking = _with_cpu(taking, found, {})
     return Line(_uncrowded(making, taking, found, diagnosis), taking, workers, found.cores)
 
 
 def _part(cost: StageCost) -> Part:
-    computing = cost.cpu.value / cost.wall.value if cost.cpu is not None and cost.wall.value else 1.0
-    return part(cost.wall, min(1.0, computing), name=cost.stage.value)
+    """A stage's time without what it queued for a CPU: that comes back where the CPUs are shared again."""
+    if cost.cpu is None or not cost.wall.value:
+        return part(cost.wall, 1.0, name=cost.stage.value)
+    served = cost.wall.value if cost.waiting is None else min(cost.wall.value, cost.cpu.value + cost.waiting)
+    return part(cost.wall.scaled(served / cost.wall.value), min(1.0, cost.cpu.value / served), name=cost.stage.value)
 
 
 def _with_cpu(taking: dict[str, Part], found: Measurement, made_here: Mapping[str, Part]) -> dict[str, Part]:

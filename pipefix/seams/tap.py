@@ -370,12 +370,14 @@ class Tap:
             self._stage = stage
         begun, crossed = self._last, self._crossed
         self._crossed = set()
+        value: T | None = None
         try:
             value = fn(*args, **kwargs)
         finally:
             self._charge()
             self._hushed, self._scope, self._base = hushed, scope, base
-            if self._crossed - {stage}:
+            if self._crossed - {stage} or value is None:
+                # Without a result it works on its arguments or its object: a recording could not stand in for that.
                 self.mixed.add(op)
             self._crossed |= crossed | {stage}
             self._top, self._stage = top, above
@@ -425,11 +427,13 @@ class Tap:
 
     def _passed(self, stage: Stage) -> None:
         """After a seam the sample's own code works on something else than before it."""
+        own = self._top <= OWN_DECODED
         if stage is not _STORAGE:
             self._phase = OWN_DECODED
-        elif self._phase == OWN_BEFORE:
+        elif own or self._phase == OWN_BEFORE:
+            # The next sample of a batched fetch, or another file of the same sample: what was read is raw again.
             self._phase = OWN_RAW
-        if self._top <= OWN_DECODED:
+        if own:
             self._top = self._phase
         self._crossed.add(stage)
 

@@ -22,6 +22,7 @@ OWN_BEFORE, OWN_RAW, OWN_DECODED = 0, 1, 2
 """Ids of the user's own code inside a sample: before any read, between read and decode, on decoded values."""
 _STORAGE, _DECODE, _AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
 """Looked up once: an enum member costs more to fetch than a clock reading."""
+_BITS = {stage: 1 << at for at, stage in enumerate(Stage)}
 OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on decoded values")
 
 
@@ -110,7 +111,8 @@ class Tap:
         """Inside an entry that is recorded as a whole: what it is made of is not recorded apart."""
         self.mixed: set[str] = set()
         """Entries found to hold work of several stages."""
-        self._crossed: set[Stage] = set()
+        self._crossed = 0
+        """Stages met so far, a bit each."""
         self._phase = OWN_BEFORE
         self._top = OWN_BEFORE
         self._stage: Stage | None = None
@@ -126,7 +128,7 @@ class Tap:
         self.cpu = cpu
         self._ordinals.clear()
         self._scope, self._base, self._hushed, self.trail = "", 0, False, None
-        self._crossed.clear()
+        self._crossed = 0
         self._phase = OWN_BEFORE
         self._top = OWN_BEFORE
         self._stage = None
@@ -189,7 +191,7 @@ class Tap:
         if key < 0:
             key = self.op_id(stage, op)
         top, above = self._top, self._stage
-        crossed = set(self._crossed) if deferred else None
+        crossed = self._crossed
         if self.cpu:
             self._charge()
         else:
@@ -212,7 +214,7 @@ class Tap:
             if self.events is not None:
                 self.events.append((key, begun, self._last))
             self._passed(stage)
-            if crossed is not None:
+            if deferred:
                 self._crossed = crossed
 
     def _taped(
@@ -369,17 +371,17 @@ class Tap:
         if leaf:
             self._stage = stage
         begun, crossed = self._last, self._crossed
-        self._crossed = set()
-        value: T | None = None
+        self._crossed = 0
+        value = MISSING
         try:
             value = fn(*args, **kwargs)
         finally:
             self._charge()
             self._hushed, self._scope, self._base = hushed, scope, base
-            if self._crossed - {stage} or value is None:
+            if self._crossed & ~_BITS[stage] or value is None:
                 # Without a result it works on its arguments or its object: a recording could not stand in for that.
                 self.mixed.add(op)
-            self._crossed |= crossed | {stage}
+            self._crossed |= crossed | _BITS[stage]
             self._top, self._stage = top, above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
@@ -435,7 +437,7 @@ class Tap:
             self._phase = OWN_RAW
         if own:
             self._top = self._phase
-        self._crossed.add(stage)
+        self._crossed |= _BITS[stage]
 
     def _replay(self, op: str, ordinal: int) -> Any:
         assert self.playing is not None

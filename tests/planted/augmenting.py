@@ -57,7 +57,7 @@ class Blur:
         self.rounds = rounds
 
     def __call__(self, pixels: Any) -> np.ndarray[Any, Any]:
-        values = np.ascontiguousarray(pixels)
+        values = np.array(pixels)
         for _ in range(self.rounds.count()):
             values = cv2.GaussianBlur(values, (5, 5), 0.4 + random.random() / 10)
         return values

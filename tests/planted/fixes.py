@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.planted import sources, tuning
 from tests.planted.pipelines import Pipeline, Planted, assemble
+from tests.planted.truth import truth_of
 
 
 @dataclass(frozen=True)
@@ -127,47 +128,49 @@ _USUAL = {"storage": 0.3e-3, "decode": 1.0e-3, "augment": 0.6e-3, "collate": 0.2
 _MS = 1e-3
 
 
-def _plant(name: str, workers: int = 0, step: float = 0.0, source: str = "open", **options: Any) -> Planted:
+def plant(name: str, workers: int = 0, step: float = 0.0, source: str = "open", **options: Any) -> Planted:
     """Costs in milliseconds; what is not said is the usual."""
     costs = {stage: options.pop(stage) * _MS if stage in options else usual for stage, usual in _USUAL.items()}
+    if "ipc" in options:
+        costs["ipc"] = options.pop("ipc") * _MS
     if step:
         costs["step"] = step * _MS
         options.setdefault("consumer", "emulated")
     if source in sources.WAITING_SOURCES:
-        options["waits"] = ("storage",)
+        options["waits"] = ("storage", *options.get("waits", ()))
     style = options.pop("batcher", "pad")
-    limiting = max(costs, key=lambda stage: costs[stage])
+    limiting = options.pop("truth", None) or truth_of(costs, workers).label
     return Planted(name=name, truth=limiting, costs=costs, workers=workers, storage=source, collate=style, **options)
 
 
 FIXES = (
-    Fix(_plant("a worker for slow decoding", decode=3), workers=1),
-    Fix(_plant("a worker beside a step", decode=2, step=2.5), workers=1),
-    Fix(_plant("two workers for PNG", decode=3, augment=1.5, format="png"), workers=2),
-    Fix(_plant("two workers until the step limits", decode=2.5, step=2, format="cv2"), workers=2),
-    Fix(_plant("two workers for batched fetching", decode=2.5, shape="batched"), workers=2),
-    Fix(_plant("a worker for a source that waits", storage=4, source="socket"), workers=1),
-    Fix(_plant("a second worker", workers=1, decode=3, augment=1.2), workers=2),
-    Fix(_plant("a second worker until the step limits", workers=1, decode=2.5, step=2.2), workers=2),
-    Fix(_plant("a second worker for a stream", workers=1, decode=2.5, shape="stream", format="npz"), workers=2),
-    Fix(_plant("one worker fewer", workers=2, decode=2.5), workers=1),
-    Fix(_plant("one worker fewer under a slow step", workers=2, decode=1.5, step=5), workers=1),
-    Fix(_plant("four workers that wait", workers=2, storage=6, decode=0.5, augment=0.3, source="socket"), workers=4),
-    Fix(_plant("four workers that wait over HTTP", workers=2, storage=8, decode=0.4, augment=0.3, source="urllib"), workers=4),
-    Fix(_plant("many small reads from memory", storage=2.5, source="open"), without=("storage",)),
-    Fix(_plant("ranges from memory", storage=2, source="pread", step=1), without=("storage",)),
-    Fix(_plant("a waiting source from memory", storage=4, source="socket", format="npz"), without=("storage",)),
-    Fix(_plant("a worker's reads from memory", workers=1, storage=2.5, source="pathlib"), without=("storage",)),
-    Fix(_plant("two workers' waiting from memory", workers=2, storage=5, source="socket"), without=("storage",)),
-    Fix(_plant("JPEG decoded beforehand", decode=3), without=("decode",)),
-    Fix(_plant("PNG decoded beforehand in a worker", workers=1, decode=3, format="png", shape="methods"), without=("decode",)),
-    Fix(_plant("inline decoding done beforehand", decode=2.5, shape="inline", format="cv2", step=1), without=("decode",)),
-    Fix(_plant("samples stored decoded", storage=1, decode=2.5), without=("storage", "decode")),
-    Fix(_plant("samples stored decoded, two workers", workers=2, storage=1, decode=3, step=0.8), without=("storage", "decode")),
-    Fix(_plant("no augmentation", augment=3, shape="folder"), without=("augment",)),
-    Fix(_plant("no augmentation in a worker", workers=1, augment=3, transforms="library"), without=("augment",)),
-    Fix(_plant("no augmentation, two workers", workers=2, augment=3, format="torchvision", step=0.8), without=("augment",)),
-    Fix(_plant("collate replaced", collate=2.5), without=("collate",)),
-    Fix(_plant("collate replaced in a worker", workers=1, collate=2.5, format="json", batcher="merge"), without=("collate",)),
-    Fix(_plant("collate replaced, two workers", workers=2, collate=3, step=0.8), without=("collate",)),
+    Fix(plant("a worker for slow decoding", decode=3), workers=1),
+    Fix(plant("a worker beside a step", decode=2, step=2.5), workers=1),
+    Fix(plant("two workers for PNG", decode=3, augment=1.5, format="png"), workers=2),
+    Fix(plant("two workers until the step limits", decode=2.5, step=2, format="cv2"), workers=2),
+    Fix(plant("two workers for batched fetching", decode=2.5, shape="batched"), workers=2),
+    Fix(plant("a worker for a source that waits", storage=4, source="socket"), workers=1),
+    Fix(plant("a second worker", workers=1, decode=3, augment=1.2), workers=2),
+    Fix(plant("a second worker until the step limits", workers=1, decode=2.5, step=2.2), workers=2),
+    Fix(plant("a second worker for a stream", workers=1, decode=2.5, shape="stream", format="npz"), workers=2),
+    Fix(plant("one worker fewer", workers=2, decode=2.5), workers=1),
+    Fix(plant("one worker fewer under a slow step", workers=2, decode=1.5, step=5), workers=1),
+    Fix(plant("four workers that wait", workers=2, storage=6, decode=0.5, augment=0.3, source="socket"), workers=4),
+    Fix(plant("four workers that wait over HTTP", workers=2, storage=8, decode=0.4, augment=0.3, source="urllib"), workers=4),
+    Fix(plant("many small reads from memory", storage=2.5, source="open"), without=("storage",)),
+    Fix(plant("ranges from memory", storage=2, source="pread", step=1), without=("storage",)),
+    Fix(plant("a waiting source from memory", storage=4, source="socket", format="npz"), without=("storage",)),
+    Fix(plant("a worker's reads from memory", workers=1, storage=2.5, source="pathlib"), without=("storage",)),
+    Fix(plant("two workers' waiting from memory", workers=2, storage=5, source="socket"), without=("storage",)),
+    Fix(plant("JPEG decoded beforehand", decode=3), without=("decode",)),
+    Fix(plant("PNG decoded beforehand in a worker", workers=1, decode=3, format="png", shape="methods"), without=("decode",)),
+    Fix(plant("inline decoding done beforehand", decode=2.5, shape="inline", format="cv2", step=1), without=("decode",)),
+    Fix(plant("samples stored decoded", storage=1, decode=2.5), without=("storage", "decode")),
+    Fix(plant("samples stored decoded, two workers", workers=2, storage=1, decode=3, step=0.8), without=("storage", "decode")),
+    Fix(plant("no augmentation", augment=3, shape="folder"), without=("augment",)),
+    Fix(plant("no augmentation in a worker", workers=1, augment=3, transforms="library"), without=("augment",)),
+    Fix(plant("no augmentation, two workers", workers=2, augment=3, format="torchvision", step=0.8), without=("augment",)),
+    Fix(plant("collate replaced", collate=2.5), without=("collate",)),
+    Fix(plant("collate replaced in a worker", workers=1, collate=2.5, format="json", batcher="merge"), without=("collate",)),
+    Fix(plant("collate replaced, two workers", workers=2, collate=3, step=0.8), without=("collate",)),
 )

@@ -1,0 +1,97 @@
+"""Counting verdicts, and the child processes that cases run in."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.planted import confusion
+from tests.planted.children import in_child
+from tests.planted.fixes import FIXES, Fix, plant
+
+
+def result(truth: str, said: str, outcome: str, dominance: float = 2.0) -> dict[str, Any]:
+    planted = {"workers": 0, "waits": [], "unevenness": 0.0}
+    return {"name": f"{truth}-{said}", "truth": truth, "said": said, "outcome": outcome, "dominance": dominance, "planted": planted}
+
+
+RESULTS = [
+    result("decode", "decode", "right"),
+    result("decode", "augment", "wrong"),
+    result("step", "inconclusive", "inconclusive"),
+    result("ipc", "ipc", "right"),
+    result("storage", "decode", "drifted"),
+    {"name": "x", "truth": "storage", "said": "error", "outcome": "error"},
+]
+
+
+def test_drifted_and_broken_cases_are_told_apart_from_verdicts() -> None:
+    assert confusion.shares(RESULTS) == {"right": 0.5, "wrong": 0.25, "inconclusive": 0.25}
+    assert confusion.summary(RESULTS) == (
+        "4 judged: right 50.0%, confidently wrong 25.0%, inconclusive 25.0%; apart from these 1 drifted, 1 errors"
+    )
+
+
+def test_the_matrix_has_a_row_for_what_was_planted_and_a_column_for_what_was_said() -> None:
+    rows = {
+        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+        for line in confusion.table(RESULTS).splitlines()
+    }
+    columns = rows["planted"]
+    assert rows["decode"][columns.index("decode")] == "1"
+    assert rows["decode"][columns.index("augment")] == "1"
+    assert rows["step"][columns.index("inconclusive")] == "1"
+    assert rows["storage"] == ["·"] * len(columns)
+
+
+def test_the_page_is_written(tmp_path: Path) -> None:
+    confusion.write(RESULTS, tmp_path, budget=6, seed=0)
+    page = (tmp_path / "verdict.md").read_text()
+    assert "right 50.0%" in page
+    assert "| decode-augment | wrong | augment |" in page
+    assert (tmp_path / "verdict.json").stat().st_size > 500
+
+
+def test_a_child_answers_fails_or_is_ended() -> None:
+    assert in_child(lambda: {"pid": os.getpid()}, timeout=30)["pid"] != os.getpid()
+    failed = in_child(lambda: {"never": 1 / 0}, timeout=30)
+    assert failed["error"].startswith("ZeroDivisionError")
+    begun = time.monotonic()
+    assert "no answer within" in in_child(lambda: {"late": time.sleep(60)}, timeout=1)["error"]
+    assert time.monotonic() - begun < 20
+
+
+def test_enough_fixes_are_applied_and_named_apart() -> None:
+    assert len(FIXES) >= 20
+    assert len({fix.planted.name for fix in FIXES}) == len(FIXES)
+
+
+class _Figure:
+    def __init__(self, name: str, value: float) -> None:
+        self.id = self.stage = name
+        self.speedup = self.marginal_gain = value
+
+
+class _Run:
+    def __init__(self, remedies: dict[str, float], gains: dict[str, float]) -> None:
+        self.remedies = [_Figure(*pair) for pair in remedies.items()]
+        self.stages = [_Figure(*pair) for pair in gains.items()]
+
+
+@pytest.mark.parametrize(
+    ("fix", "figure"),
+    [
+        (Fix(plant("a"), workers=2), ("remedy workers-2", 1.9)),
+        (Fix(plant("a"), workers=4), ("remedy workers-4", None)),
+        (Fix(plant("a"), without=("storage",)), ("remedy storage-memory", 1.2)),
+        (Fix(plant("a"), without=("augment",)), ("marginal gain of augment", 1.4)),
+        (Fix(plant("a"), without=("storage", "decode")), ("remedy cache-decoded", None)),
+    ],
+)
+def test_the_figure_that_predicts_a_fix(fix: Fix, figure: tuple[str, float | None]) -> None:
+    run = _Run({"workers-2": 1.9, "storage-memory": 1.2}, {"storage": 1.1, "augment": 1.4})
+    assert fix.predicted(run) == figure

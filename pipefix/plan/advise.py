@@ -9,7 +9,7 @@ from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
 from pipefix.plan.situation import Situation
 from pipefix.plan.wording import span
-from pipefix.vocabulary.quantity import percent, seconds, size
+from pipefix.vocabulary.quantity import seconds, size
 from pipefix.vocabulary.stage import INPUT, Stage
 
 WORTH_MAKING = 1.03
@@ -55,7 +55,7 @@ def _worth(step: Step, at: Situation) -> Step:
     if at.diagnosis.verdict.kind == "step-bound" and step.stage in INPUT and not step.every_epoch:
         return _declined(step, f"the training step limits ({_step(at)} a batch), so faster data would wait for it{_at_most(step)}")
     if step.speedup.value < WORTH_MAKING:
-        return _declined(step, f"would gain under {percent(WORTH_MAKING - 1)}: {span(step.speedup)}")
+        return _declined(step, f"would gain under {round(100 * WORTH_MAKING - 100)} %: {span(step.speedup)}")
     return step
 
 

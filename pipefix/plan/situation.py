@@ -38,6 +38,18 @@ class Situation:
     def operations(self) -> Operations:
         return operations_of(self.found, self.diagnosis)
 
+    @property
+    def start_method(self) -> str:
+        """How workers are started: as set, or the platform's default."""
+        known = self.found.settings.start_method
+        if known is not None:
+            return known
+        if self.machine is not None and self.machine.system != "Linux":
+            return "spawn"
+        parts = self.machine.python.split(".")[:2] if self.machine is not None else []
+        newer = len(parts) == 2 and all(one.isdigit() for one in parts) and tuple(map(int, parts)) >= (3, 14)
+        return "forkserver" if newer else "fork"
+
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
     @property

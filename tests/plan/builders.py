@@ -90,9 +90,16 @@ class World:
         settings = LoaderSettings(**{"batch_size": 32, "num_workers": self.workers, "length": 50_000, **self.settings})
         samples = 32 * 40
         plain = Block(experiments.PLAIN.name, (), samples * self.seconds, samples, main_cpu=samples * self._main_cpu())
-        real = Block(experiments.REAL.name, tuple(self._rows()), samples * self.seconds, samples, main_cpu=samples * self._main_cpu())
+        real = Block(
+            experiments.REAL.name, tuple(self._rows()), samples * self.seconds, samples, main_cpu=samples * self._main_cpu()
+        )
         found = Measurement(
-            settings, self.workers, self.cores, "train_step" if self.step is not None else "none", self.step is not None, [plain, real]
+            settings,
+            self.workers,
+            self.cores,
+            "train_step" if self.step is not None else "none",
+            self.step is not None,
+            [plain, real],
         )
         facts = {"batch.bytes": 19_267_840.0, "batch.largest_bytes": 19_267_584.0, "batch.largest_is_float": 1.0, **self.facts}
         found.looks = {1: [(0, facts)]}
@@ -132,7 +139,13 @@ class World:
         return [*stages, Stage.STEP] if self.step is not None else stages
 
     def _cost(self, stage: Stage) -> StageCost:
-        spent = self.ipc + self.taking if stage is Stage.IPC else self.step or 0.0 if stage is Stage.STEP else getattr(self, stage.value)
+        spent = (
+            self.ipc + self.taking
+            if stage is Stage.IPC
+            else self.step or 0.0
+            if stage is Stage.STEP
+            else getattr(self, stage.value)
+        )
         names = self.ops.get(stage, ())
         return StageCost(
             stage=stage,
@@ -152,7 +165,9 @@ class World:
     def with_arms(self) -> World:
         """The same with every arm run."""
         known = ("storage", "decode", "augment", "collate")
-        arms = {arm.name: self.removed(*(stage.value for stage in arm.replaces if stage.value in known)) for arm in POOL if arm.replaces}
+        arms = {
+            arm.name: self.removed(*(stage.value for stage in arm.replaces if stage.value in known)) for arm in POOL if arm.replaces
+        }
         return self.but(arms=arms)
 
     def situation(self, **options: Any) -> Situation:
@@ -175,6 +190,7 @@ SLOW_NETWORK = World(
 """A store that answers after 10 ms."""
 STEP_BOUND = JPEGS.but(step=0.02, verdict="step-bound")
 TEXTS = World(
-    storage=0.00005, decode=0.002, augment=0.0, collate=0.0001, ipc=0.00005, taking=0.00002, ops={Stage.DECODE: ("tokenizers.Tokenizer.encode",)},
+    storage=0.00005, decode=0.002, augment=0.0, collate=0.0001, ipc=0.00005, taking=0.00002,
+    ops={Stage.DECODE: ("tokenizers.Tokenizer.encode",)},
     facts={"batch.bytes": 65_536.0, "batch.largest_bytes": 65_536.0, "batch.largest_is_float": 0.0}, source_bytes=500.0,
 )  # fmt: skip

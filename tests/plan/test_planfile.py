@@ -83,7 +83,9 @@ def test_people_may_leave_out_what_they_do_not_change() -> None:
 def test_any_text_and_figure_survives(target: str, names: list[str], value: float) -> None:
     plan = PlanFile(
         target=target,
-        augmentation=AugmentationChange(backend="dali", operations=names, evidence=Evidence(before=Interval(value, 0, 1), after=Interval(1, 1, 1))),
+        augmentation=AugmentationChange(
+            backend="dali", operations=names, evidence=Evidence(before=Interval(value, 0, 1), after=Interval(1, 1, 1))
+        ),
     )
     assert planfile.decode(planfile.encode(plan), origin="it") == plan
 
@@ -92,14 +94,15 @@ def test_any_text_and_figure_survives(target: str, names: list[str], value: floa
     ("old", "new", "said"),
     [
         ("num_workers = 4", "num_workers = -1", "p.toml, line 14: loader.num_workers is -1, but expected `int` >= 0."),
-        ("num_workers = 4", 'num_workers = "4"', "p.toml, line 14: loader.num_workers is '4', but expected `int | null`, got `str`."),
+        ("num_workers = 4", 'num_workers = "4"', 
+         "p.toml, line 14: loader.num_workers is '4', but expected `int | null`, got `str`."),
         ("num_workers = 4", "num_worker = 4", "p.toml, line 14: there is no setting called 'loader.num_worker'."),
         ("[cache]", "[chache]", "p.toml, line 22: there is no setting called 'chache'."),
         ('store = "decoded"', 'store = "jpeg"', "p.toml, line 24: cache.store is 'jpeg', but invalid enum value 'jpeg'."),
         ("low = 490.0", 'low = "x"', "p.toml, line 18: loader.evidence.before.low is 'x', but expected `float`, got `str`."),
         ("cores = 4.0", "cores = 0", "p.toml, line 8: machine.cores is 0, but expected `float` > 0.0."),
-        ("cores = 4.0\n", "", "p.toml, line 7: machine is {'cpu_model': 'A CPU', 'memory_bytes': 16000000000, 'gpus': ['H100']}, "
-         "but object missing required field `cores`."),
+        ("cores = 4.0\n", "", ("p.toml, line 7: machine is {'cpu_model': 'A CPU', 'memory_bytes': 16000000000, 'gpus': ['H100']}, "
+          "but object missing required field `cores`.")),
         ('format = "pipefix.plan/1"', 'format = "pipefix.plan/2"',
          "p.toml was written by a newer pipefix: its format is 'pipefix.plan/2', and this one reads up to 'pipefix.plan/1'."),
         ('format = "pipefix.plan/1"\n', "", "p.toml is not a plan file: its \"format\" is None, not 'pipefix.plan/1'."),

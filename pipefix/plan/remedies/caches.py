@@ -143,7 +143,7 @@ class CacheResized(Cache):
             pixels = at.pixels
             assert pixels is not None
             return (
-                f"the images are small already: about {pixels.value / 1e6:.2f} megapixels, {RESIZED} pixels on the shorter "
+                f"the images are small already: {_about(part)}{pixels.value / 1e6:.2f} megapixels, {RESIZED} pixels on the shorter "
                 f"side leave {percent(part.value)} of them"
             )
         return None
@@ -167,7 +167,10 @@ class CacheResized(Cache):
     def saves(self, at: Situation) -> str:
         part = self._part(at)
         assert part is not None
-        return f"Decoding takes {seconds(at.wall(Stage.DECODE))} a sample; {percent(part.value)} of the pixels would be left"
+        return (
+            f"Decoding takes {seconds(at.wall(Stage.DECODE))} a sample; {_about(part)}{percent(part.value)} of the pixels "
+            "would be left"
+        )
 
     def making_seconds(self, at: Situation) -> float:
         return at.line.wall(Stage.STORAGE) + 2 * at.line.wall(Stage.DECODE)
@@ -177,6 +180,11 @@ class CacheResized(Cache):
             f"Crops see at most {RESIZED} pixels on the shorter side: check the accuracy if training crops are larger than 224 "
             "pixels."
         )
+
+
+def _about(part: Interval) -> str:
+    """Pixels told from the files' size are a guess, and said to be one."""
+    return "about " if part.low < part.high else ""
 
 
 class CacheDecoded(Cache):

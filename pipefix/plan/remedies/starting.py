@@ -88,7 +88,7 @@ class StartMethod(Remedy):
         yield self._judge(at)
 
     def _judge(self, at: Situation) -> Step:
-        method = start_method(at)
+        method = at.start_method
         if not at.found.workers:
             return self.declined("no workers: there is none to start")
         first = at.found.first_batch
@@ -112,14 +112,3 @@ class StartMethod(Remedy):
             + commands.loader(multiprocessing_context="forkserver"),
             risk="The dataset is still pickled to every worker; a large one (lists of paths) is better packed into arrays.",
         )
-
-
-def start_method(at: Situation) -> str:
-    """As set, or the platform's default."""
-    if at.found.settings.start_method is not None:
-        return at.found.settings.start_method
-    if at.machine is None or at.machine.system == "Linux":
-        parts = at.machine.python.split(".")[:2] if at.machine is not None else []
-        newer = len(parts) == 2 and all(one.isdigit() for one in parts) and tuple(map(int, parts)) >= (3, 14)
-        return "forkserver" if newer else "fork"
-    return "spawn"

@@ -1,4 +1,4 @@
-"""Where the bytes lie: in memory, or packed into one file."""
+"""Where the bytes lie: held in memory instead of read each time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from pipefix.measurement import experiments
-from pipefix.plan.model import Line, Part, draws
+from pipefix.plan.model import Part, draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
 from pipefix.plan.situation import Situation
@@ -15,19 +15,17 @@ from pipefix.plan.wording import span
 from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
 
-OPEN_SECONDS = Interval(20e-6, 5e-6, 60e-6)
-"""Opening and closing a file that lies in memory."""
-COPY_RATE = Interval(5e9, 2.5e9, 10e9)
-"""Bytes a second out of the page cache."""
-SMALL = 0.02
+FIND_SECONDS = Interval(2e-6, 1e-6, 5e-6)
+"""Looking bytes up that the process holds; nothing is copied."""
+WORTH = 1.03
 
 
 class StorageMemory(Remedy):
-    """Files copied to a file system in memory, or read once into the process."""
+    """Every file's bytes read once and held by the process, which forked workers share."""
 
     id = "storage-memory"
     stage = Stage.STORAGE
-    title = "Keep the dataset in memory"
+    title = "Hold the dataset's bytes in memory"
 
     def judge(self, at: Situation) -> Iterable[Step]:
         yield self._judge(at)
@@ -36,50 +34,36 @@ class StorageMemory(Remedy):
         reading = at.wall(Stage.STORAGE)
         if not reading:
             return self.declined("nothing is read from storage while samples are made")
-        needed, room = at.dataset_bytes, at.memory
-        if needed is not None and room is not None and needed > room:
-            return self.declined(f"the dataset's {size(needed)} do not fit into the {size(room)} of memory that are free")
+        needed, copies = self._needed(at), self._copies(at)
+        if needed is not None and at.memory is not None and needed > at.memory:
+            times = f" in {copies} processes" if copies > 1 else ""
+            return self.declined(f"the dataset would take {size(needed)}{times}, and {size(at.memory)} of memory are free")
         gain = self.worth(at)
-        if at.share(Stage.STORAGE) < SMALL or gain.value < 1.03:
-            return self.declined(self._in_cache(at, reading), gain)
+        if gain.value < WORTH:
+            return self.declined(self._already(at, gain), gain)
         return self.proposed(
-            f"Reading takes {seconds(reading)} a sample{_waiting(at)}; from memory it would take about "
-            f"{seconds(self._reading(at).wall[0])}",
+            f"Reading takes {seconds(reading)} a sample{', mostly waiting' if at.waits(Stage.STORAGE) else ''}",
             gain,
-            "Copy the data once to memory (cp -r DATA /dev/shm/) and point the dataset there, or read it into a dict before the "
-            "workers start.",
+            "Read every file once into a dict of path to bytes in the dataset's __init__, and decode from io.BytesIO(held[path]).",
             seconds=at.length * reading if at.length is not None else None,
             risk=f"It takes {size(needed)} of memory for as long as training runs." if needed is not None else None,
         )
 
-    def _in_cache(self, at: Situation, reading: float) -> str:
+    def _copies(self, at: Situation) -> int:
+        """Forked workers share what they do not change; others get a copy each."""
+        return 1 if at.start_method == "fork" else at.found.workers + 1
+
+    def _needed(self, at: Situation) -> float | None:
+        return at.dataset_bytes * self._copies(at) if at.dataset_bytes is not None else None
+
+    def _already(self, at: Situation, gain: Interval) -> str:
         cold = at.slow_disk
-        if cold is not None and cold.low > 1.03:
-            fits = " and fits there" if at.dataset_bytes is not None and at.memory is not None else ""
-            return (
-                f"the data come from the page cache{fits}: reading takes {seconds(reading)} a sample; only an epoch that finds it "
-                "empty "
-                f"runs {span(cold)} slower"
-            )
-        return f"reading takes {seconds(reading)} a sample, about what memory itself takes"
+        text = f"reading takes {seconds(at.wall(Stage.STORAGE))} a sample from the page cache; without it: {span(gain)}"
+        if cold is not None and cold.low > WORTH:
+            text += f" (an epoch that finds the cache empty is {span(cold)} slower)"
+        return text
 
     def worth(self, at: Situation) -> Interval:
-        return at.after(experiments.NO_STORAGE, _reading_from(at, self._reading(at)), name=self.id)
-
-    def _reading(self, at: Situation) -> Part:
-        return memory_read(at, OPEN_SECONDS)
-
-
-def memory_read(at: Situation, each: Interval) -> Part:
-    """Reading a sample's bytes out of memory; never more than it takes now."""
-    wall = draws(each, "open") + at.source_bytes / draws(COPY_RATE, "copy")
-    wall = np.minimum(wall, at.line.wall(Stage.STORAGE))
-    return Part(wall, wall)
-
-
-def _reading_from(at: Situation, read: Part) -> Line:
-    return at.line.replacing(Stage.STORAGE, read)
-
-
-def _waiting(at: Situation) -> str:
-    return ", mostly waiting" if at.waits(Stage.STORAGE) else ""
+        """The speed-up with every byte in memory."""
+        wall = np.minimum(draws(FIND_SECONDS, "held"), at.line.wall(Stage.STORAGE))
+        return at.after(experiments.NO_STORAGE, at.line.replacing(Stage.STORAGE, Part(wall, wall)), name=self.id)

@@ -1,0 +1,143 @@
+"""The plan as a whole: what comes first, what falls away, and that no measurement makes it stumble."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipefix.plan.advise import WORTH_MAKING, saved
+from pipefix.plan.plan import Declined, Plan, Proposed
+from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.stage import INPUT
+from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, STEP_BOUND, TEXTS, World
+from tests.plan.test_model import worlds
+
+
+def ids(plan: Plan) -> list[str]:
+    return [step.id for step in plan.proposed]
+
+
+class TestRanking:
+    def test_pictures(self) -> None:
+        """The resized cache gains less for certain than workers do, and costs ten minutes: free settings come first."""
+        assert ids(JPEGS.with_arms().plan()) == ["workers-4", "cache-resized-256", "handover-slots"]
+
+    def test_pictures_beside_a_gpu(self) -> None:
+        assert ids(JPEGS.with_arms().plan(cuda=True)) == [
+            "workers-4",
+            "augment-gpu",
+            "uint8-wire",
+            "cache-resized-256",
+            "handover-slots",
+        ]
+
+    def test_a_store_that_answers_late(self) -> None:
+        assert ids(SLOW_NETWORK.with_arms().plan()) == ["workers-32", "storage-memory", "cache-resized-256", "batched-fetch"]
+
+    def test_texts(self) -> None:
+        assert ids(TEXTS.with_arms().plan()) == ["cache-decoded", "workers-4", "batched-tokenisation", "collate-faster"]
+
+    def test_a_step_that_limits(self) -> None:
+        """Only fewer workers are left, which cost nothing and free memory."""
+        plan = STEP_BOUND.with_arms().plan()
+        assert ids(plan) == ["workers-1"]
+        assert plan.proposed[0].frees == "1 worker and its memory"
+
+    def test_proposed_come_first_and_each_once(self) -> None:
+        plan = JPEGS.with_arms().plan()
+        kinds = [isinstance(step, Proposed) for step in plan]
+        assert kinds == sorted(kinds, reverse=True)
+        assert len({step.id for step in plan}) == len(plan.steps)
+
+    def test_one_off_costs_count_against_a_step(self) -> None:
+        at = JPEGS.situation()
+        cheap = JPEGS.step_called("workers-4")
+        assert isinstance(cheap, Proposed)
+        free = saved(cheap, at)
+        costly = Proposed(
+            id="x", stage=cheap.stage, title="x", why="x", speedup=cheap.speedup, command="x", seconds=100.0, disk_bytes=50e9
+        )
+        assert free - saved(costly, at) == 150.0
+
+    def test_the_lower_end_counts(self) -> None:
+        at = JPEGS.situation()
+        sure, unsure = (
+            Proposed(id="x", stage=INPUT[0], title="x", why="x", speedup=gain, command="x")
+            for gain in (exactly(1.5), Interval(2.0, 1.2, 3.0))
+        )
+        assert saved(sure, at) > saved(unsure, at)
+
+
+class TestWhatFallsAway:
+    def test_less_than_three_per_cent(self) -> None:
+        step = JPEGS.step_called("cache-source")
+        assert isinstance(step, Declined)
+        assert step.why == "would gain under 3 %: 1.02x (1.01-1.02x)"
+        assert step.speedup is not None
+        assert step.disk_bytes == 5e9
+
+    def test_data_remedies_where_the_step_limits(self) -> None:
+        step = STEP_BOUND.step_called("cache-resized-256")
+        assert isinstance(step, Declined)
+        assert step.why == "the training step limits (640 ms a batch), so faster data would wait for it"
+
+    def test_says_so_where_a_gain_was_measured_all_the_same(self) -> None:
+        world = STEP_BOUND.but(arms={"collate-recorded": exactly(1.5)}, collate=0.005)
+        step = world.step_called("collate-faster")
+        assert isinstance(step, Declined)
+        assert step.why.startswith(
+            "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.50x"
+        )
+
+
+@given(
+    worlds(),
+    st.sampled_from(["map", "batched", "iterable"]),
+    st.sampled_from([None, 1, 2, 64]),
+    st.sampled_from([None, 2, 100, 10**9]),
+    st.sampled_from([None, MACHINE]),
+    st.booleans(),
+    st.sampled_from(["input-bound", "step-bound", "balanced", "inconclusive"]),
+    st.sampled_from(
+        [{}, {"first_batch": 1.0, "epoch_restart": 0.5}, {"looks": {}}, {"transfer": {"pinned": 1e-3, "pageable": 2e-3}}]
+    ),
+    st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_measurement_gives_a_plan(
+    world: World,
+    kind: str,
+    batch: int | None,
+    length: int | None,
+    machine: object,
+    cuda: bool,
+    verdict: str,
+    found: dict[str, object],
+    arms: bool,
+) -> None:
+    world = world.but(settings={"kind": kind, "batch_size": batch, "length": length}, found=found, verdict=verdict)
+    plan = (world.with_arms() if arms else world).plan(machine=machine, cuda=cuda)
+    for step in plan:
+        assert step.why
+        assert "nan" not in step.why
+        assert "inf" not in step.why.replace("inference", "")
+        if isinstance(step, Proposed):
+            assert step.command
+            assert 0 < step.speedup.low <= step.speedup.value <= step.speedup.high
+            assert step.speedup.value >= WORTH_MAKING or step.frees is not None
+            assert step.seconds is None or step.seconds >= 0
+
+
+def test_no_command_is_named_that_this_version_lacks() -> None:
+    for world in (JPEGS, SLOW_NETWORK, TEXTS):
+        for step in world.with_arms().plan(cuda=True).proposed:
+            assert not step.command.startswith("pipefix")
+
+
+def test_advising_loads_no_torch() -> None:
+    code = "import sys, pipefix.plan.advise as a; from pipefix.plan.remedy import all_remedies; all_remedies(); assert 'torch' "
+    "not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,208 @@
+"""The station model: exact on stations it describes, never faster than Amdahl allows, never contrary."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipefix.plan.model import Line, Part, draws, line_of, part, ratio_of
+from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.stage import Stage
+from tests.plan.builders import World
+
+MADE = ("storage", "decode", "augment", "collate")
+costs = st.floats(1e-5, 0.05)
+shares = st.floats(0.0, 1.0)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    return World(
+        **{name: draw(costs) for name in MADE},
+        ipc=draw(costs),
+        taking=draw(costs),
+        step=draw(st.none() | costs),
+        workers=draw(st.integers(0, 8)),
+        cores=draw(st.sampled_from([0.5, 1.0, 2.0, 3.5, 8.0, 64.0])),
+        computing={name: draw(shares) for name in MADE},
+    )
+
+
+def line(world: World) -> Line:
+    return line_of(world.measurement(), world.diagnosis())
+
+
+def crowded(world: World) -> bool:
+    """Whether its workers compete for cores: then wall times alone do not tell what is waiting."""
+    return world.cpu >= 0.85 * world.cores * world.seconds
+
+
+@given(worlds())
+@settings(max_examples=150)
+def test_agrees_with_the_measurement_where_it_was_measured(world: World) -> None:
+    """On crowded cores it leaves out what workers wait for each other: no more than the part of the cores that is idle."""
+    seconds = float(line(world).seconds()[0])
+    assert seconds <= world.seconds * (1 + 1e-6)
+    assert seconds >= world.seconds * (0.85 if crowded(world) else 1 - 1e-6)
+
+
+@given(worlds().filter(lambda world: not crowded(world)), st.sampled_from(MADE))
+@settings(max_examples=150)
+def test_is_exact_when_a_stage_is_taken_out(world: World, name: str) -> None:
+    now = line(world)
+    gain = now.speedup(now.without(Stage(name)))
+    assert gain.value == pytest.approx(world.seconds / world.but(**{name: 0.0}).seconds, rel=1e-6)
+
+
+@given(worlds().filter(lambda world: not crowded(world)), st.sampled_from(MADE), st.sampled_from(MADE), st.floats(1.0, 50.0))
+@settings(max_examples=100)
+def test_is_exact_when_one_goes_and_another_is_faster(world: World, gone: str, faster: str, times: float) -> None:
+    now = line(world)
+    after = world.but(**{faster: getattr(world, faster) / times}).but(**{gone: 0.0})
+    gain = now.speedup(now.faster(Stage(faster), times).without(Stage(gone)))
+    assert gain.value == pytest.approx(world.seconds / after.seconds, rel=1e-6)
+
+
+@given(worlds().filter(lambda world: world.workers > 0 and not crowded(world)), st.integers(1, 32))
+@settings(max_examples=100)
+def test_is_exact_for_other_counts_of_workers(world: World, count: int) -> None:
+    now = line(world)
+    gain = now.speedup(now.with_workers(count, 32, 1e6))
+    assert gain.value == pytest.approx(world.seconds / world.but(workers=count).seconds, rel=1e-6)
+
+
+@given(worlds().filter(lambda world: world.workers > 0 and not crowded(world)))
+def test_without_workers_nothing_is_handed_over(world: World) -> None:
+    now = line(world)
+    alone = world.but(workers=0, ipc=0.0, taking=0.0)
+    assert now.speedup(now.with_workers(0, 32, 1e6)).value == pytest.approx(world.seconds / alone.seconds, rel=1e-6)
+
+
+def test_the_first_workers_bring_the_hand_over_with_them() -> None:
+    world = World(decode=0.004, workers=0, cores=8.0)
+    now = line(world)
+    after = now.with_workers(4, 32, 19_267_584)
+    handed = (0.0006 + 19_267_584 / 0.9e9) / 32
+    assert now.speedup(after).value == pytest.approx(0.004 / ((0.004 + handed) / 4), rel=1e-6)
+    assert after.wall(Stage.IPC) == pytest.approx(handed)
+
+
+@given(worlds(), st.sampled_from(MADE), st.floats(1.0, 100.0), st.floats(1.0, 100.0))
+@settings(max_examples=200)
+def test_a_faster_stage_never_predicts_a_slower_pipeline(world: World, name: str, a: float, b: float) -> None:
+    now, stage = line(world), Stage(name)
+    slow, fast = sorted((a, b))
+    gains = [now.speedup(now.faster(stage, times)) for times in (1.0, slow, fast)] + [now.speedup(now.without(stage))]
+    for less, more in itertools.pairwise(gains):
+        assert less.value <= more.value * (1 + 1e-9)
+        assert less.low <= more.low * (1 + 1e-9)
+        assert less.high <= more.high * (1 + 1e-9)
+
+
+@given(worlds(), st.sampled_from(MADE))
+@settings(max_examples=200)
+def test_gains_no_more_than_amdahl_allows(world: World, name: str) -> None:
+    """Without the stage, at best all the time that is left is that of the other stages of the station that limits."""
+    now = line(world)
+    gain = now.speedup(now.without(Stage(name))).value
+    whole = sum(float(one.wall[0]) for one in (*now.making.values(), *now.taking.values()))
+    computing = sum(float(one.cpu[0]) for one in (*now.making.values(), *now.taking.values()))
+    walls = whole / max(whole - now.wall(Stage(name)), 1e-12)
+    cpus = computing / max(computing - float(now.making[name].cpu[0]), 1e-12)
+    makes = sum(float(one.wall[0]) for one in now.making.values())
+    pool = makes / max(makes - now.wall(Stage(name)), 1e-12)
+    assert 1 - 1e-9 <= gain <= max(walls, cpus, pool) * (1 + 1e-6)
+
+
+@given(worlds(), st.sampled_from(MADE), st.floats(0.01, 100.0))
+@settings(max_examples=100)
+def test_a_machine_twice_as_slow_gives_the_same_speedups(world: World, name: str, factor: float) -> None:
+    scaled = world.but(
+        **{key: getattr(world, key) * factor for key in (*MADE, "ipc", "taking")}, step=world.step * factor if world.step else None
+    )
+    before, after = line(world), line(scaled)
+    first, second = (one.speedup(one.without(Stage(name))) for one in (before, after))
+    assert second.value == pytest.approx(first.value, rel=1e-6)
+    assert second.low == pytest.approx(first.low, rel=1e-6)
+
+
+@given(worlds().filter(lambda world: world.workers > 0), st.integers(1, 16), st.integers(1, 16))
+@settings(max_examples=100)
+def test_more_workers_never_predict_less(world: World, a: int, b: int) -> None:
+    fewer, more = sorted((a, b))
+    now = line(world)
+    seconds = [float(now.with_workers(count, 32, 1e6).seconds()[0]) for count in (fewer, more)]
+    assert seconds[1] <= seconds[0] * (1 + 1e-9)
+
+
+def test_work_that_computes_does_not_scale_past_the_cores_and_waiting_does() -> None:
+    computes = line(World(decode=0.01, workers=2, cores=4.0))
+    waits = line(World(storage=0.01, workers=2, cores=4.0, computing={"storage": 0.0}))
+    assert computes.speedup(computes.with_workers(16, 32, 0)).value == pytest.approx(2.0)
+    assert waits.speedup(waits.with_workers(16, 32, 0)).value == pytest.approx(8.0)
+
+
+def test_workers_that_share_cores_are_not_taken_for_waiting() -> None:
+    """Four workers on two cores: each stage takes twice as long as its work. Two workers would be as fast."""
+    world = World(decode=0.008, augment=0.004, workers=4, cores=2.0, computing={"decode": 0.5, "augment": 0.5})
+    now = line(world)
+    assert now.speedup(now.with_workers(2, 32, 0)).value == pytest.approx(1.0)
+    assert now.speedup(now.with_workers(1, 32, 0)).value == pytest.approx(0.5)
+    assert now.speedup(now.without(Stage.AUGMENT)).value == pytest.approx(1.5)
+
+
+def test_a_step_on_the_cpu_shares_the_cores_with_the_workers() -> None:
+    world = World(decode=0.002, step=0.001, step_computing=1.0, workers=2, cores=1.0)
+    world = world.but(found={})
+    now = line(world)
+    assert float(now.seconds()[0]) == pytest.approx(0.003)
+    assert now.speedup(now.without(Stage.DECODE)).value == pytest.approx(3.0)
+
+
+class TestDoubt:
+    def test_the_interval_of_a_stage_carries_through(self) -> None:
+        now = Line({"decode": part(Interval(0.004, 0.003, 0.005), name="decode"), "augment": part(0.004)}, {}, 0, 8.0)
+        gain = now.speedup(now.without(Stage.DECODE))
+        assert gain.value == pytest.approx(2.0)
+        assert gain.low == pytest.approx(1.75, abs=0.05)
+        assert gain.high == pytest.approx(2.25, abs=0.05)
+
+    def test_an_exact_stage_gives_an_exact_answer(self) -> None:
+        now = Line({"decode": part(0.004), "augment": part(0.004)}, {}, 0, 8.0)
+        assert now.speedup(now.without(Stage.DECODE)) == exactly(2.0)
+
+    def test_the_same_doubt_is_drawn_alike(self) -> None:
+        first, second = draws(Interval(1.0, 0.8, 1.5), "a"), draws(Interval(1.0, 0.8, 1.5), "a")
+        assert np.array_equal(first, second)
+        assert not np.array_equal(first, draws(Interval(1.0, 0.8, 1.5), "b"))
+
+    def test_spreads_as_its_interval_says(self) -> None:
+        values = draws(Interval(1.0, 0.8, 1.5), "a")[1:]
+        low, high = np.percentile(values, (2.5, 97.5))
+        assert low == pytest.approx(0.8, abs=0.05)
+        assert high == pytest.approx(1.5, abs=0.1)
+
+    def test_anchoring_keeps_a_measured_gain_and_adds_only_what_is_new(self) -> None:
+        """An arm that gained 1.8 where the model says 2: what a cache read adds is the model's, the rest the measurement's."""
+        now = Line({"storage": part(0.004), "augment": part(0.004)}, {}, 0, 8.0)
+        arm = now.without(Stage.STORAGE)
+        assert now.anchored(exactly(1.8), arm, arm, name="x") == exactly(1.8)
+        slower = now.replacing(Stage.STORAGE, part(0.0004))
+        assert now.anchored(exactly(1.8), arm, slower, name="x").value == pytest.approx(1.8 / 1.1)
+
+
+def test_a_ratio_of_nothing_is_finite() -> None:
+    nothing = Part(np.zeros(401), np.zeros(401))
+    assert ratio_of(nothing.wall, nothing.wall).value == 0.0
+    assert np.isfinite(ratio_of(np.ones(401), nothing.wall).high)
+
+
+def test_shortening_goes_no_further_than_nothing() -> None:
+    now = Line({"augment": part(0.004)}, {}, 0, 8.0)
+    assert now.shortened(Stage.AUGMENT, 0.001).wall(Stage.AUGMENT) == pytest.approx(0.003)
+    assert now.shortened(Stage.AUGMENT, 1.0).wall(Stage.AUGMENT) == 0.0
+    assert now.shortened(Stage.DECODE, 1.0) is now

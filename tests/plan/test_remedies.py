@@ -1,0 +1,530 @@
+"""Every remedy proposed at least once and declined for each of its reasons, in whole sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipefix.measurement.machine import Machine
+from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.trace import BatchTrace
+from pipefix.plan.plan import Declined, Proposed
+from pipefix.plan.remedy import all_remedies
+from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.stage import Stage
+from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, STEP_BOUND, TEXTS, World
+
+ALONE = JPEGS.but(workers=0)
+STREAM = JPEGS.but(settings={"kind": "iterable", "length": None})
+
+
+def proposed(world: World, id: str, **options: object) -> Proposed:
+    step = world.step_called(id, **options)
+    assert isinstance(step, Proposed), step
+    return step
+
+
+def declined(world: World, id: str, **options: object) -> str:
+    step = world.step_called(id, **options)
+    assert isinstance(step, Declined), step
+    return step.why
+
+
+def test_each_remedy_has_its_tests_here() -> None:
+    """Found by walking the package: a remedy without a class of tests named after it is forgotten."""
+    tested = {name.removeprefix("Test") for name in globals() if name.startswith("Test")}
+    assert {kind.__name__ for kind in all_remedies()} <= tested
+
+
+def test_ids_are_unlike() -> None:
+    ids = [kind.id for kind in all_remedies()]
+    assert len(ids) == len(set(ids))
+
+
+class TestWorkers:
+    TRIED = JPEGS.but(
+        found={"trials": {"workers-4": [(900.0, 500.0), (910.0, 505.0), (890.0, 500.0)], "workers-1": [(260.0, 500.0)]}}
+    )
+
+    def test_a_count_that_was_tried_is_told_as_measured(self) -> None:
+        step = proposed(self.TRIED, "workers-4")
+        assert step.measured
+        assert step.speedup.value == pytest.approx(1.8, abs=0.01)
+        assert step.title == "Use 4 workers instead of 2"
+        assert step.why == "2 workers now, 4 cores; 4 workers were really tried beside today's setting"
+        assert step.command == "DataLoader(..., num_workers=4)"
+
+    def test_the_others_say_what_they_gave(self) -> None:
+        assert declined(self.TRIED, "workers-1") == (
+            "1 worker gave 0.52x (0.47-0.57x) of today's throughput, 4 workers 1.80x (1.78-1.82x)"
+        )
+
+    def test_the_smallest_of_equals_is_taken(self) -> None:
+        world = JPEGS.but(found={"trials": {"workers-4": [(900.0, 500.0)] * 4, "workers-8": [(905.0, 500.0)] * 4}})
+        assert world.plan().proposed[0].id == "workers-4"
+
+    def test_fewer_are_proposed_where_they_are_as_fast(self) -> None:
+        world = STEP_BOUND.but(found={"trials": {"workers-1": [(50.0, 50.0)] * 5}})
+        step = proposed(world, "workers-1")
+        assert step.frees == "1 worker and its memory"
+        assert step.why.endswith("As fast as today, and it frees 1 worker and its memory")
+
+    def test_predicted_where_none_was_tried(self) -> None:
+        step = proposed(JPEGS, "workers-4")
+        assert not step.measured
+        assert step.speedup.value == pytest.approx(0.0049 / 0.00245, rel=0.03)
+
+    def test_declined_where_the_cores_are_full(self) -> None:
+        world = JPEGS.but(workers=4, cores=4.0)
+        assert declined(world, "workers") == (
+            "4 workers keep up with the 4 cores; 8 workers would give 1.00x (1.00-1.00x) (predicted, no other count was tried)"
+        )
+
+    def test_declined_where_shared_memory_is_too_small(self) -> None:
+        small = Machine(system="Linux", kernel="6.1", effective_cores=4.0, shm_free_bytes=67_108_864)
+        assert (
+            declined(self.TRIED, "workers-4", machine=small)
+            == "4 workers hold up to 231 MB of batches in /dev/shm, where 67.1 MB are free"
+        )
+
+    def test_streams_are_warned_of(self) -> None:
+        step = proposed(STREAM, "workers-4")
+        assert step.risk == (
+            "Each worker runs the whole IterableDataset: unless it shards itself by get_worker_info(), samples come repeated."
+        )
+
+
+class TestStorageMemory:
+    def test_proposed_for_a_store_that_answers_late(self) -> None:
+        step = proposed(SLOW_NETWORK.with_arms(), "storage-memory")
+        assert step.why == "Reading takes 10.0 ms a sample, mostly waiting"
+        assert step.speedup.value == pytest.approx(0.0124 / 0.002402)
+        assert step.seconds == pytest.approx(500.0)
+        assert step.risk == "It takes 5.00 GB of memory for as long as training runs."
+
+    def test_declined_where_memory_is_too_small(self) -> None:
+        world = SLOW_NETWORK.but(source_bytes=1e6)
+        assert declined(world, "storage-memory") == "the dataset would take 50.0 GB, and 16.0 GB of memory are free"
+
+    def test_spawned_workers_hold_a_copy_each(self) -> None:
+        world = SLOW_NETWORK.but(workers=4, settings={"start_method": "spawn"})
+        assert declined(world, "storage-memory") == (
+            "the dataset would take 25.0 GB in 5 processes, and 16.0 GB of memory are free"
+        )
+
+    def test_declined_where_the_page_cache_has_them(self) -> None:
+        assert (
+            declined(JPEGS, "storage-memory") == "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.02x)"
+        )
+
+    def test_declined_with_the_cold_epochs_figure(self) -> None:
+        world = JPEGS.but(arms={"real-cold": Interval(0.5, 0.45, 0.55)})
+        assert declined(world, "storage-memory") == (
+            "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.02x) (an epoch that finds the cache "
+            "empty is "
+            "2.00x (1.82-2.22x) slower)"
+        )
+
+    def test_declined_where_nothing_is_read(self) -> None:
+        assert declined(JPEGS.but(storage=0.0), "storage-memory") == "nothing is read from storage while samples are made"
+
+
+class TestCacheSource:
+    def test_proposed(self) -> None:
+        step = proposed(SLOW_NETWORK.but(ops={}).with_arms(), "cache-source")
+        assert step.why == "Reading takes 10.0 ms a sample; reading a record of 100 kB back takes about 35.0 µs"
+        assert step.disk_bytes == pytest.approx(5e9)
+        assert step.seconds == pytest.approx(525.0)
+        assert (
+            step.command
+            == "Pack the files into one LMDB (key: the index; value: the file's bytes) and read them from it in __getitem__."
+        )
+
+    def test_names_the_command_once_there_is_one(self) -> None:
+        step = proposed(SLOW_NETWORK.but(ops={}), "cache-source", verbs=frozenset({"convert"}), target="my data.py")
+        assert step.command == "pipefix convert 'my data.py' --to lmdb --store source --out cache-source"
+
+    def test_declined_where_it_gains_next_to_nothing(self) -> None:
+        assert declined(JPEGS, "cache-source") == "would gain under 3 %: 1.02x (1.01-1.02x)"
+
+    def test_declined_for_streams(self) -> None:
+        assert declined(STREAM, "cache-source") == "an IterableDataset has no index that records could be looked up by"
+
+    def test_declined_where_nothing_is_read(self) -> None:
+        assert declined(JPEGS.but(storage=0.0), "cache-source") == "nothing is read from storage while samples are made"
+
+    def test_declined_where_no_bytes_were_seen(self) -> None:
+        world = SLOW_NETWORK.but(source_bytes=0.0)
+        assert declined(world, "cache-source") == "storage takes 10.0 ms a sample, but no bytes were seen that could be kept"
+
+
+class TestCacheResized:
+    def test_proposed(self) -> None:
+        step = proposed(JPEGS.with_arms(), "cache-resized-256")
+        assert step.speedup.value == pytest.approx(1.8, abs=0.1)
+        assert step.why == (
+            "Decoding takes 6.00 ms a sample; about 31 % of the pixels would be left; reading a record of 30.6 kB back takes "
+            "about 17.6 µs"
+        )
+        assert step.disk_bytes == pytest.approx(1.53e9, rel=0.01)
+
+    def test_knows_the_pixels_where_they_were_measured(self) -> None:
+        world = JPEGS.but(facts={"decoded_bytes": 3 * 2048 * 2048.0})
+        assert proposed(world, "cache-resized-256").why.startswith(
+            "Decoding takes 6.00 ms a sample; 2.1 % of the pixels would be left;"
+        )
+
+    def test_its_command(self) -> None:
+        step = proposed(JPEGS, "cache-resized-256", verbs=frozenset({"convert"}))
+        assert step.command == "pipefix convert TARGET --to lmdb --store resized --size 256 --out cache-resized"
+
+    def test_declined_for_small_images(self) -> None:
+        world = JPEGS.but(facts={"decoded_bytes": 3 * 100_000.0})
+        assert declined(world, "cache-resized-256") == (
+            "the images are small already: 0.10 megapixels, 256 pixels on the shorter side leave 87 % of them"
+        )
+
+    def test_declined_for_texts(self) -> None:
+        assert declined(TEXTS, "cache-resized-256") == "no operation that decodes pictures was seen"
+
+
+class TestCacheDecoded:
+    def test_proposed(self) -> None:
+        step = proposed(TEXTS.with_arms(), "cache-decoded")
+        assert step.why == "Reading and decoding take 2.05 ms a sample; reading a record of 2.05 kB back takes about 10.5 µs"
+        assert step.disk_bytes == pytest.approx(50_000 * 2048)
+
+    def test_declined_where_it_fits_nowhere(self) -> None:
+        assert declined(JPEGS, "cache-decoded") == (
+            "the cache would take 42.9 GB, more than the 16.0 GB of free memory, and how fast this disk reads was not measured"
+        )
+
+    def test_read_from_the_disk_where_that_was_measured(self) -> None:
+        """A cold epoch at half speed: the disk takes 4.9 ms for each 100 kB, so 857 kB from it are no gain."""
+        world = JPEGS.but(arms={"real-cold": exactly(0.5)})
+        assert declined(world, "cache-decoded").startswith("would gain under 3 %: 0.1")
+
+    def test_declined_where_nothing_is_decoded(self) -> None:
+        assert declined(JPEGS.but(decode=0.0), "cache-decoded") == "nothing is decoded"
+
+    def test_declined_where_another_split_is_better(self) -> None:
+        world = TEXTS.but(
+            augment=0.002, ops={Stage.DECODE: ("json.loads",), Stage.AUGMENT: ("Normalize",)}, source_bytes=5000.0
+        ).with_arms()
+        assert declined(world, "cache-decoded") == (
+            "cache-sample gains 26.2x (24.0-27.1x) for 102 MB of disk, this 1.94x (1.93-1.95x) for 102 MB"
+        )
+
+
+class TestCacheSample:
+    FIXED = {Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("Resize", "CenterCrop", "ToTensor")}
+    SMALL = {"length": 5000}
+
+    def test_everything_is_kept_where_nothing_is_random(self) -> None:
+        step = proposed(JPEGS.but(ops=self.FIXED, settings=self.SMALL).with_arms(), "cache-sample")
+        assert step.why == (
+            "Everything up to ToTensor takes 9.20 ms a sample and always gives the same; reading a record of 602 kB back takes "
+            "about 161 µs"
+        )
+        assert step.speedup.value == pytest.approx(0.0049 / ((0.0002 + 0.0004 + 0.000161) / 2), rel=0.02)
+
+    def test_the_random_rest_stays_live(self) -> None:
+        ops = {Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("Resize", "RandomHorizontalFlip", "ToTensor")}
+        step = proposed(JPEGS.but(ops=ops, settings=self.SMALL), "cache-sample")
+        assert step.why.startswith("Everything up to Resize takes 7.20 ms a sample")
+
+    def test_declined_where_the_first_operation_is_random(self) -> None:
+        assert declined(JPEGS, "cache-sample") == (
+            "the first operation on decoded samples, RandomResizedCrop, may be random: the same as cache-decoded"
+        )
+
+    def test_declined_without_augmentation(self) -> None:
+        assert declined(TEXTS, "cache-sample") == "nothing is done to samples after decoding, so this is the same as cache-decoded"
+
+    def test_declined_where_sizes_are_unknown(self) -> None:
+        world = JPEGS.but(ops=self.FIXED, facts={"batch.bytes": 0.0})
+        assert declined(world, "cache-sample") == "how large a record would be could not be measured, so neither can its worth"
+
+
+class TestAugmentGpu:
+    def test_proposed_beside_a_gpu(self) -> None:
+        step = proposed(JPEGS.with_arms(), "augment-gpu", cuda=True)
+        assert step.speedup.value == pytest.approx(9.8 / 6.8)
+        assert step.why == (
+            "Augmentation takes 3.00 ms a sample (RandomResizedCrop most); the GPU's own share of it is not in the figure"
+        )
+        assert "on the GPU" in step.command
+        assert proposed(JPEGS, "augment-gpu", cuda=True, verbs=frozenset({"swap"})).command == "pipefix swap TARGET --to kornia"
+
+    def test_declined_without_one(self) -> None:
+        assert declined(JPEGS, "augment-gpu") == (
+            "no CUDA device here; augmentation takes 3.00 ms a sample (RandomResizedCrop most), so beside a GPU with time to "
+            "spare it would "
+            "gain 1.44x (1.44-1.44x)"
+        )
+
+    def test_declined_without_augmentation(self) -> None:
+        assert declined(JPEGS.but(augment=0.0), "augment-gpu", cuda=True) == "nothing is done to samples after decoding"
+
+    def test_declined_for_texts(self) -> None:
+        assert declined(TEXTS.but(augment=0.001), "augment-gpu", cuda=True) == "samples are text: tokens are not augmented on a GPU"
+
+    def test_declined_where_the_step_limits(self) -> None:
+        assert declined(STEP_BOUND, "augment-gpu", cuda=True) == (
+            "the training step limits already: work moved to the GPU would slow it down"
+        )
+
+
+class TestUint8Wire:
+    def test_proposed_beside_a_gpu(self) -> None:
+        step = proposed(JPEGS.but(ipc=0.004), "uint8-wire", cuda=True)
+        assert step.why == "19.3 MB cross for each batch; as bytes it would be 4.82 MB"
+        floor = 0.0006 / 32
+        after = 0.0062 + 0.003 - 0.5 * 0.002 + 0.0002 * 0.25 + floor + (0.004 - floor) / 4
+        assert step.speedup.value == pytest.approx(0.0134 / after, rel=1e-3)
+
+    def test_declined_without_a_gpu(self) -> None:
+        assert declined(JPEGS, "uint8-wire") == (
+            "no CUDA device here to make them float on; beside one it would gain at most 1.17x (1.17-1.17x)"
+        )
+
+    def test_declined_without_workers(self) -> None:
+        assert declined(ALONE, "uint8-wire", cuda=True) == "no workers: nothing crosses a process border"
+
+    def test_declined_for_whole_numbers(self) -> None:
+        assert declined(TEXTS, "uint8-wire", cuda=True) == "the largest tensor of a batch (65.5 kB) does not hold floats"
+
+    def test_declined_where_floats_may_be_more_than_pixels(self) -> None:
+        world = JPEGS.but(ops={Stage.DECODE: ("numpy.load",), Stage.AUGMENT: ("scale",)})
+        assert declined(world, "uint8-wire", cuda=True) == (
+            "nothing that decodes pictures was seen, so the floats in a batch may be more than bytes can hold"
+        )
+
+    def test_declined_where_nobody_looked(self) -> None:
+        assert declined(JPEGS.but(found={"looks": {}}), "uint8-wire", cuda=True) == "what a batch is made of could not be looked at"
+
+
+class TestHandoverSlots:
+    def test_proposed(self) -> None:
+        step = proposed(JPEGS.but(ipc=0.004), "handover-slots")
+        assert step.why == "Handing over 19.3 MB takes 131 ms a batch, most of it for fresh pages of shared memory"
+        slot = (60e-6 + 19_267_840 / 5.5e9) / 32
+        assert step.speedup.value == pytest.approx(0.0134 / (0.0094 + slot), rel=1e-3)
+
+    def test_declined_where_the_hand_over_is_cheap(self) -> None:
+        assert declined(JPEGS.but(ipc=0.0001), "handover-slots") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+
+    def test_declined_without_workers(self) -> None:
+        assert declined(ALONE, "handover-slots") == "no workers: nothing crosses a process border"
+
+    def test_declined_for_arrays(self) -> None:
+        world = JPEGS.but(facts={"batch.piped_bytes": 19_000_000.0})
+        assert declined(world, "handover-slots") == (
+            "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first"
+        )
+
+    def test_declined_where_nobody_looked(self) -> None:
+        assert declined(JPEGS.but(found={"looks": {}}), "handover-slots") == "how large a batch is could not be looked at"
+
+
+class TestCollateFaster:
+    SLOW = JPEGS.but(collate=0.004)
+
+    def test_proposed(self) -> None:
+        step = proposed(self.SLOW.with_arms(), "collate-faster")
+        assert step.why == "Collating takes 128 ms a batch; copying its 19.3 MB once takes about 3.21 ms"
+        assert step.speedup.value == pytest.approx(0.0136 / (0.0096 + 0.0001), rel=0.01)
+
+    def test_its_advice_fits_the_batch(self) -> None:
+        many = self.SLOW.but(facts={"batch.small_tensors": 64.0})
+        assert proposed(many, "collate-faster").command.startswith("Return one tensor a field instead of 64 small ones a batch")
+        own = self.SLOW.but(settings={"collate": "pad_batch"})
+        assert proposed(own, "collate-faster").command.startswith("In pad_batch, allocate the batch once")
+
+    def test_declined_where_it_is_a_copy_already(self) -> None:
+        assert declined(JPEGS.but(collate=0.0001), "collate-faster") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+
+    def test_declined_without_cost_or_size(self) -> None:
+        assert declined(JPEGS.but(collate=0.0), "collate-faster") == "collating takes no time"
+        assert declined(self.SLOW.but(found={"looks": {}}), "collate-faster") == (
+            "how large a batch is could not be looked at, so how fast it could be collated is not known"
+        )
+
+
+class TestPinning:
+    COPIES = {"transfer": {"pinned": 0.001, "pageable": 0.004, "bytes": 19_267_840.0}}
+    WORLD = STEP_BOUND.but(step=0.02 / 32, decode=0.0001, augment=0.0001, found=COPIES)
+
+    def test_proposed_where_the_step_waits_for_its_copy(self) -> None:
+        step = proposed(self.WORLD, "pinning", cuda=True)
+        assert step.why == "Copying a batch of 19.3 MB takes 4.00 ms from ordinary memory and 1.00 ms from pinned"
+        assert step.command == "DataLoader(..., pin_memory=True) and batch.to('cuda', non_blocking=True) in the step"
+        before = 0.02 / 32 + 0.0001
+        assert step.speedup.value == pytest.approx(before / (before - 0.003 / 32), rel=1e-3)
+
+    def test_declined(self) -> None:
+        assert declined(JPEGS, "pinning") == "no CUDA device here: pinned memory only speeds up copies to one"
+        assert declined(JPEGS, "pinning", cuda=True) == "the copy of a batch to the device could not be measured"
+        assert declined(JPEGS.but(settings={"pin_memory": True}), "pinning", cuda=True) == "pin_memory=True is set already"
+        even = {"transfer": {"pinned": 0.004, "pageable": 0.004}}
+        assert (
+            declined(JPEGS.but(found=even), "pinning", cuda=True)
+            == "a batch is copied as fast without: 4.00 ms against 4.00 ms pinned"
+        )
+        assert declined(JPEGS.but(found=self.COPIES), "pinning", cuda=True) == "would gain under 3 %: 1.00x (1.00-1.00x)"
+
+
+class TestPersistentWorkers:
+    SHORT = JPEGS.but(settings={"length": 3200}, found={"epoch_restart": 4.0, "first_batch": 4.5})
+
+    def test_proposed_for_short_epochs(self) -> None:
+        step = proposed(self.SHORT, "persistent-workers")
+        assert step.why == "Every epoch waits 4.00 s for its first batch, 20 % of its 19.7 s"
+        steady = 3200 * 0.0049
+        assert step.speedup.value == pytest.approx((4 + steady) / (0.0098 * 32 + steady))
+        assert step.command == "DataLoader(..., persistent_workers=True)"
+
+    def test_a_slow_step_does_not_hide_it(self) -> None:
+        world = STEP_BOUND.but(settings={"length": 640}, found={"epoch_restart": 4.0})
+        assert proposed(world, "persistent-workers").speedup.value > 1.2
+
+    def test_declined(self) -> None:
+        assert declined(ALONE, "persistent-workers") == "no workers: there is none to start anew for each epoch"
+        kept = JPEGS.but(settings={"persistent_workers": True})
+        assert declined(kept, "persistent-workers") == "persistent_workers=True is set already"
+        assert (
+            declined(JPEGS, "persistent-workers") == "how long an epoch takes to begin was not measured: the time budget was spent"
+        )
+        endless = JPEGS.but(settings={"length": None}, found={"epoch_restart": 4.0})
+        assert declined(endless, "persistent-workers") == (
+            "an epoch takes 4.00 s to begin, but the dataset tells no length to compare it with"
+        )
+        long = JPEGS.but(found={"epoch_restart": 2.0})
+        assert declined(long, "persistent-workers") == "would gain under 3 %: 1.01x (1.00-1.01x)"
+
+
+class TestStartMethod:
+    SPAWNED = JPEGS.but(settings={"length": 3200, "start_method": "spawn"}, found={"first_batch": 6.0, "epoch_restart": 6.0})
+
+    def test_proposed_for_spawned_workers(self) -> None:
+        step = proposed(self.SPAWNED, "start-method")
+        assert step.why == (
+            "2 workers started by spawn took 6.00 s to the first batch, at every epoch; forked from a server that has torch "
+            "loaded it would "
+            "be about 384 ms"
+        )
+        steady = 3200 * 0.0049
+        assert step.speedup.value == pytest.approx((6 + steady) / (0.07 + 0.0098 * 32 + steady))
+        assert "set_forkserver_preload" in step.command
+
+    def test_knows_the_platforms_default(self) -> None:
+        world = self.SPAWNED.but(settings={"length": 3200})
+        newer = Machine(system="Linux", kernel="6.1", python="3.14.0", effective_cores=4.0)
+        assert proposed(world, "start-method", machine=newer).why.startswith("2 workers started by forkserver took 6.00 s")
+        mac = Machine(system="Darwin", kernel="24", python="3.11.0", effective_cores=4.0)
+        assert proposed(world, "start-method", machine=mac).why.startswith("2 workers started by spawn")
+        assert declined(world, "start-method") == "workers are forked already: the first batch was there after 6.00 s"
+
+    def test_declined(self) -> None:
+        assert declined(ALONE, "start-method") == "no workers: there is none to start"
+        assert declined(JPEGS, "start-method") == "how long the first batch takes was not measured: the time budget was spent"
+        windows = Machine(system="Windows", kernel="11", python="3.11.0")
+        assert declined(self.SPAWNED, "start-method", machine=windows) == "Windows can only spawn processes"
+        endless = self.SPAWNED.but(settings={"length": None, "start_method": "spawn"})
+        assert (
+            declined(endless, "start-method") == "the first batch takes 6.00 s, but the dataset tells no length to compare it with"
+        )
+
+
+class TestTailScheduling:
+    TAIL = {"p50": 0.004, "p95": 0.01, "p99": 0.3, "max": 0.5, "samples": 4000.0, "blocked": 0.0016}
+    """Of 6.5 ms a sample, 1.6 ms went into waiting behind a slow one."""
+    WORLD = JPEGS.but(tail=TAIL)
+
+    def test_proposed(self) -> None:
+        from pipefix.plan.advise import advise
+
+        found, diagnosis = self.WORLD.measurement(), self.WORLD.diagnosis()
+        diagnosis.sample = exactly(0.0065)
+        step = advise(found, diagnosis, machine=MACHINE).find("tail-scheduling")
+        assert isinstance(step, Proposed)
+        assert step.why == (
+            "The slowest sample in a hundred takes 75.0x the median (4.00 ms), and finished batches waited 1.60 ms a sample "
+            "behind it, "
+            "25 % of the time"
+        )
+        assert step.speedup.value == pytest.approx(0.0065 / 0.0049)
+        assert step.command == "DataLoader(..., in_order=False)"
+
+    def test_declined(self) -> None:
+        assert declined(ALONE.but(tail=self.TAIL), "tail-scheduling") == "no workers: no batch can overtake another"
+        assert declined(self.WORLD.but(workers=1), "tail-scheduling") == "1 worker: no batch can overtake another"
+        assert declined(self.WORLD.but(settings={"in_order": False}), "tail-scheduling") == "in_order=False is set already"
+        assert declined(JPEGS, "tail-scheduling") == "how unequal samples are was not measured"
+        alike = JPEGS.but(tail={**self.TAIL, "p99": 0.006})
+        assert declined(alike, "tail-scheduling") == "samples are alike: the slowest in a hundred takes 1.50x the median (4.00 ms)"
+        assert declined(self.WORLD, "tail-scheduling") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+
+
+def with_threads(world: World, process: int, thread: int) -> World:
+    """A real arm whose workers used ``process`` nanoseconds of CPU time a batch, ``thread`` of them in their main threads."""
+    rows = []
+    for number in range(8):
+        trace = BatchTrace(1, 1, number % 2, number % 2, 32, number * 1000, 0, 0, thread, (number // 2) * process)
+        rows.append(Row(0, 1, 2, 0, 0, trace))
+    block = Block("real", tuple(rows), 32 * 8 * world.seconds, 32 * 8)
+    return world.but(found={**world.found, "blocks": [block]})
+
+
+class TestThreadCaps:
+    CROWDED = World(decode=0.008, workers=4, cores=4.0, facts={"worker.busy_threads": 4.0, "worker.cv2_threads": 4.0})
+
+    def test_proposed_where_threads_fight_over_cores(self) -> None:
+        step = proposed(with_threads(self.CROWDED, 2_000_000, 1_000_000), "thread-caps")
+        assert step.why == "4 workers run 20 busy threads on 4 cores and use 2.00x the CPU time of their main threads"
+        assert step.speedup == Interval(2**0.5, 1.0, 2.0)
+        assert step.command == "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
+
+    def test_declined(self) -> None:
+        assert declined(ALONE, "thread-caps") == "no workers: library threads have the cores to themselves"
+        assert declined(JPEGS, "thread-caps") == "libraries run no busy threads of their own inside the workers"
+        roomy = self.CROWDED.but(cores=32.0)
+        assert declined(roomy, "thread-caps") == "4 workers with 5 busy threads fit on 32 cores"
+        idle = self.CROWDED.but(workers=1, cores=4.0)
+        assert declined(idle, "thread-caps") == "5 threads share 4 cores, but only 25 % of their time is used"
+        harmless = with_threads(self.CROWDED, 1_010_000, 1_000_000)
+        assert declined(harmless, "thread-caps") == (
+            "20 threads share 4 cores, but those beside the main ones use next to no CPU time"
+        )
+
+
+class TestBatchedFetch:
+    def test_proposed_for_a_store_that_answers_late(self) -> None:
+        step = proposed(SLOW_NETWORK, "batched-fetch")
+        assert step.why == "Reading takes 10.0 ms a sample, 95 % of it waiting; 8 requests at once share the wait"
+        assert step.speedup.value == pytest.approx(0.0124 / (0.0024 + 0.01 * (0.05 + 0.95 / 8)))
+
+    def test_declined(self) -> None:
+        assert declined(SLOW_NETWORK.but(settings={"kind": "batched"}), "batched-fetch") == "the dataset has __getitems__ already"
+        assert declined(STREAM, "batched-fetch") == "an IterableDataset is not asked for indices"
+        single = SLOW_NETWORK.but(settings={"batch_size": 1})
+        assert declined(single, "batched-fetch") == "a batch holds 1 sample: there is nothing to fetch together"
+        assert declined(JPEGS.but(storage=0.0), "batched-fetch") == "nothing is read from storage while samples are made"
+        assert declined(JPEGS, "batched-fetch") == "reading (200 µs a sample) computes rather than waits, so nothing would overlap"
+        little = JPEGS.but(computing={"storage": 0.0})
+        assert declined(little, "batched-fetch") == "waiting for storage is 2.0 % of a sample's making"
+
+
+class TestBatchedTokenisation:
+    def test_proposed(self) -> None:
+        step = proposed(TEXTS, "batched-tokenisation")
+        assert step.why == "tokenizers.Tokenizer.encode takes 2.00 ms a sample, called once a sample"
+        assert step.speedup.low > 1
+
+    def test_declined(self) -> None:
+        assert declined(JPEGS, "batched-tokenisation") == "no tokeniser was seen"
+        single = TEXTS.but(settings={"batch_size": 1})
+        assert declined(single, "batched-tokenisation") == "a batch holds 1 sample: there is nothing to tokenise together"
+        together = TEXTS.but(ops={Stage.DECODE: ("tokenizers.Tokenizer.encode_batch",)})
+        assert declined(together, "batched-tokenisation") == "tokenizers.Tokenizer.encode_batch is given whole batches already"
+        quick = TEXTS.but(decode=0.00001, augment=0.01, ops=TEXTS.ops)
+        assert declined(quick, "batched-tokenisation") == "tokenising takes 10.0 µs a sample, 0.1 % of its making"

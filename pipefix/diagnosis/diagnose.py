@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipefix.diagnosis import rules, sentences
-from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, compute_shares, cpu_shares, ledger, operations, per_sample, starved_share
+from pipefix.diagnosis import rhythm, rules, sentences
+from pipefix.diagnosis.attribution import (
+    INDEX,
+    MAIN,
+    WORKER,
+    compute_shares,
+    cpu_shares,
+    ledger,
+    operations,
+    per_sample,
+    starved_share,
+)
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost, StageCost, Stations, Verdict
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT
@@ -41,6 +51,7 @@ def diagnose(found: Measurement) -> Diagnosis:
         stations=_stations(found, draws),
         demand=_demand(found),
         fed=_fed(real) if found.has_consumer else None,
+        period=_period(real, found.workers),
         starved=starved_share(real),
         slowdown=_seconds(real) / sample.value,
         calls_per_sample=costs.calls(),
@@ -211,6 +222,13 @@ def _fed(blocks: list[Block]) -> float:
     fetching = sum(row.got - row.asked for block in blocks for row in block.rows)
     stepping = sum(row.done - row.got for block in blocks for row in block.rows)
     return stepping / (fetching + stepping) if fetching + stepping else 1.0
+
+
+def _period(blocks: list[Block], workers: int) -> int | None:
+    """Every how many batches a long wait comes."""
+    stretches = [[float(row.got - row.asked) for row in block.rows] for block in blocks]
+    between = [float(row.done - row.asked) for block in blocks for row in block.rows]
+    return rhythm.period(stretches, workers, float(np.mean(between))) if between else None
 
 
 def _tail(blocks: list[Block]) -> dict[str, float]:

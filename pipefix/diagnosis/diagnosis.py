@@ -72,6 +72,8 @@ class Diagnosis:
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None
     """Part of the loop that the consumer was not waiting."""
+    period: int | None = None
+    """Every how many batches a long wait comes; None where the waits have no such rhythm."""
     starved: float = 0.0
     """Part of the making of batches in which the maker was ready to run and had no CPU."""
     slowdown: float = 1.0

@@ -44,10 +44,12 @@ DECODED = _arm("decoded-recorded", S, D, every=2, answers="what if samples were 
 SAMPLES = _arm("samples-recorded", S, D, A, every=2, answers="what if samples were stored ready?")
 PREBUILT = _arm("batch-prebuilt", S, D, A, C, every=2, answers="what does the hand-over alone carry?")
 FLOOR = _arm("loader-floor", S, D, A, C, H, every=2, consumer=False, answers="the loader's own limit")
+TRACED = _arm("traced", answers="the pipeline as it is, with every operation's begin and end noted")
 SUPPLY = _arm("no-consumer", consumer=False, answers="what if the step were free?")
 
 POOL: tuple[Experiment, ...] = (
-    RECORD, REAL, PLAIN, NO_STORAGE, NO_DECODE, NO_AUGMENT, NO_COLLATE, NO_HANDOVER, DECODED, SAMPLES, PREBUILT, FLOOR, SUPPLY, COLD,
+    RECORD, REAL, PLAIN, NO_STORAGE, NO_DECODE, NO_AUGMENT, NO_COLLATE, NO_HANDOVER,
+    DECODED, SAMPLES, PREBUILT, FLOOR, SUPPLY, COLD, TRACED,
 )  # fmt: skip
 """Arms that run in the loader's own processes, by the number that tells those processes which one is on."""
 

@@ -32,6 +32,8 @@ RECORD_SHARE = 0.15
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
+TRACED_SECONDS = 0.5
+"""Of the pipeline that a trace shows: apart from the measured blocks, which noting every operation would slow down."""
 
 _UNREAL = ("/proc/", "/sys/", "/dev/")
 """Files of these trees are made up when read: there is nothing to evict."""
@@ -100,7 +102,7 @@ def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -
 def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, found: Measurement) -> None:
     workers = found.workers
     share = plan.recording_bytes // max(1, workers)
-    options = StandInOptions(share, workers, events=plan.events, observe=plan.observe)
+    options = StandInOptions(share, workers, observe=plan.observe)
     pool = Pool(subject, options, consumer)
     session = _Session(subject, consumer, plan, clock, found, pool)
     complete = False
@@ -191,6 +193,10 @@ class _Session:
         chosen = self._scheduled(first, self.clock.left - reserve)
         self._start_trials(chosen.trials)
         length = chosen.length
+        if self.plan.events:
+            self.say("tracing")
+            traced = self.pool.block(experiments.TRACED, TRACED_SECONDS, most=max(2.0, self.clock.left))
+            self.found.traced = [row for row in traced.rows if row.trace.events]
         done = 0
         while True:
             lap = time.perf_counter()
@@ -232,8 +238,6 @@ class _Session:
         for row in self.pool.told:
             self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
         self.pool.told.clear()
-        for row in block.rows:
-            self.found.events += [(row.trace.pid, *event) for event in row.trace.events]
         return block
 
     def _scheduled(self, first: Block, seconds: float) -> Schedule:

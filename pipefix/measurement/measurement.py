@@ -81,8 +81,8 @@ class Measurement:
     paths: list[str] = field(default_factory=list)
     """Files that samples were read from."""
     replay_cost: dict[str, float] = field(default_factory=dict)
-    events: list[tuple[int, str, str, int, int]] = field(default_factory=list)
-    """(pid, stage, op, begun, ended) where a trace was asked for."""
+    traced: list[Row] = field(default_factory=list)
+    """An uninterrupted run of batches with the begin and end of every operation, where a trace was asked for."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     burner: tuple[float, float] | None = None

@@ -73,7 +73,7 @@ def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:
     arms = [experiments.REAL, experiments.PLAIN]
     declined = {}
     for arm in experiments.POOL:
-        if arm in (experiments.RECORD, experiments.REAL, experiments.PLAIN, experiments.COLD):
+        if arm in (*arms, experiments.RECORD, experiments.COLD, experiments.TRACED):
             continue
         why = _useless(arm, situation)
         if why is None:

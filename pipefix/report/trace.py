@@ -26,7 +26,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     tid: int
     name: str
     stage: str
-    """The category: a stage's name, or wait for the consumer's wait."""
+    """The category: a stage's name; or wait, sample or batch, which belong to none."""
     begin_ns: int
     end_ns: int
     sample: str | int | None = None

@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     # The report reads the noun files of the rooms that it tells.
     "report": {
         "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "diagnosis.diagnosis", "plan.plan",
-        "plan.planfile", "fixes.outcome", "caches.manifest",
+        "plan.planfile", "audit.finding", "fixes.outcome", "caches.manifest",
     },
     "api": {*FIXES, "fixes", "report", "watch"},
     "cli": {"api", "report", "vocabulary"},

@@ -160,7 +160,7 @@ class World:
 
     def removed(self, *names: str) -> Interval:
         """What an arm that replaces these stages would have measured, if the stations were all there is."""
-        return exactly(self.seconds / self.but(**dict.fromkeys(names, 0.0)).seconds)
+        return exactly(self.seconds / max(self.but(**dict.fromkeys(names, 0.0)).seconds, 1e-6))
 
     def with_arms(self) -> World:
         """The same with every arm run."""

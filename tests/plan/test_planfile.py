@@ -94,7 +94,7 @@ def test_any_text_and_figure_survives(target: str, names: list[str], value: floa
     ("old", "new", "said"),
     [
         ("num_workers = 4", "num_workers = -1", "p.toml, line 14: loader.num_workers is -1, but expected `int` >= 0."),
-        ("num_workers = 4", 'num_workers = "4"', 
+        ("num_workers = 4", 'num_workers = "4"',
          "p.toml, line 14: loader.num_workers is '4', but expected `int | null`, got `str`."),
         ("num_workers = 4", "num_worker = 4", "p.toml, line 14: there is no setting called 'loader.num_worker'."),
         ("[cache]", "[chache]", "p.toml, line 22: there is no setting called 'chache'."),

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from pipefix.measurement import burner, cgroups, experiments, failing, gpu, residency, startup, transfer
+from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.replay import Pool, without_recording
 from pipefix.measurement.schedule import SHORTEST, Schedule, Situation, schedule
-from pipefix.measurement.stand_in import StandInOptions
 from pipefix.subject import randomness
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError

@@ -15,11 +15,12 @@ from torch.utils.data import DataLoader, Sampler
 from torch.utils.data._utils import signal_handling
 
 from pipefix.measurement import trace as traces
+from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.failing import Failure, cannot_start, raised
 from pipefix.measurement.measurement import Block, Row
-from pipefix.measurement.stand_in import Delivered, StandIn, StandInOptions, StreamStandIn, WorkerInit, close_benches
+from pipefix.measurement.stand_in import StandIn, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError

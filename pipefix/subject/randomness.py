@@ -97,12 +97,8 @@ def _draws(value: Any) -> bool:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """The instance's own attributes, without running any code of its class."""
-    try:
-        held = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        held = {}
-    held = dict(held) if isinstance(held, dict) else {}
+    """What the instance holds in its dict and its slots, without running any code of its class."""
+    held = dict(own_dict(value))
     for kind in type(value).__mro__:
         if not kind.__flags__ & _MADE_IN_PYTHON:
             continue
@@ -113,3 +109,12 @@ def attributes(value: Any) -> dict[str, Any]:
                 except AttributeError:
                     continue  # a slot that was never filled
     return held
+
+
+def own_dict(value: Any) -> dict[str, Any]:
+    """The instance's own dict itself; an empty one where it has none."""
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return held if isinstance(held, dict) else {}

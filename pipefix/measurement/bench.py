@@ -1,0 +1,431 @@
+"""One process's share of the experiment: live or recorded samples made into batches, and what each batch cost.
+
+Runs in a worker, or in the training process where there are no workers. It puts back what it patched when it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.utils.data import get_worker_info
+
+from pipefix.measurement import failing
+from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
+from pipefix.measurement.failing import Failure, StreamEnded
+from pipefix.measurement.run_queue import RunQueue
+from pipefix.measurement.trace import BatchTrace, Charge, encode
+from pipefix.recording.recording import Recording
+from pipefix.seams import handover
+from pipefix.seams.fresh import fresh
+from pipefix.seams.seam import Patches, install_all
+from pipefix.seams.tap import Tap
+from pipefix.subject.cut import Cutter
+from pipefix.subject.subject import length_of
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+
+CPU_EVERY = 4
+"""One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
+DISCOVERY_UNITS = 2
+"""Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
+PLAIN_COLLATE_EVERY = 5
+OBSERVE_EVERY = 64
+"""Batches between two looks at the worker's memory and threads."""
+TRACED_BATCHES = 60
+"""Batches a process traces: enough to look at, few enough to open quickly."""
+LONGEST_NAME = 40
+"""Characters of a sample's name in a trace."""
+
+_WHOLE_SAMPLE = frozenset(IN_SAMPLE)
+
+
+class Delivered(NamedTuple):
+    """What the loader hands to the training process."""
+
+    batch: Any
+    trace: bytes
+
+
+@dataclass(frozen=True)
+class StandInOptions:
+    recording_bytes: int
+    """Byte budget of one process's recording."""
+    workers: int
+    cut: bool = True
+    """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
+    observe: Callable[[Any], dict[str, float]] | None = None
+    """Asked once in every process, with its first batch: facts that the audit reads."""
+
+
+class StandsIn(Protocol):
+    """What a bench is told by the dataset that stands in for the user's."""
+
+    dataset: Any
+    collate: Callable[[Any], Any]
+    switch: torch.Tensor
+    options: StandInOptions
+    kind: str
+    batch_size: int | None
+    """Of a stream; others are asked for whole orders."""
+
+
+@dataclass
+class _Made:
+    samples: list[Any] = field(default_factory=list)
+    unit_walls: list[int] = field(default_factory=list)
+    marks: list[tuple[str, int, int]] = field(default_factory=list)
+    """(unit, begun, ended) where a trace was asked for."""
+
+    def add(self, unit: Any, sample: Any, begun: int, *, mark: bool) -> None:
+        ended = time.perf_counter_ns()
+        self.unit_walls.append(ended - begun)
+        self.samples.append(sample)
+        if mark:
+            self.marks.append((str(unit)[:LONGEST_NAME], begun, ended))
+
+
+class Bench:
+    """One process's share of the experiment: its tap, its recording, and the making of batches."""
+
+    def __init__(self, stand_in: StandsIn) -> None:
+        self.of = stand_in
+        self.dataset = stand_in.dataset
+        self.stream: Iterator[Any] | None = None
+        self.position = 0
+        info = get_worker_info()
+        self.worker = info.id if info is not None else 0
+        self.queue = RunQueue()
+        self.tap = Tap()
+        self.patches = Patches()
+        self.recording = Recording(stand_in.options.recording_bytes)
+        self.cutter = Cutter(self.tap, self.patches)
+        self.seams: list[str] = []
+        self.hand = handover.attach() if info is not None and stand_in.options.cut else None
+        if stand_in.options.cut:
+            self.seams = install_all(self.tap, self.patches)
+            self.cutter.dataset(self.dataset)
+        self.epoch = -1
+        self.counter = 0
+        self.batches = self.plain_batches = self.samples_made = 0
+        self.discovered = 0
+        self.told_units = self.told_paths = 0
+        self._modules = 0
+        self._token: Any = torch.zeros(1)
+        self._originals: dict[Any, Any] = {}
+        """Samples by the name they are kept under, where that differs from what the sampler said."""
+        self._doing: Any = None
+        self._collating: _Made | None = None
+        self._asked_for: list[Any] = []
+        self.drawn = 0
+
+    def close(self) -> None:
+        self.tap.active = False
+        self.patches.undo()
+        self.queue.close()
+
+    def failure(self, error: Exception) -> Failure:
+        """What the user's code was doing when it raised."""
+        kind = self.of.kind
+        if self._collating is not None:
+            return failing.of_batch(error, self._asked_for, self._collating.samples if kind != "batched" else ())
+        return failing.of_sample(error, self._doing, kind=kind, length=length_of(self.dataset))
+
+    # -- a batch -----------------------------------------------------------------------------------------------------
+
+    def make(self, order: Any) -> Delivered:
+        switch = self.of.switch
+        arm, epoch = int(switch[0]), int(switch[1])
+        if epoch != self.epoch:
+            self.epoch, self.counter = epoch, 0
+        experiment = POOL[arm]
+        self._mode(experiment)
+        starved = self.queue.waited()
+        begun, cpu_begun = time.perf_counter_ns(), time.thread_time_ns()
+        trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0)
+        skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
+        if skipped and Stage.AUGMENT in experiment.replaces:
+            made = _Made()
+            trace.samples = self._asked(order)
+        else:
+            made = self._samples(order, experiment, trace)
+        trace.made = time.perf_counter_ns()
+        cpu_made = time.thread_time_ns()
+        batch = self._batch(made, experiment, trace, skipped=skipped)
+        trace.ended = time.perf_counter_ns()
+        cpu_ended = time.thread_time_ns()
+        trace.cpu = cpu_ended - cpu_begun
+        trace.collate_wall = trace.ended - trace.made if not skipped else 0
+        trace.collate_cpu = cpu_ended - cpu_made if not skipped else 0
+        trace.starved = self.queue.waited() - starved
+        self._fill(trace, made, experiment)
+        self._asides(trace, made, batch, experiment)
+        self.batches += 1
+        self.samples_made += trace.samples
+        trace.samples_made = self.samples_made
+        self.counter += 1
+        if Stage.IPC in experiment.replaces and self.hand is not None:
+            batch = self._token
+        trace.extra = time.perf_counter_ns() - trace.ended
+        return Delivered(batch, encode(trace))
+
+    def _mode(self, experiment: Experiment) -> None:
+        tap = self.tap
+        replaced = experiment.replaces & {Stage.STORAGE, Stage.DECODE, Stage.AUGMENT}
+        tap.recording = None
+        tap.playing = self.recording if replaced else None
+        tap.replaced = frozenset(replaced)
+        tap.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
+        if tap.active:
+            self._late_imports()
+        tap.events = [] if experiment is TRACED and self.counter < TRACED_BATCHES else None
+        tap.clear()
+
+    def _late_imports(self) -> None:
+        """Libraries that the dataset imported while running get their seams too."""
+        import sys
+
+        if len(sys.modules) != self._modules:
+            self.seams += install_all(self.tap, self.patches)
+            self._modules = len(sys.modules)
+
+    def _samples(self, order: Any, experiment: Experiment, trace: BatchTrace) -> _Made:
+        made = _Made()
+        if self.of.kind == "stream":
+            self._draw(order, experiment, made, trace)
+        else:
+            for unit in self._units(order, experiment, trace):
+                self._run(unit, experiment, made)
+        trace.samples = self._asked(order) if self.of.kind == "batched" else len(made.samples)
+        return made
+
+    def _asked(self, order: Any) -> int:
+        """How many samples an order stands for."""
+        kind = self.of.kind
+        return 1 if kind == "single" else (order or 1) if kind == "stream" else len(order)
+
+    def _units(self, order: Any, experiment: Experiment, trace: BatchTrace) -> list[Any]:
+        """Which samples to make: the order as asked, or recorded ones in its place."""
+        whole = self.of.kind == "batched"
+        asked = [tuple(order)] if whole else [order] if self.of.kind == "single" else list(order)
+        self._asked_for = list(order) if whole else asked
+        known = self.recording.units
+        if experiment.source == "new" or not known:
+            return asked
+        first = self.counter * len(asked)
+        trace.wrapped = first + len(asked) > len(known)
+        units = [known[(first + offset) % len(known)] for offset in range(len(asked))]
+        if self._originals:
+            units = [self._originals.get(unit, unit) for unit in units]
+        self._asked_for = list(units[0]) if whole else units
+        return units
+
+    def _run(self, unit: Any, experiment: Experiment, made: _Made) -> None:
+        """One sample (or one batched fetch), live or recorded."""
+        tap = self.tap
+        key = unit if type(unit) is int else self._key(unit)
+        if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made):
+            return
+        self._doing = unit
+        begun = time.perf_counter_ns()
+        if experiment is RECORD:
+            tap.recording = self._recorder()
+        if tap.active:
+            tap.begin(key, cpu=len(made.unit_walls) % CPU_EVERY == 0)
+        try:
+            sample = self.dataset.__getitems__(list(unit)) if self.of.kind == "batched" else self.dataset[unit]
+        finally:
+            if tap.active:
+                tap.end()
+        made.add(unit, sample, begun, mark=tap.events is not None)
+        if experiment is RECORD:
+            self._recorded(key, sample)
+
+    def _key(self, unit: Any) -> Any:
+        """What a sample is kept under: samplers also ask for lists, tensors and whatever else their dataset understands."""
+        key = _hashable(unit)
+        if key is not unit:
+            self._originals[key] = unit
+        return key
+
+    def _draw(self, count: int | None, experiment: Experiment, made: _Made, trace: BatchTrace) -> None:
+        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions."""
+        tap, known = self.tap, self.recording.units
+        new = experiment.source == "new" or not known
+        if self.counter == 0 and not new:
+            self.stream, self.position = None, 0
+        while len(made.samples) < (count or 1):
+            if not new and self.position >= len(known):
+                self.stream, self.position, trace.wrapped = None, 0, True
+            if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made):
+                self.position += 1
+                continue
+            if self.stream is None:
+                self._doing = 0
+                self.stream, self.position = iter(self.dataset), 0
+            self._doing = self.position
+            begun = time.perf_counter_ns()
+            if experiment is RECORD:
+                tap.recording = self._recorder()
+            if tap.active:
+                tap.begin(self.position, cpu=len(made.unit_walls) % CPU_EVERY == 0)
+            try:
+                sample = next(self.stream)
+            except StopIteration:
+                self.stream = None
+                if self.position == 0:
+                    raise StreamEnded from None
+                continue
+            finally:
+                if tap.active:
+                    tap.end()
+            made.add(self.position, sample, begun, mark=tap.events is not None)
+            self.position += 1
+            self.drawn += 1
+            if experiment is RECORD:
+                self._recorded(self.position - 1, sample)
+
+    def _recorded_sample(self, unit: Any, made: _Made) -> bool:
+        sample = self.recording.samples.get(unit)
+        if sample is None:
+            return False
+        begun = time.perf_counter_ns()
+        made.samples.append(fresh(sample))
+        self.tap.replay_ns += time.perf_counter_ns() - begun
+        return True
+
+    def _recorder(self) -> Recording | None:
+        return self.recording if self.discovered >= DISCOVERY_UNITS and not self.recording.full else None
+
+    def _recorded(self, unit: Any, sample: Any) -> None:
+        """A unit ran under the recording arm: the first few only teach which functions are mixed."""
+        if self.tap.recording is not None:
+            self.recording.complete(unit, sample)
+        elif self.discovered < DISCOVERY_UNITS:
+            self.discovered = DISCOVERY_UNITS if self.of.kind == "batched" else self.discovered + 1
+            if self.discovered == DISCOVERY_UNITS and self.of.kind == "stream":
+                self.stream = None
+
+    # -- collating -----------------------------------------------------------------------------------------------------
+
+    def _batch(self, made: _Made, experiment: Experiment, trace: BatchTrace, *, skipped: bool) -> Any:
+        if skipped:
+            return self._prebuilt(trace)
+        self._collating = made
+        batch = self.of.collate(self._collatable(made))
+        self._collating = None
+        return batch
+
+    def _collatable(self, made: _Made) -> Any:
+        if self.of.kind == "batched":
+            return made.samples[0]
+        if self.of.kind == "single" or (self.of.kind == "stream" and self.of.batch_size is None):
+            return made.samples[0]
+        return made.samples
+
+    def _prebuilt(self, trace: BatchTrace) -> Any:
+        """A recorded batch. A worker puts it into fresh shared memory, as every live batch is: that is the hand-over's cost."""
+        if self.hand is None:
+            begun = time.perf_counter_ns()
+            batch = self.recording.batches[0]
+            trace.replay += time.perf_counter_ns() - begun
+            return batch
+        return _to_shared(self.recording.batches[0])
+
+    def _asides(self, trace: BatchTrace, made: _Made, batch: Any, experiment: Experiment) -> None:
+        """Measurements beside the batch, in time that is told apart (`extra`)."""
+        if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
+            self.recording.keep_batch(batch)
+        if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
+            trace.facts = self.of.options.observe(batch)
+        self.plain_batches += experiment is PLAIN
+        if (
+            experiment.timed
+            and not experiment.replaces
+            and self.hand is not None
+            and self.batches % PLAIN_COLLATE_EVERY == 0
+            and made.samples
+        ):
+            with handover.plain_memory():
+                mark = time.perf_counter_ns()
+                self.of.collate(self._collatable(made))
+                trace.plain_collate = time.perf_counter_ns() - mark
+
+    # -- the trace -----------------------------------------------------------------------------------------------------
+
+    def _fill(self, trace: BatchTrace, made: _Made, experiment: Experiment) -> None:
+        tap = self.tap
+        trace.unit_walls = made.unit_walls
+        trace.bytes_read = tap.bytes_read
+        trace.replay += tap.replay_ns
+        trace.misses = tap.misses
+        if tap.active:
+            trace.charges = [
+                Charge(stage.value if stage is not None else None, op, wall, cpu, base, calls)
+                for (stage, op), wall, cpu, base, calls in zip(
+                    tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, strict=True
+                )
+                if wall
+            ]
+            trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
+        if tap.events is not None:
+            trace.events = [(str(tap.names[key][0]), tap.names[key][1], begun, ended) for key, begun, ended in tap.events]
+            trace.events += [("sample", *mark) for mark in made.marks]
+            trace.events.append(("collate", "collate", trace.made, trace.ended))
+        if self.hand is not None:
+            counters = self.hand.take()
+            trace.dumps, trace.send, trace.sent_bytes, trace.handed = (
+                counters.dumps_ns,
+                counters.send_ns,
+                counters.bytes,
+                counters.count,
+            )
+        self._tell(trace, experiment)
+
+    def _tell(self, trace: BatchTrace, experiment: Experiment) -> None:
+        """Things said once, or only when they have changed."""
+        if experiment is RECORD:
+            trace.recorded, trace.recorded_bytes = len(self.recording.units), self.recording.nbytes
+            trace.full = self.recording.full
+            told = self.recording.units[self.told_units :]
+            trace.units = pickle.dumps([self._originals.get(unit, unit) for unit in told])
+            self.told_units = len(self.recording.units)
+            trace.refused = self.recording.refused
+            trace.opaque = self.cutter.opaque
+            trace.mixed = sorted(self.tap.mixed)
+            trace.seams = self.seams
+            paths = list(self.recording.files)
+            trace.paths = [os.fsencode(path) for path in paths[self.told_paths :]]
+            self.told_paths = len(paths)
+
+
+def _hashable(unit: Any) -> Any:
+    """The unit itself where it can be a key; else an equal value that can."""
+    if isinstance(unit, (list, tuple)):
+        inner = tuple(_hashable(one) for one in unit)
+        return unit if type(unit) is tuple and all(one is other for one, other in zip(inner, unit, strict=True)) else inner
+    if hasattr(unit, "tolist"):
+        return _hashable(unit.tolist())
+    try:
+        hash(unit)
+    except TypeError:
+        return repr(unit)
+    return unit
+
+
+def _to_shared(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        storage = value.untyped_storage()._new_shared(value.numel() * value.element_size(), device=value.device)
+        shared = torch.empty(0, dtype=value.dtype).set_(storage, 0, value.shape)  # type: ignore[call-overload]
+        return shared.copy_(value)
+    if isinstance(value, dict):
+        return {key: _to_shared(inner) for key, inner in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_to_shared(inner) for inner in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_shared(inner) for inner in value)
+    return value

@@ -1,0 +1,105 @@
+"""Medians, ratios and their intervals: properties that hold for any timings, and what one disturbed block may do to them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.measurement.statistics import FLOOR, bootstrap, interval, ratio, seconds_each
+from pipefix.vocabulary.quantity import Interval
+
+rates = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
+"""Samples a second of a few blocks."""
+
+
+def width(one: Interval) -> float:
+    return math.log(one.high / one.low)
+
+
+class TestRatio:
+    @given(rates, rates)
+    def test_the_interval_holds_the_value_and_is_never_too_good(self, fast: list[float], base: list[float]) -> None:
+        found = ratio(fast, base)
+        assert found.low < found.value < found.high
+        assert width(found) >= 2 * FLOOR * 0.999
+
+    @given(rates, rates)
+    def test_turned_round_it_is_the_inverse(self, fast: list[float], base: list[float]) -> None:
+        there, back = ratio(fast, base), ratio(base, fast)
+        assert there.value * back.value == pytest.approx(1)
+        assert there.low <= 1 / back.value * (1 + 1e-9)
+        assert 1 / back.value <= there.high * (1 + 1e-9)
+
+    @given(rates, rates, st.floats(1e-3, 1e3))
+    def test_the_unit_does_not_matter(self, fast: list[float], base: list[float], unit: float) -> None:
+        plain, scaled = ratio(fast, base), ratio([rate * unit for rate in fast], [rate * unit for rate in base])
+        assert (scaled.value, scaled.low, scaled.high) == pytest.approx((plain.value, plain.low, plain.high))
+
+    @given(rates, rates, st.floats(1e-2, 1e2))
+    def test_a_speed_up_of_every_block_is_a_speed_up_of_the_whole(self, fast: list[float], base: list[float], by: float) -> None:
+        assert ratio([rate * by for rate in fast], base).value == pytest.approx(ratio(fast, base).value * by)
+
+    @given(st.lists(st.floats(90, 110), min_size=3, max_size=5))
+    def test_more_blocks_of_the_same_spread_never_widen_it(self, few: list[float]) -> None:
+        assert width(ratio(few * 4, [100.0] * 12)) <= width(ratio(few, [100.0] * 12)) + 1e-9
+
+    def test_a_single_block_knows_little(self) -> None:
+        assert width(ratio([200.0], [100.0])) > 5 * width(ratio([200.0] * 6, [100.0] * 6))
+
+    @pytest.mark.parametrize("wild", [1.0, 1e5])
+    def test_one_wild_block_moves_the_value_little(self, wild: float) -> None:
+        steady = [200.0, 201.0, 199.0, 200.5, 199.5, 200.2, 199.8]
+        found = ratio([*steady, wild], [100.0, 101.0, 99.0, 100.5, 99.5])
+        assert found.value == pytest.approx(2.0, rel=0.01)
+        assert found.high / found.low < 1.2
+
+    def test_the_same_blocks_give_the_same_answer(self) -> None:
+        assert ratio([3.0, 4.0, 5.0], [1.0, 2.0]) == ratio([3.0, 4.0, 5.0], [1.0, 2.0])
+
+
+class TestInterval:
+    @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.one_of(st.none(), st.floats(-1e6, 1e6)))
+    def test_it_holds_its_value(self, draws: list[float], value: float | None) -> None:
+        found = interval(np.asarray(draws), value)
+        assert found.low <= found.value <= found.high
+        assert value is None or found.value == value
+
+    def test_it_is_the_middle_of_the_draws(self) -> None:
+        found = interval(np.arange(1001.0))
+        assert (found.low, found.value, found.high) == (25.0, 500.0, 975.0)
+
+
+class TestBootstrap:
+    @staticmethod
+    def means(groups: list[list[float]], seed: int = 0) -> np.ndarray:
+        return bootstrap([np.asarray(one)[:, None] for one in groups], lambda rows: rows.mean(axis=0), seed=seed)[:, 0]
+
+    @given(st.lists(st.lists(st.floats(0, 100), min_size=1, max_size=6), min_size=1, max_size=4))
+    def test_draws_stay_among_the_rows(self, groups: list[list[float]]) -> None:
+        draws = self.means(groups)
+        every = [value for group in groups for value in group]
+        assert min(every) - 1e-9 <= draws.min()
+        assert draws.max() <= max(every) + 1e-9
+
+    def test_it_repeats_with_the_same_seed_only(self) -> None:
+        groups = [[1.0, 2.0, 5.0], [3.0, 8.0]]
+        assert (self.means(groups) == self.means(groups)).all()
+        assert (self.means(groups) != self.means(groups, seed=1)).any()
+
+    def test_blocks_that_differ_widen_it_more_than_rows_that_do(self) -> None:
+        """The rows of a block were disturbed together, so they are not as many observations as they seem."""
+        between = self.means([[1.0] * 50, [2.0] * 50, [3.0] * 50])
+        within = self.means([[1.0, 2.0, 3.0] * 17] * 3)
+        assert between.std() > 3 * within.std()
+
+    def test_empty_blocks_are_left_out(self) -> None:
+        draws = bootstrap([np.zeros((0, 1)), np.ones((4, 1))], lambda rows: rows.sum(axis=0))
+        assert set(draws[:, 0]) == {4.0}
+
+
+def test_seconds_each_is_the_median_block() -> None:
+    assert seconds_each([(1.0, 100), (1.1, 100), (50.0, 100)]) == pytest.approx(0.011)

@@ -21,8 +21,8 @@ def test_defaults_reach_the_library(library: Library) -> None:
     progress = kwargs.pop("progress")
     assert callable(progress)
     assert args == ("data.py",)
+    assert 50 < kwargs.pop("budget") <= 60, "less what loading PyTorch took"
     assert kwargs == {
-        "budget": 60.0,
         "step_ms": None,
         "target_rate": None,
         "batch_size": None,
@@ -38,7 +38,8 @@ def test_flags_reach_the_library(library: Library, tmp_path: Path) -> None:
     argv = ["probe", "data.py:x", "--quick", "--step-ms", "25", "--recording-budget", "500MB", "--trace", str(trace), "--seed", "7"]
     assert main(argv) == 0
     ((_, kwargs),) = library.asked
-    assert (kwargs["budget"], kwargs["step_ms"], kwargs["recording_bytes"]) == (20.0, 25.0, 500_000_000)
+    assert 10 < kwargs["budget"] <= 20
+    assert (kwargs["step_ms"], kwargs["recording_bytes"]) == (25.0, 500_000_000)
     assert (kwargs["trace"], kwargs["seed"]) == (trace, 7)
     assert main(["probe", "data.py", "--target-rate", "1200", "--batch-size", "8", "--workers", "0"]) == 0
     kwargs = library.asked[-1][1]

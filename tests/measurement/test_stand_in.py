@@ -1,0 +1,528 @@
+"""The dataset that stands in: untouched it gives what the user's loader gives, and each arm replaces just what it says."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, get_worker_info
+
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import POOL, RECORD, Experiment
+from pipefix.measurement.failing import Failure
+from pipefix.measurement.replay import Pool
+from pipefix.measurement.stand_in import close_benches
+from pipefix.vocabulary.stage import Stage
+from tests.measurement import planted
+from tests.measurement.planted import KINDS, Alone, Mapped, Streamed, calls, collate, loader, pool
+
+BYTES = planted.SIDE**2
+SEAMED = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT)
+ARMS = [arm for arm in POOL if arm not in (RECORD, experiments.COLD)]
+
+
+def alone(kind: str, paths: list[str], **options: Any) -> Alone:
+    built = loader(kind, paths)
+    return Alone(built.dataset, kind=kind, batch=built.batch_size if kind != "single" else None, by=built.collate_fn, **options)
+
+
+def expected(arm: Experiment, batches: int, samples: int) -> dict[str, int]:
+    """How often each planted function really runs."""
+    live = {"decode": Stage.DECODE, "augment": Stage.AUGMENT}
+    counted = {name: 0 if stage in arm.replaces else batches * samples for name, stage in live.items()}
+    return {**counted, "collate": 0 if Stage.COLLATE in arm.replaces else batches}
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+class TestUntimed:
+    """Without clocks a batch is the user's own, to the bit."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_in_this_process(self, kind: str, paths: list[str]) -> None:
+        theirs = list(loader(kind, paths))
+        ours = alone(kind, paths)
+        ours.turn_to(experiments.PLAIN)
+        assert all(same(ours.ask(ours.order(number))[0], batch) for number, batch in enumerate(theirs))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_in_two_workers(self, kind: str, paths: list[str]) -> None:
+        theirs = list(loader(kind, paths, workers=2))
+        seen: list[Any] = []
+        running = pool(loader(kind, paths, workers=2), _Keeps(seen))
+        try:
+            running.turn_to(experiments.PLAIN)
+            for _ in theirs:
+                running.next(consume=True)
+        finally:
+            running.close()
+        assert all(same(one, other) for one, other in zip(seen, theirs, strict=True))
+
+    def test_no_clock_runs(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        ours.turn_to(experiments.PLAIN)
+        _, trace = ours.ask([0, 1])
+        assert (trace.charges, trace.bytes_read) == ([], 0)
+        assert (trace.samples, len(trace.unit_walls)) == (2, 2)
+
+
+class _Keeps:
+    """A consumer that keeps what it is given."""
+
+    name = "keeps"
+    present = True
+
+    def __init__(self, seen: list[Any]) -> None:
+        self.seen = seen
+
+    def __call__(self, batch: Any) -> None:
+        self.seen.append(pickle.loads(pickle.dumps(batch)))
+
+    def settle(self) -> list[int]:
+        return []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestArms:
+    """An arm leaves out the stages it names, and nothing else."""
+
+    def test_in_this_process(self, kind: str, paths: list[str]) -> None:
+        ours = alone(kind, paths)
+        ours.record()
+        samples = 1 if kind == "single" else 4
+        for arm in ARMS:
+            ours.turn_to(arm)
+            before = calls()
+            found = [ours.ask(ours.order(number))[1] for number in range(3)]
+            ran = {name: count - before[name] for name, count in calls().items()}
+            assert ran == expected(arm, 3, samples), arm.name
+            assert all((trace.samples, trace.misses) == (samples, 0) for trace in found), arm.name
+            reads = 0 if Stage.STORAGE in arm.replaces or not arm.timed else BYTES * samples
+            assert all(trace.bytes_read == reads for trace in found), arm.name
+
+    def test_in_two_workers(self, kind: str, paths: list[str]) -> None:
+        running = pool(loader(kind, paths, workers=2))
+        samples = 1 if kind == "single" else 4
+        try:
+            running.record(4 if kind == "map" else 1, 20.0)
+            for arm in ARMS:
+                _steady(running, arm)
+                before = calls()
+                for _ in range(12):
+                    running.next(consume=False)
+                ran = {name: count - before[name] for name, count in calls().items()}
+                wanted = expected(arm, 12, samples)
+                # While 12 batches are taken, as many are made, give or take those that lie ready. Some collate twice, to
+                # learn what the shared memory of a worker costs.
+                slack = 6 * samples
+                for name, count in wanted.items():
+                    assert count == ran[name] == 0 or abs(ran[name] - count) <= slack, (arm.name, name)
+                    assert (count == 0) == (ran[name] == 0), (arm.name, name)
+        finally:
+            running.close()
+
+
+def _steady(running: Pool, arm: Experiment) -> None:
+    """Turn to an arm and take batches until none of the arm before is left, neither made nor being made."""
+    running.turn_to(arm)
+    fresh = 0
+    while fresh < 2 * (running.workers * running.prefetch):
+        fresh += running.next(consume=False).trace.epoch == running.epoch
+
+
+class TestReplacedStorage:
+    def test_the_files_may_be_gone(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        ours.record()
+        for path in paths:
+            os.unlink(path)
+        ours.turn_to(experiments.NO_STORAGE)
+        assert ours.ask([0, 1, 2, 3])[1].misses == 0
+        ours.turn_to(experiments.NO_DECODE)
+        failed = ours.ask([0, 1, 2, 3])
+        assert isinstance(failed, Failure)
+        assert "FileNotFoundError" in failed.what
+
+
+class TestFusedReader:
+    """A decoder that opens the file by itself: replaced, it still costs its read."""
+
+    def test_the_bytes_are_read_again(self, photos: Path) -> None:
+        from torchvision.datasets import ImageFolder
+        from torchvision.transforms import PILToTensor, Resize
+
+        data = ImageFolder(photos, transform=_both(Resize((16, 16)), PILToTensor()))
+        ours = Alone(data, by=torch.utils.data.default_collate)
+        ours.record()
+        reads = {}
+        for arm in (experiments.REAL, experiments.NO_DECODE, experiments.NO_STORAGE):
+            ours.turn_to(arm)
+            _, trace = ours.ask([0, 1, 2, 3])
+            reads[arm.name] = trace.bytes_read
+            assert trace.misses == 0
+        close_benches()
+        assert reads["real"] > 100_000
+        assert reads["decode-recorded"] == pytest.approx(reads["real"], rel=0.02)
+        assert reads["storage-from-memory"] == 0
+
+    def test_a_batch_made_of_recordings_is_the_real_one(self, photos: Path) -> None:
+        from torchvision.datasets import ImageFolder
+        from torchvision.transforms import PILToTensor, Resize
+
+        ours = Alone(ImageFolder(photos, transform=_both(Resize((16, 16)), PILToTensor())), by=torch.utils.data.default_collate)
+        ours.record()
+        given = {}
+        for arm in ARMS:
+            if Stage.COLLATE not in arm.replaces:
+                ours.turn_to(arm)
+                given[arm.name] = ours.ask([0, 1, 2, 3])[0]
+        close_benches()
+        # Those that replay recorded samples begin with the first one recorded; all of these arms do.
+        assert all(same(batch, given["plain"]) for batch in given.values())
+
+
+def _both(*steps: Any) -> Any:
+    from torchvision.transforms import Compose
+
+    return Compose(list(steps))
+
+
+class TestMixed:
+    def test_a_function_that_reads_decodes_and_augments_is_replayed_by_its_seams(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        told = ours.record()[-1]
+        assert told.mixed == ["picture"]
+        ours.turn_to(experiments.NO_DECODE)
+        before = calls()
+        _, trace = ours.ask([0, 1, 2, 3])
+        assert calls()["decode"] == before["decode"]
+        assert {(charge.stage, charge.op) for charge in trace.charges} >= {("storage", "read"), ("augment", "augment")}
+
+    def test_what_was_recorded_before_it_was_known_is_not_used(self, paths: list[str]) -> None:
+        """The first samples only teach: they are not among the recorded ones."""
+        ours = alone("map", paths)
+        told = ours.record()
+        units = [unit for trace in told for unit in pickle.loads(trace.units)]
+        assert units == list(range(2, 16))
+
+
+class TestCharges:
+    @pytest.mark.parametrize("kind", ["map", "batched", "stream"])
+    def test_they_add_up_to_the_samples_time(self, kind: str, paths: list[str]) -> None:
+        ours = alone(kind, paths)
+        ours.record()
+        planted.WORK[:2] = torch.tensor([0.004, 0.002])
+        ours.turn_to(experiments.REAL)
+        _, trace = ours.ask(ours.order(0))
+        assert sum(charge.wall for charge in trace.charges) == pytest.approx(sum(trace.unit_walls), rel=0.03)
+
+    def test_each_goes_to_its_own_stage(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        planted.WORK[:] = torch.tensor([0.004, 0.002, 0.005])
+        ours.turn_to(experiments.REAL)
+        _, trace = ours.ask([0, 1, 2, 3])
+        spent = {charge.op: charge.wall / 1e9 for charge in trace.charges}
+        assert 0.5 < spent["decode"] / 0.016 < 2
+        assert 0.5 < spent["augment"] / 0.008 < 2
+        assert 0.5 < trace.collate_wall / 1e9 / 0.005 < 2
+        assert trace.made - trace.begun + trace.collate_wall == pytest.approx(trace.ended - trace.begun, rel=0.02)
+
+    def test_cpu_time_is_that_of_work_and_not_of_sleep(self, paths: list[str]) -> None:
+        ours = Alone(_Sleeping(paths))
+        ours.turn_to(experiments.REAL)
+        _, trace = ours.ask([0, 1, 2, 3, 4, 5, 6, 7])
+        burnt = next(charge for charge in trace.charges if charge.op == "decode")
+        slept = next(charge for charge in trace.charges if charge.op == "nap")
+        assert burnt.calls == slept.calls == 8
+        assert burnt.cpu_wall < burnt.wall, "only some samples have their CPU time read"
+        assert burnt.cpu > 0.3 * burnt.cpu_wall
+        assert slept.cpu < 0.3 * slept.cpu_wall
+
+
+def nap(data: bytes) -> bytes:
+    import time
+
+    time.sleep(0.002)
+    return data
+
+
+class _Sleeping(Mapped):
+    def __getitem__(self, index: int) -> Any:
+        planted.WORK[0] = 0.002
+        with open(self.paths[index], "rb") as file:
+            return planted.augment(planted.decode(nap(file.read())))
+
+
+class TestCycling:
+    def test_recorded_samples_come_again_and_that_is_told(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        ours.record()  # holds samples 2 to 15
+        ours.turn_to(experiments.SAMPLES)
+        given = [ours.ask([0, 1, 2, 3]) for _ in range(5)]
+        names = [name for batch, _ in given for name in batch[1]]
+        assert names == [f"{2 + place % 14:03d}.bin" for place in range(20)]
+        assert [trace.wrapped for _, trace in given] == [False, False, False, True, True]
+
+    def test_another_switch_begins_at_the_first_one(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        ours.record()
+        for _ in range(2):
+            ours.turn_to(experiments.REAL)
+            batch, trace = ours.ask([20, 21])
+            assert (list(batch[1]), trace.wrapped) == (["002.bin", "003.bin"], False)
+
+    def test_a_stream_begins_anew(self, paths: list[str]) -> None:
+        ours = alone("stream", paths)
+        ours.record()
+        for _ in range(2):
+            ours.turn_to(experiments.REAL)
+            given = [ours.ask() for _ in range(4)]
+            assert list(given[0][0][1]) == ["000.bin", "001.bin", "002.bin", "003.bin"]
+            assert [trace.wrapped for _, trace in given] == [False, False, False, True]
+
+    @pytest.mark.parametrize("batch", [None, 1, 5])
+    def test_a_stream_that_ends_in_the_middle_of_a_batch_goes_on_with_its_next_epoch(
+        self, batch: int | None, paths: list[str]
+    ) -> None:
+        by = planted.collate_nothing if batch is None else collate
+        ours = Alone(Streamed(paths[:3]), kind="stream", batch=batch, by=by)
+        ours.turn_to(RECORD)
+        given = [ours.ask() for _ in range(7)]
+        assert all(trace.samples == (batch or 1) for _, trace in given)
+
+    def test_the_recording_ends_with_its_bytes(self, paths: list[str]) -> None:
+        ours = alone("map", paths, budget=2_000)
+        told = ours.record(batches=5)
+        assert told[-1].full
+        assert told[-1].recorded < 6
+        assert 2_000 <= told[-1].recorded_bytes < 4_000
+
+
+class TestWorkerInit:
+    def test_it_sees_its_own_dataset(self, paths: list[str]) -> None:
+        seen = torch.zeros(2, dtype=torch.int64).share_memory_()
+
+        def look(worker: int) -> None:
+            info = get_worker_info()
+            assert info is not None
+            seen[worker] = len(info.dataset) if type(info.dataset) is Mapped else -1
+
+        running = pool(loader("map", paths, workers=2, worker_init_fn=look))
+        try:
+            for _ in range(2):
+                running.next(consume=False)
+        finally:
+            running.close()
+        assert seen.tolist() == [len(paths)] * 2
+
+    def test_a_stream_divides_itself_by_worker(self, paths: list[str]) -> None:
+        running = pool(loader("stream", paths, workers=2), _Keeps(seen := []))
+        try:
+            running.turn_to(experiments.PLAIN)
+            for _ in range(2):
+                running.next(consume=True)
+        finally:
+            running.close()
+        assert [list(batch[1])[:2] for batch in seen] == [["000.bin", "002.bin"], ["001.bin", "003.bin"]]
+
+
+class TestLateImports:
+    def test_a_library_imported_while_a_sample_is_made_gets_its_seams(
+        self, paths: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        for name in [name for name in sys.modules if name == "h5py" or name.startswith("h5py.")]:
+            monkeypatch.delitem(sys.modules, name)
+        ours = Alone(_Late(paths))
+        told = ours.record(batches=1)[-1]
+        assert "h5py" not in told.seams
+        ours.turn_to(RECORD)
+        assert "h5py" in ours.ask([0, 1])[1].seams
+
+
+class _Late(Mapped):
+    """Imports its reader when the first sample is asked for, as plenty of datasets do."""
+
+    def __getitem__(self, index: int) -> Any:
+        import h5py
+
+        assert h5py.__name__ == "h5py"
+        return super().__getitem__(index)
+
+
+class TestPutBack:
+    def test_everything_that_was_patched_is_the_users_own_again(self, paths: list[str]) -> None:
+        watched: list[tuple[Any, str]] = [(builtins, "open"), (os, "stat"), (os, "read"), (planted, "decode"), (planted, "picture")]
+        before = [getattr(owner, name) for owner, name in watched]
+        ours = alone("map", paths)
+        ours.record()
+        assert planted.decode is not before[3]
+        close_benches()
+        assert [getattr(owner, name) for owner, name in watched] == before
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_pool_puts_back_too(self, workers: int, paths: list[str]) -> None:
+        from multiprocessing import connection, queues
+
+        before = (planted.decode, builtins.open, connection.Connection.poll, queues._ForkingPickler)  # type: ignore[attr-defined]
+        running = pool(loader("map", paths, workers=workers))
+        running.record(2, 10.0)
+        running.close()
+        assert (planted.decode, builtins.open, connection.Connection.poll, queues._ForkingPickler) == before  # type: ignore[attr-defined]
+
+    def test_the_dataset_keeps_its_attributes(self, paths: list[str]) -> None:
+        data = _WithTransform(paths)
+        before = dict(vars(data))
+        ours = Alone(data)
+        ours.record()
+        close_benches()
+        assert vars(data) == before
+
+
+class _WithTransform(Mapped):
+    def __init__(self, paths: list[str]) -> None:
+        super().__init__(paths)
+        self.transform: Callable[[torch.Tensor], torch.Tensor] = torch.flatten
+
+    def __getitem__(self, index: int) -> Any:
+        pixels, name = super().__getitem__(index)
+        return self.transform(pixels), name
+
+
+class TestFailures:
+    @pytest.mark.parametrize("arm", [RECORD, experiments.REAL, experiments.PLAIN])
+    def test_the_next_batch_works(self, arm: Experiment, paths: list[str]) -> None:
+        ours = Alone(_Torn(paths))
+        ours.turn_to(arm)
+        failed = ours.ask([0, 5, 1])
+        assert isinstance(failed, Failure)
+        assert "dataset[5] raised ValueError: torn" in failed.what
+        batch, trace = ours.ask([1, 2])
+        assert list(batch[1]) == ["001.bin", "002.bin"]
+        assert trace.samples == 2
+
+    def test_a_torn_sample_is_not_recorded(self, paths: list[str]) -> None:
+        ours = Alone(_Torn(paths))
+        ours.turn_to(RECORD)
+        ours.ask([0, 1])
+        ours.ask([5])
+        _, trace = ours.ask([2, 3])
+        assert pickle.loads(trace.units) == [2, 3]
+
+    def test_a_collate_function_that_raises_is_told_apart(self, paths: list[str]) -> None:
+        def picky(samples: Any) -> Any:
+            raise TypeError("no")
+
+        ours = Alone(Mapped(paths), by=picky)
+        ours.turn_to(experiments.REAL)
+        failed = ours.ask([0, 1])
+        assert isinstance(failed, Failure)
+        assert failed.what.startswith("Collating the samples 0, 1 raised TypeError: no")
+
+    def test_ctrl_c_passes_through(self, paths: list[str]) -> None:
+        ours = Alone(_Interrupted(paths))
+        ours.turn_to(experiments.REAL)
+        with pytest.raises(KeyboardInterrupt):
+            ours.ask([0])
+
+
+class _Torn(Mapped):
+    def __getitem__(self, index: int) -> Any:
+        if index == 5:
+            raise ValueError("torn")
+        return super().__getitem__(index)
+
+
+class _Interrupted(Mapped):
+    def __getitem__(self, index: int) -> Any:
+        raise KeyboardInterrupt
+
+
+class TestTrace:
+    def test_the_traced_arm_notes_operations_samples_and_collating(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        ours.turn_to(experiments.TRACED)
+        _, trace = ours.ask([3, 4])
+        noted = [(stage, op) for stage, op, _, _ in trace.events]
+        assert noted.count(("decode", "decode")) == noted.count(("storage", "read")) == 2
+        assert [op for stage, op in noted if stage == "sample"] == ["3", "4"]
+        assert noted[-1] == ("collate", "collate")
+        assert all(trace.begun <= begun <= ended <= trace.ended for _, _, begun, ended in trace.events)
+
+    @pytest.mark.parametrize("arm", [experiments.REAL, experiments.PLAIN, experiments.NO_STORAGE])
+    def test_the_measured_arms_note_nothing(self, arm: Experiment, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        ours.record()
+        ours.turn_to(arm)
+        assert ours.ask([3, 4])[1].events == []
+
+
+class TestObserving:
+    def test_facts_come_with_untimed_batches_now_and_then(self, paths: list[str]) -> None:
+        def facts(batch: Any) -> dict[str, float]:
+            return {"rows": float(len(batch[0]))}
+
+        ours = alone("map", paths, observe=facts)
+        ours.turn_to(experiments.REAL)
+        assert ours.ask([0, 1])[1].facts == {}
+        ours.turn_to(experiments.PLAIN)
+        told = [ours.ask([0, 1, 2])[1] for _ in range(70)]
+        assert [trace.facts for trace in told if trace.facts] == [{"rows": 3.0}] * 2
+        assert told[0].samples_made == 2 + 3
+
+    def test_what_measuring_takes_is_told_apart(self, paths: list[str]) -> None:
+        def slow(batch: Any) -> dict[str, float]:
+            planted.burn(0.01)
+            return {"seen": 1.0}
+
+        ours = alone("map", paths, observe=slow)
+        ours.turn_to(experiments.PLAIN)
+        _, trace = ours.ask([0, 1])
+        assert trace.extra > 8_000_000
+        assert trace.ended - trace.begun < 8_000_000
+
+
+def test_samplers_may_name_samples_by_anything(paths: list[str]) -> None:
+    class Pairs(Mapped):
+        def __getitem__(self, index: Any) -> Any:
+            return super().__getitem__(int(index[0]))
+
+    ours = Alone(Pairs(paths))
+    ours.turn_to(RECORD)
+    for number in range(3):
+        _, trace = ours.ask([[number, "left"], torch.tensor([number, 1])])
+    assert pickle.loads(trace.units)[0] == [2, "left"]
+    ours.turn_to(experiments.SAMPLES)
+    before = calls()
+    batch, trace = ours.ask([[9, "left"], torch.tensor([9, 1])])
+    assert calls()["decode"] == before["decode"]
+    assert list(batch[1]) == ["001.bin", "001.bin"]
+
+
+def test_a_plain_loader_is_the_plain_loader_again(paths: list[str]) -> None:
+    """After a probe nothing of it runs any more."""
+    ours = alone("map", paths)
+    ours.record()
+    close_benches()
+    built: DataLoader[Any] = loader("map", paths)
+    planted.forget_calls()
+    assert len(list(built)) == 6
+    assert calls() == {"decode": 24, "augment": 24, "collate": 6}
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    close_benches()

@@ -25,16 +25,16 @@ def install(tap: Tap, patches: Patches) -> None:
 
     original = h5py.Dataset.__getitem__
 
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        value = original(self, *args, **kwargs)
-        tap.bytes_read += getattr(value, "nbytes", 0)
-        return value
-
     @functools.wraps(original)
-    def getitem(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def getitem(self: Any, args: Any, new_dtype: Any = None) -> Any:
         if not tap.live:
-            return original(self, *args, **kwargs)
-        return tap.through(_stage_of(self), "h5py.Dataset[index]", counted, (self, *args), kwargs)
+            return original(self, args, new_dtype)
+        known = _stages.get(id(self))
+        stage = known[1] if known is not None and known[0]() is self else _stage_of(self)
+        value = tap.through(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
+        if stage not in tap.replaced:
+            tap.bytes_read += getattr(value, "nbytes", 0)
+        return value
 
     patches.replace(h5py.Dataset, "__getitem__", getitem)
     patches.on_undo(_stages.clear)
@@ -44,9 +44,6 @@ def install(tap: Tap, patches: Patches) -> None:
 
 
 def _stage_of(dataset: Any) -> Stage:
-    known = _stages.get(id(dataset))
-    if known is not None and known[0]() is dataset:
-        return known[1]
     stage = Stage.DECODE if dataset._dcpl.get_nfilters() else Stage.STORAGE
     if len(_stages) > 4096:
         _stages.clear()

@@ -156,7 +156,7 @@ def _indexer(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
     def touched(array: Any, index: Any) -> Any:
         result = original(array, index)
         if isinstance(result, np.ndarray):
-            if result.nbytes <= _TOUCH_AT_MOST and np.may_share_memory(result, array):
+            if result.nbytes <= _TOUCH_AT_MOST and not result.flags.owndata:
                 touch(result)
             tap.bytes_read += result.nbytes
         return result
@@ -170,15 +170,21 @@ def _indexer(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
     return getitem
 
 
-def touch(array: np.ndarray[Any, Any]) -> int:
+def touch(array: np.ndarray[Any, Any]) -> None:
     """Make the pages of an array resident by reading a byte of each."""
     if array.size == 0:
-        return 0
+        return
+    if array.flags.c_contiguous and array.ndim and not array.dtype.hasobject:
+        flat = array.data.cast("B") if array.dtype.kind in "biufc?" else array.view(np.uint8).data.cast("B")
+        bytes(flat[:: mmap.PAGESIZE])
+        flat[-1]
+        return
     low, high = _byte_bounds(array)
     if high - low > 2 * array.nbytes + mmap.PAGESIZE:  # scattered: read just what is there
-        return int(array.view(np.uint8).sum(dtype=np.int64)) if array.flags.c_contiguous else hash(array.tobytes())
-    flat = np.asarray(_Window(low, high - low))
-    return int(flat[:: mmap.PAGESIZE].sum(dtype=np.int64)) + int(flat[-1])
+        array.tobytes()
+        return
+    around = np.asarray(_Window(low, high - low))
+    bytes(around.data[:: mmap.PAGESIZE])
 
 
 class _Window:

@@ -190,17 +190,18 @@ class Tap:
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
-        top, above = self._top, self._stage
-        crossed = self._crossed
+        top, above, crossed = self._top, self._stage, self._crossed
+        # `_charge` and `_passed` in line: this is the path that every call of every sample takes.
         if self.cpu:
             self._charge()
         else:
             now = perf_counter_ns()
             self.wall[top] += now - self._last
             self._last = now
-        self.calls[key] += 1
-        self._top, self._stage = key, stage
         begun = self._last
+        self.calls[key] += 1
+        self._top = key
+        self._stage = stage
         try:
             return fn(*args, **kwargs)
         finally:
@@ -208,14 +209,17 @@ class Tap:
                 self._charge()
             else:
                 now = perf_counter_ns()
-                self.wall[self._top] += now - self._last
+                self.wall[key] += now - self._last
                 self._last = now
-            self._top, self._stage = top, above
+            self._stage = above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
-            self._passed(stage)
-            if deferred:
-                self._crossed = crossed
+            if stage is not _STORAGE:
+                self._phase = OWN_DECODED
+            elif top <= OWN_DECODED or self._phase == OWN_BEFORE:
+                self._phase = OWN_RAW
+            self._top = top if top > OWN_DECODED else self._phase
+            self._crossed = crossed if deferred else self._crossed | _BITS[stage]
 
     def _taped(
         self,

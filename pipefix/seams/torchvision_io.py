@@ -53,7 +53,7 @@ def _split(tap: Tap, original: Callable[..., Any], read_file: Callable[..., Any]
     def decode_image(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not tap.live:
             return original(input, *args, **kwargs)
-        data = input if isinstance(input, torch.Tensor) else read_file(str(input))
+        data = input if type(input) is torch.Tensor or isinstance(input, torch.Tensor) else read_file(str(input))
         return tap.through(Stage.DECODE, "torchvision.io.decode_image", original, (data, *args), kwargs)
 
     return decode_image

@@ -77,7 +77,7 @@ def test_types_and_names_are_the_standard_ones(seams, path):
         assert one.name == other.name
         assert one.mode == other.mode
         assert one.fileno() != other.fileno()
-    assert type(ours[0].raw) is TimedFileIO
+    assert isinstance(ours[0].raw, TimedFileIO)
     assert ours[1].encoding == bare[1].encoding
     for file in (*bare, *ours):
         file.close()

@@ -33,6 +33,8 @@ WORKER = ("storage", "decode", "augment", "collate", "ipc")
 MAIN = ("main_ipc", "transfer", "step")
 INDEX = {name: number for number, name in enumerate(COLUMNS)}
 SAMPLES = len(COLUMNS)
+WAITING = 0.5
+"""Code that computes for less than this part of its time is waiting."""
 
 
 @dataclass(frozen=True)
@@ -58,26 +60,24 @@ def per_sample(rows: Floats) -> Floats:
 def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
     """The timed blocks as numbers."""
     shared = _shared_part(blocks) if found.workers else 0.0
-    in_memory = not any(
-        charge.stage in ("storage", "decode") for block in blocks for row in block.rows for charge in row.trace.charges
-    )
+    first = _first_code(blocks)
     hand = _handed(blocks) if found.workers else 0.0
     groups = []
     for block in blocks:
-        rows = np.asarray([_row(row, found, shared, hand, in_memory) for row in block.rows], dtype=np.float64)
+        rows = np.asarray([_row(row, found, shared, hand, first) for row in block.rows], dtype=np.float64)
         if found.workers:
             rows[:, INDEX["idle"]] = max(0.0, _idle(block) - hand)
         groups.append(rows)
     return Ledger(groups, found.workers)
 
 
-def _row(row: Row, found: Measurement, shared: float, hand: float, in_memory: bool) -> list[float]:
+def _row(row: Row, found: Measurement, shared: float, hand: float, first: str) -> list[float]:
     trace = row.trace
     cells = dict.fromkeys(COLUMNS, 0.0)
     calls = 0
     for charge in trace.charges:
         calls += charge.calls
-        cells[_column(charge.stage, charge.op, in_memory)] += charge.wall
+        cells[_column(charge.stage, charge.op, first)] += charge.wall
     _spread_foreign(cells, trace.foreign)
     cost = min(cells["own"] + cells["augment"] + cells["decode"], calls * found.seam_cost * 1e9)
     _take_off(cells, cost)
@@ -110,14 +110,25 @@ def _idle(block: Block) -> float:
     return sum(gaps) / len(gaps) if gaps else 0.0
 
 
-def _column(stage: str | None, op: str, in_memory: bool) -> str:
+def _column(stage: str | None, op: str, first: str) -> str:
+    """``first``: what the user's own code before any read is taken for."""
     if stage is not None:
         return stage
-    if op == OWN_NAMES[1]:
-        return "decode"
-    if op == OWN_NAMES[2] or in_memory:
-        return "augment"
-    return "own"
+    return {OWN_NAMES[1]: "decode", OWN_NAMES[2]: "augment"}.get(op, first)
+
+
+def _first_code(blocks: Sequence[Block]) -> str:
+    """What the user's own code before any seam is taken for.
+
+    Where it mostly waits, it waits for a source that no seam knows. Where nothing is ever read or decoded the data are
+    in memory, and all code works on values. Otherwise it belongs to no stage.
+    """
+    charges = [charge for block in blocks for row in block.rows for charge in row.trace.charges]
+    mine = [charge for charge in charges if charge.op == OWN_NAMES[0]]
+    base = sum(charge.cpu_wall for charge in mine)
+    if base and sum(charge.cpu for charge in mine) < WAITING * base and starved_share(blocks) < WAITING:
+        return "storage"
+    return "own" if any(charge.stage in ("storage", "decode") for charge in charges) else "augment"
 
 
 def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, int]]) -> None:
@@ -159,10 +170,11 @@ def cpu_shares(blocks: Sequence[Block]) -> dict[str, float]:
     """CPU over wall by stage, from those samples whose CPU time was read."""
     wall: dict[str, int] = {}
     cpu: dict[str, int] = {}
+    first = _first_code(blocks)
     for block in blocks:
         for row in block.rows:
             for charge in row.trace.charges:
-                column = _column(charge.stage, charge.op, False)
+                column = _column(charge.stage, charge.op, first)
                 wall[column] = wall.get(column, 0) + charge.cpu_wall
                 cpu[column] = cpu.get(column, 0) + charge.cpu
             wall["collate"] = wall.get("collate", 0) + row.trace.collate_wall
@@ -194,10 +206,11 @@ def operations(
     """(name, wall s/sample, CPU s/sample, calls/sample, why it could not be cut further) by stage, costliest first."""
     sums: dict[tuple[str, str], list[float]] = {}
     samples = sum(block.samples for block in blocks)
+    first = _first_code(blocks)
     for block in blocks:
         for row in block.rows:
             for charge in row.trace.charges:
-                column = _column(charge.stage, charge.op, False)
+                column = _column(charge.stage, charge.op, first)
                 entry = sums.setdefault((column, charge.op), [0.0, 0.0, 0.0, 0.0])
                 for place, value in enumerate((charge.wall, charge.cpu, charge.cpu_wall, charge.calls)):
                     entry[place] += value

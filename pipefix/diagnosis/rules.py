@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Ranking:
     confidence: float
     lead: Interval | None
     """The first stage's cost over the second's."""
+    uncut: bool = False
+    """True where code that no seam bounds may be what limits: then nothing is named with confidence."""
 
 
 def columns(draws: Floats, names: tuple[str, ...]) -> Floats:
@@ -50,6 +52,16 @@ def pool_over_main(draws: Floats, workers: int) -> Floats:
 
 def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     """``draws``: one resampled set of seconds a sample by column in each row."""
+    ranking = _judge(draws, workers, has_consumer=has_consumer)
+    if ranking.stage is None or (workers and ranking.stage in (Stage.STEP, Stage.TRANSFER)):
+        return ranking
+    named = draws[:, INDEX[ranking.stage.value]]
+    if float(np.mean(draws[:, INDEX["own"]] * DOMINATES > named)) > 1 - SURE:
+        return replace(ranking, kind="inconclusive", uncut=True)
+    return ranking
+
+
+def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     if not workers:
         names = ("storage", "decode", "augment", "collate", "transfer", "step")
         return _rank(columns(draws, names), names, base=1.0)

@@ -80,6 +80,12 @@ def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
 
 
 def _inconclusive(diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None, share_of: ShareOf) -> str:
+    if ranking.uncut and ranking.stage is not None:
+        rest = percent(diagnosis.unattributed / diagnosis.sample.value)
+        return (
+            f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, which no seam bounds; "
+            f"of what could be cut, {ranking.stage} takes most ({_span(share_of(ranking.stage))})."
+        )
     if rival is not None and ranking.stage is not None:
         gain = diagnosis.stages[rival].gain if rival in diagnosis.stages else None
         worth = f" (removing it gains {_times(gain)})" if gain is not None else ""

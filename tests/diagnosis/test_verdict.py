@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipefix.diagnosis.diagnose import diagnose, settled
+from pipefix.measurement.trace import Charge
+from pipefix.seams.tap import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.measured import measured
 
@@ -119,3 +121,26 @@ def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
     assert decode.share == 0
     assert decode.wall.value == pytest.approx(1e-3, rel=1e-3)
     assert diagnosis.stages[Stage.STEP].share == pytest.approx(1.0, rel=1e-3)
+
+
+def uncut(found, ms, *, cpu):  # type: ignore[no-untyped-def]
+    """Add the dataset's own code before anything is read: ``ms`` a sample, ``cpu`` of it computing."""
+    for block in found.of("real"):
+        for row in block.rows:
+            spent = int(ms * 4_000_000)
+            row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[0], spent, int(spent * cpu), spent, 0)]
+    return found
+
+
+def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
+    diagnosis = diagnose(uncut(measured({"storage": 1.0, "decode": 2.0}), 3.0, cpu=1.0))
+    assert diagnosis.verdict.kind == "inconclusive"
+    assert diagnosis.verdict.sentence == (
+        "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no seam bounds; "
+        "of what could be cut, decode takes most (33 % (33-33 %))."
+    )
+
+
+def test_uncut_code_that_waits_is_a_source_that_no_seam_knows() -> None:
+    verdict = diagnose(uncut(measured({"storage": 0.1, "decode": 1.0}), 3.0, cpu=0.1)).verdict
+    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.STORAGE)

@@ -131,8 +131,9 @@ class Bench:
     def failure(self, error: Exception) -> Failure:
         """What the user's code was doing when it raised."""
         kind = self.of.kind
-        if self._collating is not None:
-            return failing.of_batch(error, self._asked_for, self._collating.samples if kind != "batched" else ())
+        collating, self._collating = self._collating, None
+        if collating is not None:
+            return failing.of_batch(error, self._asked_for, collating.samples if kind != "batched" else ())
         return failing.of_sample(error, self._doing, kind=kind, length=length_of(self.dataset))
 
     # -- a batch -----------------------------------------------------------------------------------------------------

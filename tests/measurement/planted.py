@@ -12,10 +12,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 from pipefix.measurement import trace as traces
+from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import Delivered, StandIn, StandInOptions, StreamStandIn
+from pipefix.measurement.stand_in import StandIn, StreamStandIn
 from pipefix.measurement.trace import BatchTrace
 from pipefix.subject.subject import Subject
 
@@ -26,7 +27,7 @@ ROOMY = 1 << 28
 _calls = torch.zeros(8, len(STEPS), dtype=torch.int64).share_memory_()
 """One row a worker, so that no two processes write to the same cell."""
 WORK = torch.zeros(len(STEPS)).share_memory_()
-"""Seconds of CPU that each step burns, as of now."""
+"""Seconds that each step computes, as of now."""
 
 
 def _count(step: int) -> None:
@@ -46,9 +47,9 @@ def forget_calls() -> None:
 
 
 def burn(seconds: float) -> None:
-    """Compute for that long."""
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
+    """Compute until so much time has passed, so that a busy machine does not make it longer."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
         pass
 
 

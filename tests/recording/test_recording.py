@@ -97,19 +97,19 @@ class TestRefusal:
 
     def test_what_was_refused_once_is_not_tried_again(self) -> None:
         """Half of an operation's results would make an arm that is half real."""
-        recording = kept((one for one in "abc"))
+        recording = kept(one for one in "abc")
         recording.keep(8, "load", 0, Stage.DECODE, "a plain value")
         assert recording.find(8, "load", 0) is MISSING
 
     def test_other_operations_are_kept_all_the_same(self) -> None:
-        recording = kept((one for one in "abc"))
+        recording = kept(one for one in "abc")
         recording.keep(7, "crop", 0, Stage.AUGMENT, 1)
         assert recording.find(7, "crop", 0) == 1
 
     def test_samples_and_batches_are_refused_under_their_own_names(self) -> None:
         recording = Recording(ROOMY)
         recording.complete(7, (one for one in "abc"))
-        recording.keep_batch((one for one in "abc"))
+        recording.keep_batch(one for one in "abc")
         assert recording.refused.keys() == {"sample", "batch"}
         assert recording.units == [7]
         assert not recording.samples

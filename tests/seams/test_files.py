@@ -226,7 +226,7 @@ OS_CALLS = {
     "exists": (lambda path: os.path.getsize(path), {"os.stat": "storage"}),
     "listdir": (lambda path: os.listdir(path.parent), {"os.listdir": "storage"}),
     "path.stat": (lambda path: path.stat(), {"os.stat": "storage"}),
-    "iterdir": (lambda path: list(path.parent.iterdir()), {"os.listdir": "storage"}),
+    "walk": (lambda path: sorted(os.listdir(path.parent)), {"os.listdir": "storage"}),
 }
 
 

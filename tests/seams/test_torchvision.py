@@ -105,6 +105,25 @@ def test_functional_transforms_augment(seams, name):
     seams.contract(FUNCTIONS[name], "torchvision_functional", ops={name: "augment"})
 
 
+def test_an_image_folder(seams, tmp_path):
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        for shift in range(2):
+            Image.fromarray(np.roll(PIXELS, shift)).save(tmp_path / label / f"{shift}.jpg")
+    steps = torchvision.transforms.Compose([torchvision.transforms.Resize(16), torchvision.transforms.ToTensor()])
+    folder = torchvision.datasets.ImageFolder(tmp_path, steps)
+    ops = {
+        "open": "storage",
+        "read": "storage",
+        "PIL.Image.open": "decode",
+        "PIL.Image.load": "decode",
+        "PIL.Image.convert": "decode",
+        "F.resize": "augment",
+        "F.to_tensor": "augment",
+    }
+    seams.contract(lambda: [folder[i] for i in range(4)], "files", "pil", "torchvision_io", "torchvision_functional", ops=ops)
+
+
 def test_transform_objects_still_find_their_kernels(seams):
     both = v2.Compose([v2.Resize((20, 20)), v2.RandomHorizontalFlip(1.0), v2.ToDtype(torch.float32, scale=True)])
     bare = both(TENSOR)

@@ -49,7 +49,7 @@ def candidates(module: ModuleType) -> list[tuple[str, Any]]:
     # What a loader or another dataset reads from is no candidate of its own, and neither are the leftovers of a split.
     used = {id(part) for _, loader in loaders for part in parts(loader.dataset)}
     datasets = [(key, value) for key, value in datasets if not used & {id(part) for part in parts(value)}]
-    inner = {id(part) for _, value in datasets for part in parts(value)[1:]}
+    inner = {id(part) for _, value in datasets for part in parts(value)[1:] if part is not value}
     datasets = [(key, value) for key, value in datasets if id(value) not in inner]
     found = (
         loaders + datasets
@@ -107,11 +107,12 @@ def _is_maker(value: Any, module: ModuleType) -> bool:
     if not inspect.isfunction(value) or not callable_bare(value):
         return False
     returned = inspect.signature(value).return_annotation
-    if inspect.isclass(returned):
-        return issubclass(returned, (Dataset, DataLoader))
-    text = returned if isinstance(returned, str) else ""
+    if returned is not inspect.Signature.empty:
+        if inspect.isclass(returned):
+            return issubclass(returned, (Dataset, DataLoader))
+        return "Dataset" in str(returned) or "DataLoader" in str(returned)
     name = value.__name__.lower()
-    return "Dataset" in text or "DataLoader" in text or "dataset" in name or "loader" in name
+    return "dataset" in name or "loader" in name
 
 
 def _looks_like_a_dataset(value: Any) -> bool:

@@ -133,7 +133,8 @@ def _loader(found: Any, label: str, batch_size: int | None, workers: int | None)
 
 def _not_a_dataset(found: Any, label: str) -> str:
     wanted = "not a Dataset, an IterableDataset, a DataLoader or a callable that returns one"
-    return f"{label} is {found!r}, {wanted}." if found is None else f"{label} is a {type(found).__name__}, {wanted}."
+    what = "None" if found is None else f"of type {type(found).__name__}"
+    return f"{label} is {what}, {wanted}."
 
 
 def _how_to_make_one(found: Any) -> str | None:
@@ -160,17 +161,19 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
         "in_order": loader.in_order,
     }
     stream = candidates.is_stream(loader.dataset)
-    if batch_size is None and loader.batch_sampler is not None and not stream:
-        return DataLoader(loader.dataset, batch_sampler=loader.batch_sampler, **options)
-    if batch_size is not None and loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:
-        kind = type(loader.batch_sampler).__name__
+    own = None if stream or loader.batch_size is not None else loader.batch_sampler
+    if batch_size is None and own is not None:
+        return DataLoader(loader.dataset, batch_sampler=own, **options)
+    if own is not None and type(own) is not BatchSampler:
+        kind = type(own).__name__
         raise BadUsage(
             f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it.",
             advice="Leave --batch-size out, or build the loader with another batch_sampler.",
         )
-    options |= {"batch_size": loader.batch_size if batch_size is None else batch_size, "drop_last": loader.drop_last}
+    drop_last = own.drop_last if isinstance(own, BatchSampler) else loader.drop_last
+    options |= {"batch_size": loader.batch_size if batch_size is None else batch_size, "drop_last": drop_last}
     if not stream:
-        options["sampler"] = loader.sampler
+        options["sampler"] = own.sampler if isinstance(own, BatchSampler) else loader.sampler
     return DataLoader(loader.dataset, **options)
 
 

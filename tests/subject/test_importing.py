@@ -1,0 +1,166 @@
+"""A target's file is imported as Python would run it: its neighbours, its package, its name, its arguments."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipefix.subject.load import load
+from pipefix.vocabulary.errors import TargetError
+from tests.subject.conftest import Write
+
+
+def test_neighbours_can_be_imported(write: Write) -> None:
+    write("beside_it.py", "COUNT = 5", bare=True)
+    assert load(write("train.py", "import beside_it\ndata = Numbers(beside_it.COUNT)")).settings.length == 5
+
+
+def test_neighbours_of_a_file_that_bears_a_taken_name(write: Write) -> None:
+    """The folder comes last on the path, so that ``json`` stays the library for everybody else."""
+    write("beside_that.py", "COUNT = 5", bare=True)
+    path = write("json.py", "import beside_that\ndata = Numbers(beside_that.COUNT)")
+    assert load(path).settings.length == 5
+    import json
+
+    assert json.loads("[1]") == [1]
+    assert sys.path[0] != str(path.parent)
+
+
+@pytest.mark.parametrize("name", ["json.py", "random.py", "statistics.py", "torch.py", "sched.py"])
+def test_a_name_that_hides_a_library_stays_importable_by_its_folder(write: Write, name: str) -> None:
+    """A spawned worker imports the file by the name of the class's module: it must find it, and not the library."""
+    path = write(f"project/{name}", "data = Numbers()")
+    subject = load(path)
+    kind = type(subject.dataset)
+    assert kind.__module__ == f"project.{path.stem}"
+    where = os.pathsep.join([*sys.path])
+    if name != "json.py":
+        return  # one look from another process is enough, it takes long
+    code = f"import pickle, sys; print(pickle.loads(bytes.fromhex({pickle.dumps(subject.dataset).hex()!r})).count)"
+    told = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": where}, capture_output=True, text=True)
+    assert told.stdout.strip() == "8", told.stderr
+
+
+@pytest.mark.parametrize("name", ["my data.py", "données.py", "dash-ed.py", "dotted.name.py", "1st.py"])
+def test_names_that_are_no_identifiers(write: Write, name: str) -> None:
+    assert load(write(name, "data = Numbers()")).settings.length == 8
+
+
+def test_relative_imports(write: Write) -> None:
+    write("shop/__init__.py", "", bare=True)
+    write("shop/sizes.py", "COUNT = 3", bare=True)
+    write("shop/data/__init__.py", "", bare=True)
+    write("shop/data/near.py", "EXTRA = 1", bare=True)
+    path = write("shop/data/train.py", "from ..sizes import COUNT\nfrom .near import EXTRA\ndata = Numbers(COUNT + EXTRA)")
+    subject = load(path)
+    assert subject.settings.length == 4
+    assert type(subject.dataset).__module__ == "shop.data.train"
+
+
+def test_relative_imports_without_a_package_file(write: Write) -> None:
+    write("shelf/sizes.py", "COUNT = 3", bare=True)
+    assert load(write("shelf/train.py", "from .sizes import COUNT\ndata = Numbers(COUNT)")).settings.length == 3
+
+
+def test_a_guarded_main_does_not_run(write: Write) -> None:
+    path = write("train.py", "data = Numbers()\nif __name__ == '__main__':\n    raise SystemExit('ran')")
+    assert load(path).settings.length == 8
+
+
+def test_the_file_sees_its_own_name_as_its_arguments(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["pipefix", "probe", "train.py", "--quick"])
+    path = write("train.py", "import sys\nSEEN = list(sys.argv)\ndata = Numbers(len(SEEN) + 1)")
+    assert load(path).settings.length == 2
+    assert sys.argv == ["pipefix", "probe", "train.py", "--quick"]
+
+
+def test_files_are_found_from_the_working_directory(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "count.txt").write_text("6")
+    path = write("train.py", "data = Numbers(int(open('count.txt').read()))")
+    monkeypatch.chdir(tmp_path)
+    assert load(path.name).settings.length == 6
+    monkeypatch.chdir("/")
+    with pytest.raises(TargetError, match=r"FileNotFoundError: .*count\.txt"):
+        load(path)
+
+
+def test_a_file_is_read_anew_each_time(write: Write) -> None:
+    path = write("train.py", "data = Numbers(3)")
+    assert load(path).settings.length == 3
+    path.write_text(path.read_text() + "\ndata = Numbers(45)\n")
+    assert load(path).settings.length == 45
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_shown_with_the_users_frames_only(write: Write) -> None:
+    path = write("train.py", "def broken():\n    return 1 / 0\ndata = Numbers(broken())")
+    with pytest.raises(TargetError, match="raised ZeroDivisionError: division by zero") as raised:
+        load(path)
+    shown = raised.value.user_traceback or ""
+    assert "in broken" in shown and "return 1 / 0" in shown
+    assert "importlib" not in shown and "pipefix/subject" not in shown
+    assert "python FILE.py" in raised.value.advice
+    assert raised.value.exit_code == 3
+
+
+def test_an_error_that_had_a_cause_shows_both(write: Write) -> None:
+    text = "try:\n    {}['cause']\nexcept KeyError as error:\n    raise RuntimeError('what came of it') from error"
+    with pytest.raises(TargetError) as raised:
+        load(write("train.py", text))
+    assert "KeyError: 'cause'" in (raised.value.user_traceback or "") and "what came of it" in (raised.value.user_traceback or "")
+
+
+def test_a_syntax_error_says_where(write: Write) -> None:
+    with pytest.raises(TargetError, match="SyntaxError") as raised:
+        load(write("train.py", "data = Numbers(", bare=True))
+    assert "line 1" in (raised.value.user_traceback or "")
+
+
+def test_a_package_that_is_not_installed(write: Write) -> None:
+    with pytest.raises(TargetError, match="No module named 'nosuchpackage'") as raised:
+        load(write("train.py", "import nosuchpackage.inner", bare=True))
+    assert raised.value.advice.startswith("Install 'nosuchpackage' into this Python")
+
+
+@pytest.mark.parametrize("ending", ["raise SystemExit(3)", "import argparse\nargparse.ArgumentParser().parse_args(['--what'])"])
+def test_a_file_that_ends_the_program(write: Write, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TargetError, match="raised SystemExit") as raised:
+        load(write("train.py", ending))
+    assert "__main__" in raised.value.advice
+
+
+def test_an_interrupt_stays_one(write: Write) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load(write("train.py", "raise KeyboardInterrupt"))
+
+
+def test_a_failed_import_leaves_no_module_behind(write: Write) -> None:
+    with pytest.raises(TargetError):
+        load(write("halfway_there.py", "raise ValueError"))
+    assert "halfway_there" not in sys.modules
+
+
+def test_a_file_that_is_no_python(write: Write) -> None:
+    with pytest.raises(TargetError, match=r"must end in \.py"):
+        load(write("notebook.ipynb", "{}", bare=True))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(write: Write) -> None:
+    path = write("train.py", "data = Numbers()")
+    path.chmod(0)
+    with pytest.raises(TargetError, match="cannot be read"):
+        load(path)
+
+
+def test_an_error_whose_message_cannot_be_read(write: Write) -> None:
+    text = "class Odd(Exception):\n    def __str__(self):\n        raise ValueError\nraise Odd"
+    with pytest.raises(TargetError, match="raised Odd"):
+        load(write("train.py", text))

@@ -1,0 +1,208 @@
+"""A DataLoader's settings are kept exactly, its order is what it would have been, and running it leaves it alone."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from pipefix.subject.load import load
+from pipefix.subject.subject import Subject
+
+
+class Numbers(Dataset[int]):
+    def __init__(self, count: int = 20) -> None:
+        self.count = count
+        self.labels = list(range(count))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(20))
+
+
+def collate(samples: list[int]) -> list[int]:
+    return samples
+
+
+def begin(worker: int) -> None: ...
+
+
+class Counting(Sampler[int]):
+    """With an epoch counter, a random state and a list of its own, all of which change as it is used."""
+
+    def __init__(self, data: Numbers) -> None:
+        self.data = data
+        self.epoch = 0
+        self.rng = random.Random(3)
+        self.order = list(data.labels)
+
+    def __iter__(self) -> Iterator[int]:
+        self.epoch += 1
+        self.rng.shuffle(self.order)
+        return iter(self.order)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+def loader(**options: Any) -> DataLoader[Any]:
+    return DataLoader(Numbers(), **options)
+
+
+FULL = {
+    "batch_size": 3, "shuffle": True, "num_workers": 2, "collate_fn": collate, "pin_memory": True, "drop_last": True, "timeout": 7,
+    "worker_init_fn": begin, "multiprocessing_context": "spawn", "generator": torch.Generator(), "prefetch_factor": 5,
+    "persistent_workers": True, "in_order": False,
+}  # fmt: skip
+
+
+def test_a_loader_is_the_subject_itself() -> None:
+    theirs = loader(**FULL)
+    subject = load(theirs)
+    assert subject.loader is theirs
+    assert subject.assumed == ()
+    settings = subject.settings
+    assert (settings.batch_size, settings.num_workers, settings.prefetch_factor, settings.start_method) == (3, 2, 5, "spawn")
+    assert settings.pin_memory and settings.persistent_workers and settings.drop_last and settings.shuffle and not settings.in_order
+    assert (settings.sampler, settings.collate, settings.length) == ("RandomSampler", "collate", 20)
+
+
+@pytest.mark.parametrize(("batch_size", "workers"), [(5, None), (None, 1), (5, 0), (4, 1)])
+def test_another_batch_size_or_worker_count_keeps_the_rest(batch_size: int | None, workers: int | None) -> None:
+    theirs = loader(**FULL)
+    ours = load(theirs, batch_size=batch_size, workers=workers).loader
+    assert ours is not theirs and theirs.batch_size == 3 and theirs.num_workers == 2
+    assert ours.batch_size == (batch_size or 3)
+    assert ours.num_workers == (2 if workers is None else workers)
+    for name in ("dataset", "sampler", "collate_fn", "worker_init_fn", "generator", "pin_memory", "drop_last", "in_order"):
+        assert getattr(ours, name) is getattr(theirs, name), name
+    if ours.num_workers:
+        assert (ours.prefetch_factor, ours.persistent_workers, ours.timeout) == (5, True, 7)
+        assert ours.multiprocessing_context is theirs.multiprocessing_context
+
+
+def test_other_workers_keep_a_batch_sampler_and_a_stream() -> None:
+    batches = [[0, 1], [5]]
+    assert load(DataLoader(Numbers(), batch_sampler=batches), workers=2).loader.batch_sampler is batches
+    stream = load(DataLoader(Stream(), batch_size=4, drop_last=True), workers=2, batch_size=8).loader
+    assert (stream.batch_size, stream.drop_last, stream.num_workers) == (8, True, 2)
+
+
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+
+def orders(subject: Subject, count: int) -> list[Any]:
+    return list(itertools.islice(subject.orders(), count))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 4, "shuffle": True},
+        {"batch_size": 4, "sampler": SubsetRandomSampler([1, 4, 7, 9])},
+        {"batch_size": 4, "sampler": WeightedRandomSampler([0.1] * 20, 8)},
+        {"batch_size": 6, "drop_last": True},
+        {"batch_sampler": BatchSampler(RandomSampler(Numbers()), 6, True)},
+        {"batch_sampler": [[3, 1], [2]]},
+        {"batch_size": None, "sampler": BatchSampler(SequentialSampler(Numbers()), 4, False)},
+        {"batch_size": 4, "sampler": np.random.default_rng(1).permutation(20)},
+    ],
+)
+def test_orders_are_the_loaders_own_epoch_after_epoch(options: dict[str, Any]) -> None:
+    """Two epochs of the loader itself, against what the subject would ask for from the same random state."""
+    subject = load(loader(**options))
+    torch.manual_seed(1)
+    expected = [order for _ in range(2) for order in (subject.loader.batch_sampler or subject.loader.sampler)]
+    torch.manual_seed(1)
+    assert [_plain(order) for order in orders(subject, len(expected))] == [_plain(order) for order in expected]
+
+
+def _plain(order: Any) -> Any:
+    return [int(one) for one in order] if isinstance(order, (list, tuple)) else int(order)
+
+
+@pytest.mark.parametrize(
+    "own", [lambda sampler: {"sampler": sampler}, lambda sampler: {"batch_sampler": BatchSampler(sampler, 4, True)}]
+)
+def test_running_it_leaves_samplers_alone(own: Any) -> None:
+    sampler = Counting(Numbers())
+    state, order, epochs = sampler.rng.getstate(), list(sampler.order), sampler.epoch
+    subject = load(loader(**own(sampler)))
+    first = orders(subject, 12)
+    assert (sampler.rng.getstate(), sampler.order, sampler.epoch) == (state, order, epochs)
+    assert orders(subject, 12) == first, "every pool starts where the user's sampler stands"
+    for batch, _ in zip(subject.loader_to_run(), range(2), strict=False):
+        assert len(batch) > 0
+    assert (sampler.rng.getstate(), sampler.order, sampler.epoch) == (state, order, epochs)
+    expected = [int(one) for batch in subject.loader for one in batch]
+    flat = [one for group in first for one in (group if isinstance(group, list) else [group])]
+    assert flat[:12] == expected[:12], "and gives the order that the user's loader gives next"
+
+
+def test_samplers_share_the_dataset_with_their_copy() -> None:
+    """A copy of the samples themselves would cost memory, and time."""
+    from pipefix.subject.subject import own_sampler
+
+    theirs = loader(sampler=Counting(Numbers()))
+    assert isinstance(theirs.dataset, Numbers)
+    sampler = Counting(theirs.dataset)
+    copied = own_sampler(sampler, theirs)
+    assert copied is not sampler and copied.data is theirs.dataset and copied.order is not sampler.order
+
+
+def test_a_sampler_that_cannot_be_copied_is_used_as_it_is() -> None:
+    class Locked(Counting):
+        def __deepcopy__(self, memo: object) -> None:
+            raise TypeError("cannot pickle '_thread.lock' object")
+
+    sampler = Locked(Numbers())
+    assert orders(load(loader(sampler=sampler)), 1)
+    assert sampler.epoch == 1
+
+
+def test_another_batch_size_in_a_plain_batch_sampler() -> None:
+    """Its sampler stays: the one that the loader shows is only a stand-in."""
+    inner = SubsetRandomSampler([1, 4, 7, 9])
+    ours = load(loader(batch_sampler=BatchSampler(inner, 2, True)), batch_size=3).loader
+    assert (ours.batch_size, ours.drop_last, ours.sampler) == (3, True, inner)
+
+
+def test_a_stream_is_asked_for_counts() -> None:
+    assert orders(load(DataLoader(Stream(), batch_size=4)), 2) == [4, 4]
+    assert orders(load(DataLoader(Stream(), batch_size=None)), 2) == [1, 1]
+
+
+def test_an_empty_sampler_ends() -> None:
+    assert orders(Subject("x", loader(sampler=[], batch_size=2)), 3) == []
+
+
+def test_the_loader_to_run_is_theirs_in_all_but_its_iterator() -> None:
+    theirs = loader(**FULL)
+    ours = load(theirs).loader_to_run()
+    assert type(ours) is type(theirs) and ours is not theirs
+    for name, value in vars(theirs).items():
+        if name not in ("_iterator", "sampler", "batch_sampler"):
+            assert vars(ours)[name] is value, name

@@ -1,0 +1,281 @@
+"""TARGET in all its forms, and what the file beside it brings."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
+
+from pipefix.subject.load import load
+from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
+from tests.subject.conftest import Write
+
+
+class Numbers(Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([index])
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(range(8))
+
+
+class Duck:
+    """Neither a Dataset nor an heir of one."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def make() -> Dataset[torch.Tensor]:
+    return Numbers()
+
+
+def sized(count: int, *, offset: int = 0) -> Dataset[torch.Tensor]:
+    return Numbers()
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_one_candidate(write: Write) -> None:
+    path = write("train.py", "data = Numbers()")
+    subject = load(path)
+    assert subject.settings.dataset == "Numbers"
+    assert subject.target == f"{path}:data"
+    assert subject.assumed == ("batch_size=32", "num_workers=0", "shuffle=True")
+    assert subject.source_file == str(path)
+
+
+def test_a_file_and_a_name(write: Write) -> None:
+    path = write("train.py", "first = Numbers(2)\nsecond = Numbers(3)")
+    subject = load(f"{path}:second")
+    assert (subject.target, subject.settings.length) == (f"{path}:second", 3)
+
+
+def test_a_name_in_an_object(write: Write) -> None:
+    path = write("train.py", "class Config:\n    data = Numbers(5)")
+    assert load(f"{path}:Config.data").settings.length == 5
+
+
+def test_a_colon_and_no_name_is_the_file(write: Write) -> None:
+    assert load(f"{write('train.py', 'data = Numbers(4)')}:").settings.length == 4
+
+
+def test_a_module_on_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("shop/__init__.py", "", bare=True)
+    write("shop/stock.py", "data = Numbers(6)")
+    monkeypatch.chdir(tmp_path)
+    subject = load("shop.stock:data")
+    assert subject.settings.length == 6
+    assert "" in sys.path, "a spawned worker must find the module where we did"
+
+
+def test_a_module_whose_only_candidate_is_not_named(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("stockroom.py", "data = Numbers(7)")
+    monkeypatch.chdir(tmp_path)
+    assert load("stockroom:").target == "stockroom:data"
+
+
+def test_a_directory_of_class_folders(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "1.png")
+    subject = load(str(tmp_path))
+    assert (subject.settings.dataset, subject.settings.length) == ("ImageFolder", 2)
+    image, label = subject.dataset[1]
+    assert image.shape == (3, 224, 224) and label == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "length"),
+    [
+        (Numbers(), "map", 8),
+        (Stream(), "iterable", None),
+        (Duck(), "map", 8),
+        ([1, 2, 3], "map", 3),
+        (DataLoader(Numbers(), batch_size=2), "map", 8),
+        (make, "map", 8),
+        (Numbers, "map", 8),
+        (Duck, "map", 8),
+        (functools.partial(sized, 3, offset=1), "map", 8),
+        (lambda: DataLoader(Stream(), batch_size=2), "iterable", None),
+        (Subset(Numbers(), [1, 2, 3]), "map", 3),
+        (ConcatDataset([Numbers(), Numbers()]), "map", 16),
+    ],
+    ids=["Dataset", "IterableDataset", "duck", "list", "DataLoader", "function", "class", "class of a duck", "partial", "lambda",
+         "Subset", "ConcatDataset"],
+)  # fmt: skip
+def test_live_objects(found: object, kind: str, length: int | None) -> None:
+    subject = load(found)
+    assert (subject.settings.kind, subject.settings.length) == (kind, length)
+    assert subject.target.startswith("<") and subject.source_file is None
+
+
+def test_torchvision_datasets() -> None:
+    from torchvision.datasets import FakeData
+
+    assert load(FakeData(size=5, image_size=(3, 8, 8))).settings.dataset == "FakeData"
+
+
+def test_fetching_batches_is_told_from_a_subset_that_only_could() -> None:
+    class Batched(Numbers):
+        def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+            return [torch.tensor([index]) for index in indices]
+
+    assert load(Batched()).settings.kind == "batched"
+    assert load(Subset(Batched(), [1, 2])).settings.kind == "batched"
+    assert load(Subset(Numbers(), [1, 2])).settings.kind == "map"
+    assert load(DataLoader(Batched(), batch_size=None)).settings.kind == "map"
+
+
+# -- what goes wrong ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "advice"),
+    [
+        (7, "is of type int, not a Dataset", "FILE.py"),
+        ("no/such/thing", "no file or directory 'no/such/thing'", "FILE.py"),
+        ("thing.yaml", "There is no file 'thing.yaml'", "FILE.py"),
+        (sized, "takes arguments: (count: 'int'", "functools.partial"),
+        ((one for one in ()), "is of type generator, not a Dataset", "IterableDataset"),
+        (lambda: None, "is None", "return what it makes"),
+        ("nosuchpackage.inner:name", "no module 'nosuchpackage'", "package"),
+        ("not a module:name", "neither a file nor the name of a module", "FILE.py"),
+        (":name", "neither a file nor the name of a module", "FILE.py"),
+    ],
+)
+def test_a_target_that_is_none(found: object, said: str, advice: str) -> None:
+    with pytest.raises(TargetError) as raised:
+        load(found)
+    assert said in str(raised.value) and advice in raised.value.advice
+
+
+def test_a_missing_file_names_those_beside_it(write: Write) -> None:
+    near = write("trian.py", "data = Numbers()")
+    with pytest.raises(TargetError) as raised:
+        load(near.with_name("train.py"))
+    assert str(near) in raised.value.advice
+
+
+def test_a_name_that_the_file_lacks_lists_what_it_has(write: Write) -> None:
+    path = write("train.py", "data = Numbers()")
+    with pytest.raises(TargetError, match="has no name 'dtaa'") as raised:
+        load(f"{path}:dtaa")
+    assert f"{path}:data" in raised.value.advice
+
+
+def test_several_candidates_are_listed(write: Write) -> None:
+    path = write("train.py", "train = DataLoader(Numbers())\nval = DataLoader(Numbers())")
+    with pytest.raises(TargetError, match="defines 2 candidates") as raised:
+        load(path)
+    assert f"{path}:train  (DataLoader)" in str(raised.value) and f"{path}:val" in str(raised.value)
+
+
+def test_no_candidate(write: Write) -> None:
+    path = write("train.py", "def loader_of(path): ...\nx = 1", bare=True)
+    with pytest.raises(TargetError, match="defines no Dataset") as raised:
+        load(path)
+    assert f"{path}:NAME" in raised.value.advice
+
+
+@pytest.mark.parametrize(("name", "said"), [("batch_size", "batch of 0"), ("workers", "-1 workers")])
+def test_impossible_numbers(name: str, said: str) -> None:
+    with pytest.raises(BadUsage, match=said):
+        load(Numbers(), **{name: 0 if name == "batch_size" else -1})
+
+
+def test_a_batch_sampler_has_the_say_over_batches() -> None:
+    loader = DataLoader(Numbers(), batch_sampler=[[0, 1], [2]])
+    with pytest.raises(BadUsage, match="--batch-size 4 cannot replace it"):
+        load(loader, batch_size=4)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_too_short(length: int) -> None:
+    class Short(Numbers):
+        def __len__(self) -> int:
+            return length
+
+    with pytest.raises(TargetError, match=f"length is {length}"):
+        load(Short())
+
+
+def test_no_length() -> None:
+    class Endless:
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    with pytest.raises(TargetError, match="has no length") as raised:
+        load(Endless())
+    assert "__len__" in raised.value.advice
+    sampled = DataLoader(Endless(), sampler=[3, 1, 2], batch_size=2)  # type: ignore[arg-type]
+    assert load(sampled).settings.length is None, "with a sampler of its own it needs none"
+
+
+@pytest.mark.parametrize("length", ["raise ValueError('not yet')", "return 2.5", "return -1"])
+def test_a_length_that_raises(write: Write, length: str) -> None:
+    path = write(
+        "train.py",
+        f"""
+        class Odd(Numbers):
+            def __len__(self):
+                {length}
+        data = Odd()
+        """,
+    )
+    with pytest.raises(TargetError, match=r"len\(\) of .*raised") as raised:
+        load(path)
+    assert raised.value.user_traceback and "pipefix/" not in raised.value.user_traceback
+
+
+def test_a_loader_without_a_batch() -> None:
+    with pytest.raises(PipefixError, match="yields no batch: 8 samples, batch_size 100 and drop_last=True") as raised:
+        load(DataLoader(Numbers(), batch_size=100, drop_last=True))
+    assert raised.value.exit_code == 2 and "--batch-size" in raised.value.advice
+
+
+def test_a_stream_may_have_whatever_length_it_likes() -> None:
+    class Lying(Stream):
+        def __len__(self) -> int:
+            raise NotImplementedError
+
+    assert load(Lying()).settings.length is None
+
+
+# -- what the file brings ------------------------------------------------------------------------------------------------
+
+
+def test_a_step_and_a_model_beside_the_target(write: Write) -> None:
+    path = write(
+        "train.py",
+        """
+        data = Numbers()
+        model = torch.nn.Linear(1, 1)
+        criterion = torch.nn.MSELoss()
+        def train_step(batch):
+            return batch
+        """,
+    )
+    subject = load(path)
+    assert subject.consumer is not None and subject.consumer(3) == 3
+    assert isinstance(subject.model, torch.nn.Linear)
+    assert set(subject.extras) == {"criterion"}
+
+
+def test_no_step_is_no_consumer(write: Write) -> None:
+    subject = load(write("train.py", "data = Numbers()\nmodel = 'resnet'\ntrain_step = None"))
+    assert subject.consumer is None and subject.model is None

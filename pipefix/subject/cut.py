@@ -84,6 +84,8 @@ class Cutter:
             self._object(held, depth + 1)
 
     def _listed(self, held: Any, depth: int, *, dataset: bool = False) -> None:
+        if depth > _DEPTH:
+            return
         for place, one in list(held.items() if isinstance(held, dict) else enumerate(held)):
             if not isinstance(one, _FUNCTIONS):
                 self._member(one, depth + 1, dataset=dataset)
@@ -176,7 +178,11 @@ class Cutter:
             self._types.add(owner)
             for name, member in list(vars(owner).items()):
                 static = isinstance(member, staticmethod)
-                function = member.__func__ if isinstance(member, (staticmethod, classmethod)) else getattr(member, "fget", member)
+                function = member
+                if isinstance(member, (staticmethod, classmethod)):
+                    function = member.__func__
+                elif isinstance(member, property):
+                    function = member.fget
                 if not isinstance(function, FunctionType):
                     continue
                 self._called_by(function, 0)

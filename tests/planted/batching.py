@@ -62,7 +62,7 @@ class Collate:
         }
         if len(samples[0]) > 2:
             held = [sample[2] for sample in samples]
-            batch["payload"] = torch.stack([torch.from_numpy(block) for block in held]) if self.payload == "tensor" else held
+            batch["payload"] = [torch.from_numpy(block) for block in held] if self.payload == "tensor" else held
         watch.lap("collate", len(samples))
         return batch
 

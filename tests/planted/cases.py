@@ -117,7 +117,7 @@ def _ipc(rng: random.Random, top: float, limit: float, workers: int) -> dict[str
     """The hand-over against all that the workers do besides, and against the step; one of the two comes next to it."""
     pool = {stage: max(FLOOR[stage], rng.uniform(0.2, 1.0)) for stage in POOL}
     step_is_next = rng.random() < 0.5
-    wanted = limit * workers * (rng.uniform(0.3, 0.9) if step_is_next else 1.0)
+    wanted = limit * (rng.uniform(0.3, 0.9) if step_is_next else 1.0)
     scale = wanted / sum(pool.values())
     costs = {stage: max(FLOOR[stage], value * scale) for stage, value in pool.items()}
     return costs | {"ipc": top, "step": limit if step_is_next else limit * rng.uniform(0.2, 0.9)}

@@ -110,6 +110,10 @@ def today() -> str:
 
 def write(results: list[dict[str, Any]], out: Path, *, budget: float, seed: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
+    drifts = sum(result.get("drifts", 0) for result in results)
+    said_of_drifted: Counter[str] = Counter()
+    for result in results:
+        said_of_drifted.update(result.get("drifted_said", []))
     wrong = [result for result in results if result["outcome"] in ("wrong", "drifted", "error")]
     why = {result["name"]: result.get("drift") or result.get("error") or result.get("sentence", "") for result in wrong}
     listed = [f"| {result['name']} | {result['outcome']} | {result['said']} | {why[result['name']]} |" for result in wrong]
@@ -120,8 +124,9 @@ def write(results: list[dict[str, Any]], out: Path, *, budget: float, seed: int)
 {summary(results)}.
 
 Each pipeline's costs are real work with a known limiting stage (`tests/planted/`). What it really spent was measured before and
-after the probe, outside of it; a pipeline that had drifted from its description was planted again
-({sum(result.get("drifts", 0) for result in results)} times in all).
+after the probe, outside of it. A pipeline that had drifted from its description (its limiting stage was no longer ahead by 1.1, or
+other programs stretched its computing by more than 15 % during the probe) was planted again: {drifts} times in all. What the probe
+said of those: {dict(said_of_drifted)}.
 
 {table(results)}
 

@@ -15,6 +15,9 @@ from tests.planted import ledger, tuning
 from tests.planted.pipelines import Pipeline, Planted
 from tests.planted.truth import POOL, Truth, drifted, truth_of
 
+DISTURBED = 1.15
+"""Above this stretch the pipeline that was probed is not the one that was planted."""
+
 _current: list[Pipeline] = []
 
 _TARGET = '''"""A training file as a user would write it."""
@@ -113,9 +116,11 @@ def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, A
     with tuning.build(planted) as pipeline:
         before = reality(pipeline)
         target, options = target_of(pipeline)
+        ledger.clear()
         asked = time.perf_counter()
         run = probe(target, budget=budget, **options)
         answered = time.perf_counter()
+        stretched = tuning.stretch(planted)
         after = reality(pipeline)
         step = pipeline.step_s
     found, costs = mean_truth(planted, [before, after])
@@ -131,6 +136,8 @@ def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, A
     kind = "balanced" if planted.truth == "balanced" else "step-bound" if planted.truth == "step" else "input-bound"
     right = verdict.kind == kind and (kind == "balanced" or verdict.stage == planted.truth)
     why = drifted(planted.truth, found)
+    if why is None and stretched > DISTURBED:
+        why = f"other programs made its computing take {stretched:.2f} times as long"
     outcome = "drifted" if why else "right" if right else "inconclusive" if said == "inconclusive" else "wrong"
     return {
         "name": planted.name,
@@ -142,6 +149,7 @@ def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, A
         "confidence": verdict.confidence,
         "sentence": verdict.sentence,
         "dominance": found.dominance,
+        "stretched": stretched,
         "spent": costs,
         "supply_s": [before[1], after[1]],
         "step_s": step,

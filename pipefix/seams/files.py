@@ -171,6 +171,8 @@ def _timed_by(tap: Tap) -> type[TimedFileIO]:
 class MemoryFile(io.BytesIO):
     """The raw file of a whole recorded file. Only `fileno()` still opens the real one."""
 
+    _blksize = io.DEFAULT_BUFFER_SIZE
+
     def __init__(self, data: bytes, path: str | bytes, tap: Tap) -> None:
         super().__init__(data)
         self.name = path
@@ -200,6 +202,7 @@ class PartlyRecorded(io.RawIOBase):
     """The raw file of a file of which some ranges were recorded (a shard read by one worker). The rest comes from the real one."""
 
     alone = False
+    _blksize = io.DEFAULT_BUFFER_SIZE
 
     def __init__(self, files: FileTape, key: str, path: str | bytes, tap: Tap) -> None:
         self.name = path
@@ -295,32 +298,23 @@ def install(tap: Tap, patches: Patches) -> None:
 
     kind = _timed_by(tap)
 
-    def open_raw(path: str | bytes) -> tuple[TimedFileIO, int, bool]:
-        raw = kind(path)
-        return raw, raw._blksize, raw.isatty()  # type: ignore[attr-defined]
-
-    def find_raw(path: str | bytes) -> tuple[io.RawIOBase, int, bool]:
-        """The raw file under a new file object, its preferred buffer size, and whether it is a terminal."""
-        if not tap.live:
-            return open_raw(path)
-        if tap.recording is None and not tap.replaced:
-            return tap.through(_STORAGE, "open", open_raw, (path,))
+    def find_raw(path: str | bytes) -> Any:
+        """The raw file under a new file object, while recording or replaying."""
         key, files = key_of(path), remembered(tap)
         if files is not None and files.knows(key):
             tap.pause()
             data = files.whole(key)
             found = MemoryFile(data, path, tap) if data is not None else PartlyRecorded(files, key, path, tap)
             tap.resume(_STORAGE)
-            return found, io.DEFAULT_BUFFER_SIZE, False  # type: ignore[return-value]
+            return found
         tap.misses += files is not None
-        opened = tap.through(_STORAGE, "open", open_raw, (path,), replayable=False)
-        raw = opened[0]
+        raw = tap.through(_STORAGE, "open", kind, (path,), replayable=False)
         raw.key = key
         _by_path[key] = raw
         status = os.fstat(raw.fileno())
         if stat.S_ISREG(status.st_mode):
             note(tap, key, 0, b"", status.st_size)
-        return opened
+        return raw
 
     @functools.wraps(original)
     def timed_open(
@@ -337,15 +331,21 @@ def install(tap: Tap, patches: Patches) -> None:
         plain = mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
         if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
-        raw, block, terminal = find_raw(os.fspath(file))
+        path = file if type(file) is str else os.fspath(file)
+        if not tap.live:
+            raw = kind(path)
+        elif tap.recording is None and not tap.replaced:
+            raw = tap.through(_STORAGE, "open", kind, (path,))
+        else:
+            raw = find_raw(path)
         try:
             if buffering == 0:
-                raw.alone = True  # type: ignore[attr-defined]
+                raw.alone = True
                 return raw
-            buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(block))
+            buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(raw._blksize))  # type: ignore[attr-defined]
             if binary:
                 return buffer
-            text = io.TextIOWrapper(buffer, encoding, errors, newline, terminal)
+            text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering < 0 and raw.isatty())
             text.mode = mode  # type: ignore[misc]
             return text
         except BaseException:

@@ -71,7 +71,7 @@ class _Loads:
 
     def __init__(self, tap: Tap, patches: Patches) -> None:
         self._tap, self._patches = tap, patches
-        self._seen: set[type] = set()
+        self.seen: set[type] = set()
 
     def family(self, kind: type) -> None:
         self(kind)
@@ -80,9 +80,9 @@ class _Loads:
             self.family(child)
 
     def __call__(self, kind: type) -> None:
-        if kind in self._seen:
+        if kind in self.seen:
             return
-        self._seen.add(kind)
+        self.seen.add(kind)
         original = kind.__dict__.get("load")
         if original is not None:
             self._patches.replace(kind, "load", self._timed(original))
@@ -94,7 +94,7 @@ class _Loads:
         def load(image: Any, *args: Any, **kwargs: Any) -> Any:
             if not tap.live or not _is_lazy(image):
                 return original(image, *args, **kwargs)
-            place = image.__dict__.pop(_PLACE, None)
+            place = image.__dict__.pop(_PLACE, None) if tap.recording is not None else None
             pixels = tap.through(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
             if place is not None:
                 tape, label, ordinal, unit = place
@@ -112,7 +112,12 @@ def _opener(tap: Tap, original: Callable[..., Any], adopt: _Loads) -> Callable[.
     def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
         if not tap.live:
             return original(fp, *args, **kwargs)
-        taping = (tap.recording is not None or bool(tap.replaced)) and tap.owns and tap.stage is not _DECODE
+        if tap.recording is None and not tap.replaced:
+            image = tap.through(_DECODE, _OPEN, original, (fp, *args), kwargs)
+            if type(image) not in adopt.seen:
+                adopt(type(image))
+            return image
+        taping = tap.owns and tap.stage is not _DECODE
         label, ordinal = tap.place(_OPEN) if taping else (_OPEN, 0)
         if taping and _DECODE in tap.replaced:
             known = tap.answer(_DECODE, label, ordinal, reread=False)

@@ -249,3 +249,18 @@ def test_torn_files_raise_the_same(seams, jpeg):
     assert seams.run(error) == bare
     assert seams.run(error, record=True) == bare
     assert seams.run(error, replace=[Stage.DECODE, Stage.STORAGE]) == bare
+
+
+def test_a_lazy_image_loaded_inside_an_entry_recorded_whole_is_kept(seams, jpeg):
+    seams.install("files", "pil")
+
+    def sample():
+        image = Image.open(jpeg)
+        return seams.tap.entry(Stage.AUGMENT, "to array", lambda: np.asarray(image).copy(), force=force)
+
+    bare = seams.run(sample, record=True)
+    assert seams.tap.mixed == set()
+    for replace in ([Stage.DECODE], [Stage.AUGMENT], [Stage.STORAGE], [Stage.DECODE, Stage.STORAGE]):
+        assert (seams.run(sample, replace=replace) == bare).all()
+        assert not set(seams.charged().values()) & {str(stage) for stage in replace}
+        assert seams.tap.misses == 0

@@ -162,6 +162,7 @@ class Bench:
         trace.cpu = cpu_ended - cpu_begun
         trace.collate_wall = trace.ended - trace.made if not skipped else 0
         trace.collate_cpu = cpu_ended - cpu_made if not skipped else 0
+        trace.process_cpu = time.process_time_ns()
         trace.starved = self.queue.waited() - starved
         self._fill(trace, made, experiment)
         self._asides(trace, made, batch, experiment)

@@ -192,11 +192,12 @@ class Pool:
         consume = experiment.consumer and self.consumer.present
         round_size = self.serving
         limit = time.perf_counter() + most
-        fresh = 0
-        warm = round_size if self.workers else 1
-        while fresh < warm:
+        warm: set[int] = set()
+        while len(warm) < round_size:
+            # A worker's batches come in the order it made them: after its first of this arm, all are.
             row = self.next(consume=consume)
-            fresh += row.trace.epoch == self.epoch
+            if row.trace.epoch == self.epoch:
+                warm.add(row.trace.worker)
         self.consumer.settle()
         mark = perf_counter_ns() if consume else row.done
         rows: list[Row] = []

@@ -224,21 +224,26 @@ class TestCharges:
     def test_they_add_up_to_the_samples_time(self, kind: str, paths: list[str]) -> None:
         ours = alone(kind, paths)
         ours.record()
-        planted.WORK[:2] = torch.tensor([0.004, 0.002])
+        planted.WORK[:2] = torch.tensor([0.002, 0.001])
         ours.turn_to(experiments.REAL)
-        _, trace = ours.ask(ours.order(0))
-        assert sum(charge.wall for charge in trace.charges) == pytest.approx(sum(trace.unit_walls), rel=0.03)
+        traces = [ours.ask(ours.order(0))[1] for _ in range(5)]
+        # Of several, so that a pause of the machine between two clock readings does not count.
+        assert min(abs(1 - sum(charge.wall for charge in one.charges) / sum(one.unit_walls)) for one in traces) < 0.03
 
     def test_each_goes_to_its_own_stage(self, paths: list[str]) -> None:
         ours = alone("map", paths)
-        planted.WORK[:] = torch.tensor([0.004, 0.002, 0.005])
+        planted.WORK[:] = torch.tensor([0.002, 0.001, 0.003])
         ours.turn_to(experiments.REAL)
-        _, trace = ours.ask([0, 1, 2, 3])
-        spent = {charge.op: charge.wall / 1e9 for charge in trace.charges}
-        assert 0.5 < spent["decode"] / 0.016 < 2
-        assert 0.5 < spent["augment"] / 0.008 < 2
-        assert 0.5 < trace.collate_wall / 1e9 / 0.005 < 2
-        assert trace.made - trace.begun + trace.collate_wall == pytest.approx(trace.ended - trace.begun, rel=0.02)
+        traces = [ours.ask([0])[1] for _ in range(20)]
+
+        def least(op: str) -> float:
+            """Of many, so that what a busy machine took in between does not count."""
+            return min(charge.wall for one in traces for charge in one.charges if charge.op == op) / 1e9
+
+        assert 0.5 < least("decode") / 0.002 < 2
+        assert 0.5 < least("augment") / 0.001 < 2
+        assert 0.5 < min(one.collate_wall for one in traces) / 1e9 / 0.003 < 2
+        assert all(one.made - one.begun + one.collate_wall == one.ended - one.begun for one in traces)
 
     def test_cpu_time_is_that_of_work_and_not_of_sleep(self, paths: list[str]) -> None:
         ours = Alone(_Sleeping(paths))
@@ -250,6 +255,15 @@ class TestCharges:
         assert burnt.cpu_wall < burnt.wall, "only some samples have their CPU time read"
         assert burnt.cpu > 0.2 * burnt.cpu_wall
         assert slept.cpu < 0.2 * slept.cpu_wall
+
+
+    def test_cpu_time_of_the_whole_process_grows(self, paths: list[str]) -> None:
+        ours = alone("map", paths)
+        planted.WORK[0] = 0.002
+        ours.turn_to(experiments.REAL)
+        first, second = (ours.ask([0, 1])[1] for _ in range(2))
+        assert 0 < first.process_cpu < second.process_cpu
+        assert second.process_cpu - first.process_cpu >= second.cpu
 
 
 def nap(data: bytes) -> bytes:

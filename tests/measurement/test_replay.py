@@ -1,0 +1,290 @@
+"""The pool: whole rounds of its workers, nothing left over from the arm before, and no process left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, RandomSampler, get_worker_info
+
+from pipefix.measurement import experiments
+from pipefix.measurement.consumer import Consumer, Emulated
+from pipefix.measurement.experiments import POOL
+from pipefix.measurement.measurement import Row
+from pipefix.measurement.replay import Orders
+from pipefix.measurement.trace import BatchTrace
+from pipefix.vocabulary.errors import TargetError
+from tests.measurement import planted
+from tests.measurement.planted import Mapped, loader, pool, subject
+
+MS = 1_000_000
+
+
+class Keeps(Consumer):
+    name = "keeps"
+    present = True
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def __call__(self, batch: Any) -> None:
+        self.seen.append(batch)
+
+
+class Uneven(Mapped):
+    """The second worker takes long for every sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        info = get_worker_info()
+        if info is not None and info.id == 1:
+            time.sleep(0.005)
+        return super().__getitem__(index)
+
+
+class Slow(Mapped):
+    """Every sample takes long, waiting rather than computing."""
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.004)
+        return super().__getitem__(index)
+
+
+class TestBlock:
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_whole_rounds_of_the_arm_alone(self, workers: int, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=workers))
+        try:
+            running.block(experiments.REAL, 0.01)
+            block = running.block(experiments.PLAIN, 0.01)
+        finally:
+            running.close()
+        assert block.arm == "plain"
+        assert len(block.rows) % max(1, workers) == 0
+        assert len(block.rows) >= 2 * max(1, workers)
+        assert {POOL[row.trace.arm] for row in block.rows} == {experiments.PLAIN}
+        assert block.samples == 4 * len(block.rows)
+        for worker in range(max(1, workers)):
+            mine = [row for row in block.rows if row.trace.worker == worker]
+            assert len(mine) == len(block.rows) / max(1, workers)
+
+    @pytest.mark.parametrize("in_order", [True, False])
+    def test_a_slow_workers_batch_of_the_arm_before_is_left_out(self, in_order: bool, paths: list[str]) -> None:
+        built = DataLoader(Uneven(paths), batch_size=4, num_workers=2, collate_fn=planted.collate, in_order=in_order)
+        running = pool(built)
+        try:
+            for arm in (experiments.PLAIN, experiments.REAL, experiments.PLAIN, experiments.REAL):
+                block = running.block(arm, 0.02)
+                assert {row.trace.epoch for row in block.rows} == {running.epoch}
+        finally:
+            running.close()
+
+    def test_it_lasts_about_as_long_as_asked(self, paths: list[str]) -> None:
+        planted.WORK[0] = 0.001
+        running = pool(loader("map", paths))
+        begun = time.perf_counter()
+        block = running.block(experiments.PLAIN, 0.2)
+        spent = time.perf_counter() - begun
+        running.close()
+        assert block.seconds > 0.19
+        assert spent < 2
+        assert block.rate < 1050
+
+    def test_a_limit_ends_it(self, paths: list[str]) -> None:
+        planted.WORK[0] = 0.001
+        running = pool(loader("map", paths))
+        begun = time.perf_counter()
+        running.block(experiments.PLAIN, 30.0, most=0.1)
+        running.close()
+        assert time.perf_counter() - begun < 2
+
+    def test_the_cold_arm_ends_where_evicted_samples_end(self, paths: list[str]) -> None:
+        """A second pass would read from the page cache what the first has brought there."""
+        running = pool(loader("map", paths))
+        running.record(12, 10.0)
+        block = running.block(experiments.COLD, 30.0, least_rounds=1)
+        running.close()
+        assert [row.trace.wrapped for row in block.rows[:-1]] == [False] * (len(block.rows) - 1)
+        assert len(block.rows) <= 4
+
+    def test_what_only_measuring_took_is_taken_off(self, paths: list[str]) -> None:
+        running = pool(loader("map", paths))
+        rows = [row(asked=place * 10 * MS, replay=2 * MS, extra=MS) for place in range(4)]
+        block = running._block(experiments.SAMPLES, rows, 0, 0.0)
+        running.close()
+        assert block.seconds == pytest.approx(0.040 - 4 * 0.003)
+
+    def test_workers_delay_the_consumer_only_while_it_waits(self, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=2))
+        rows = [row(asked=place * 10 * MS, replay=5 * MS, waited=MS, worker=place % 2) for place in range(4)]
+        block = running._block(experiments.SAMPLES, rows, 0, 0.0)
+        running.close()
+        assert block.seconds == pytest.approx(0.040 - 4 * 0.001)
+
+
+def row(asked: int, replay: int = 0, extra: int = 0, waited: int = 0, worker: int = 0) -> Row:
+    """A batch every ten milliseconds."""
+    trace = BatchTrace(1, 1, worker, 1, 4, asked, asked, asked, 0, 0)
+    trace.replay, trace.extra = replay, extra
+    return Row(asked, asked + 10 * MS, asked + 10 * MS, waited, 0, trace)
+
+
+class TestRows:
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_times_follow_one_another(self, workers: int, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=workers), Emulated(0.002, name="2 ms"))
+        block = running.block(experiments.REAL, 0.05)
+        running.close()
+        for one, after in zip(block.rows, block.rows[1:], strict=False):
+            assert one.asked <= one.got <= one.done <= after.asked
+        for one in block.rows:
+            assert 0 <= one.waited <= one.got - one.asked
+            assert one.done - one.got >= 2 * MS
+            assert one.trace.begun <= one.trace.made <= one.trace.ended
+
+    def test_a_slow_loader_is_waited_for_and_a_slow_step_is_not(self, paths: list[str]) -> None:
+        running = pool(DataLoader(Slow(paths), batch_size=4, num_workers=2, collate_fn=planted.collate))
+        block = running.block(experiments.PLAIN, 0.1)
+        running.close()
+        assert sum(one.waited for one in block.rows) > 0.5 * sum(one.done - one.asked for one in block.rows)
+        running = pool(loader("map", paths, workers=2), Emulated(0.02, name="20 ms"))
+        block = running.block(experiments.PLAIN, 0.1)
+        running.close()
+        assert sum(one.waited for one in block.rows) < 0.3 * sum(one.done - one.asked for one in block.rows)
+
+    def test_arms_without_a_consumer_leave_it_out(self, paths: list[str]) -> None:
+        keeps = Keeps()
+        running = pool(loader("map", paths), keeps)
+        running.block(experiments.SUPPLY, 0.01)
+        assert keeps.seen == []
+        running.block(experiments.REAL, 0.01)
+        running.close()
+        assert keeps.seen
+
+    def test_where_nothing_crosses_the_consumer_gets_the_kept_batch(self, paths: list[str]) -> None:
+        keeps = Keeps()
+        running = pool(loader("map", paths, workers=2), keeps)
+        try:
+            running.record(4, 10.0)
+            running.turn_to(experiments.PLAIN)
+            kept = running.keep_batch()
+            assert not kept[0].is_shared(), "it must outlive the worker that made it"
+            running.block(experiments.NO_HANDOVER, 0.01)
+        finally:
+            running.close()
+        assert keeps.seen[-1] is kept
+
+    def test_facts_about_a_worker_are_put_aside(self, paths: list[str]) -> None:
+        running = pool(loader("map", paths), observe=lambda batch: {"rows": float(len(batch[0]))})
+        running.block(experiments.PLAIN, 0.01)
+        running.close()
+        assert [one.trace.facts for one in running.told] == [{"rows": 4.0}]
+
+
+class TestRecord:
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_every_process_holds_its_share(self, workers: int, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=workers))
+        rows = running.record(4, 20.0)
+        running.close()
+        held = {one.trace.worker: one.trace.recorded for one in rows}
+        assert len(held) == max(1, workers)
+        assert all(count >= 4 for count in held.values())
+
+    def test_a_spent_budget_is_enough(self, paths: list[str]) -> None:
+        running = pool(loader("map", paths), budget=500)
+        rows = running.record(10_000, 20.0)
+        running.close()
+        assert rows[-1].trace.full
+        assert rows[-1].trace.recorded < 10
+
+    def test_time_ends_it(self, paths: list[str]) -> None:
+        planted.WORK[0] = 0.001
+        running = pool(loader("map", paths))
+        begun = time.perf_counter()
+        rows = running.record(10_000_000, 0.1)
+        running.close()
+        assert time.perf_counter() - begun < 2
+        assert rows[-1].trace.recorded > 0
+
+
+class TestOrders:
+    def test_the_users_own_order_epoch_after_epoch(self, paths: list[str]) -> None:
+        generator = torch.Generator().manual_seed(7)
+        built = loader("map", paths, sampler=RandomSampler(paths, generator=generator))
+        orders = iter(Orders(subject(built)))
+        given = [index for _ in range(12) for index in next(orders)]
+        generator.manual_seed(7)
+        assert given == [index for _ in range(2) for index in built.sampler]
+
+    @pytest.mark.parametrize("kind", ["map", "single", "batched"])
+    def test_samples_that_were_read_before_come_in_batches_of_the_users_size(self, kind: str, paths: list[str]) -> None:
+        known = [(0, 1, 2, 3), (4, 5, 6, 7)] if kind == "batched" else [3, 1, 4, 1, 5]
+        orders = iter(Orders(subject(loader(kind, paths)), known))
+        given = [next(orders) for _ in range(3)]
+        assert given == {"map": [[3, 1, 4, 1], [5, 3, 1, 4], [1, 5, 3, 1]], "single": [3, 1, 4], "batched": [*known, known[0]]}[kind]
+
+
+class TestSettings:
+    def test_prefetching_is_the_users(self, paths: list[str]) -> None:
+        running = [
+            pool(loader("map", paths, workers=2, prefetch_factor=5)),
+            pool(loader("map", paths, workers=1)),
+            pool(loader("map", paths)),
+        ]
+        assert [one.prefetch for one in running] == [5, 2, 1]
+        for one in running:
+            one.close()
+
+    def test_workers_that_have_no_part_of_a_stream_do_not_count(self, paths: list[str]) -> None:
+        running = pool(loader("stream", paths[:1], workers=2, batch=1))
+        try:
+            rows = running.record(1, 10.0)
+            assert running.serving == 1
+            assert {one.trace.worker for one in rows} == {0}
+        finally:
+            running.close()
+
+
+class TestEnds:
+    @pytest.mark.parametrize("at_once", [False, True])
+    def test_no_process_is_left(self, at_once: bool, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=2))
+        running.next(consume=False)
+        processes = running.processes
+        assert all(process.is_alive() for process in processes)
+        running.close(at_once=at_once)
+        assert not any(process.is_alive() for process in processes)
+        assert not set(processes) & set(multiprocessing.active_children())
+
+    def test_workers_in_the_middle_of_a_long_batch_are_not_waited_for(self, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=2))
+        running.next(consume=False)
+        planted.WORK[0] = 5.0
+        running.next(consume=False)
+        time.sleep(0.1)  # until a worker is at it
+        processes = running.processes
+        begun = time.perf_counter()
+        running.close(at_once=True)
+        assert time.perf_counter() - begun < 4
+        assert not any(process.is_alive() for process in processes)
+
+    def test_a_pool_that_never_started_closes(self, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=2))
+        running.close(at_once=True)
+        assert running.processes == []
+
+
+def test_a_consumer_that_raises_is_named(paths: list[str]) -> None:
+    class Picky(Keeps):
+        name = "train_step"
+
+        def __call__(self, batch: Any) -> None:
+            raise ValueError("two dimensions wanted")
+
+    running = pool(loader("map", paths), Picky())
+    with pytest.raises(TargetError, match=r"The consumer \(train_step\) raised ValueError: two dimensions wanted"):
+        running.block(experiments.REAL, 0.01)
+    running.close()

@@ -14,6 +14,8 @@ from pipefix.vocabulary.stage import INPUT, Stage
 
 WORTH_MAKING = 1.03
 """A remedy that gains less is not proposed."""
+UNSURE = 0.97
+"""Where the interval reaches below this, the remedy may as well slow the pipeline down."""
 HORIZON = 3600.0
 """Seconds of training (or ten epochs, if that is longer) over which one-off costs must repay themselves when steps are ranked."""
 DISK_PRICE = 1e-9
@@ -56,6 +58,9 @@ def _worth(step: Step, at: Situation) -> Step:
         return _declined(step, f"the training step limits ({_step(at)} a batch), so faster data would wait for it{_at_most(step)}")
     if step.speedup.value < WORTH_MAKING:
         return _declined(step, f"would gain under {round(100 * WORTH_MAKING - 100)} %: {span(step.speedup)}")
+    if step.speedup.low < UNSURE:
+        longer = max(60, 10 * round(at.found.seconds * 0.3))
+        return _declined(step, f"{span(step.speedup)} is too uncertain to act on; --budget {longer} narrows it")
     return step
 
 

@@ -51,6 +51,38 @@ def ratio_of(before: Floats, after: Floats) -> Interval:
     return interval(values[1:], float(values[0]))
 
 
+MODEL_DOUBT = 0.12
+"""The model is believed to know the logarithm of a speed-up to so much of itself: 2x to about 0.08, 1.1x to 0.01."""
+ARM_DOUBT = 0.02
+"""An arm is never believed closer than this: what replaces a stage is not quite what a remedy leaves of it."""
+
+
+def doubted(gain: Interval) -> Interval:
+    """A speed-up that rests on the model alone, with the doubt in the model itself."""
+    return _around(gain.value, np.hypot(_sigma(gain), MODEL_DOUBT * abs(np.log(gain.value))), gain)
+
+
+def pooled(arm: Interval, model: Interval) -> Interval:
+    """A measured and a modelled speed-up as one, each with the weight that its doubt leaves it; wider where they disagree."""
+    logs = np.log((arm.value, model.value))
+    doubt = MODEL_DOUBT * float(np.abs(logs).max())
+    sigmas = np.maximum(np.hypot((_sigma(arm), _sigma(model)), (ARM_DOUBT, doubt)), 1e-3)
+    weights = 1 / sigmas**2
+    centre = float(np.average(logs, weights=weights))
+    apart = float(abs(logs[0] - logs[1]) / np.hypot(*sigmas))
+    return _around(float(np.exp(centre)), float(1 / np.sqrt(weights.sum())) * max(1.0, apart), None)
+
+
+def _sigma(gain: Interval) -> float:
+    """Half the interval's width in logarithms, as one standard deviation."""
+    return float(np.log(max(gain.high, 1e-9) / max(gain.low, 1e-9)) / (2 * 1.96))
+
+
+def _around(value: float, sigma: float, least: Interval | None) -> Interval:
+    low, high = value * float(np.exp(-1.96 * sigma)), value * float(np.exp(1.96 * sigma))
+    return Interval(value, low, high) if least is None else Interval(value, min(low, least.low), max(high, least.high))
+
+
 @dataclass(frozen=True)
 class Part:
     """One stage's seconds a sample in one process."""

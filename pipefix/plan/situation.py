@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,8 +10,9 @@ from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.machine import Machine
-from pipefix.measurement.measurement import Measurement
-from pipefix.plan.model import Line, line_of
+from pipefix.measurement.measurement import Block, Measurement
+from pipefix.measurement.trace import BatchTrace
+from pipefix.plan.model import Line, doubted, line_of, pooled
 from pipefix.plan.operations import Operations, operations_of
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
@@ -130,12 +132,28 @@ class Situation:
         """Throughput of an arm over the real one's; None where it did not run."""
         return self.diagnosis.arms.get(arm.name)
 
+    def predicted(self, line: Line, before: Line | None = None) -> Interval:
+        """The speed-up of ``line`` by the model alone."""
+        return doubted((before or self.line).speedup(line))
+
     def after(self, arm: Experiment, line: Line, *, name: str) -> Interval:
-        """The speed-up of ``line``, resting on an arm where it ran and on the model alone where not."""
+        """The speed-up of ``line``: an arm that came near it and the model together, or the model alone."""
         gain = self.gain(arm)
         if gain is None:
-            return self.line.speedup(line)
-        return self.line.anchored(gain, self.line.without(*arm.replaces), line, name=name)
+            return self.predicted(line)
+        return pooled(self.line.anchored(gain, self.during(arm), line, name=name), self.line.speedup(line))
+
+    def during(self, arm: Experiment) -> Line:
+        """The pipeline as it ran in an arm: without the stages answered from the recording, as far as they really were."""
+        line = self.line
+        for stage in arm.replaces:
+            line = line.scaled(stage, self.left(arm, stage))
+        return line
+
+    def left(self, arm: Experiment, stage: Stage) -> float:
+        """The part of a stage that an arm still ran: operations whose results cannot be recorded run live."""
+        now, then = (_charged(self.found.of(name), stage) for name in (experiments.REAL.name, arm.name))
+        return min(1.0, then / now) if now and then else 0.0
 
     @cached_property
     def slow_disk(self) -> Interval | None:
@@ -149,3 +167,17 @@ class Situation:
         if self.slow_disk is None or not self.source_bytes:
             return None
         return max(0.0, self.slow_disk.value - 1) * self.diagnosis.sample.value / self.source_bytes
+
+
+def _charged(blocks: Sequence[Block], stage: Stage) -> float:
+    """Nanoseconds a sample that the clocks charged to a stage."""
+    samples = sum(block.samples for block in blocks)
+    walls = sum(_wall(row.trace, stage) for block in blocks for row in block.rows)
+    return walls / samples if samples else 0.0
+
+
+def _wall(trace: BatchTrace, stage: Stage) -> int:
+    if stage is Stage.COLLATE:
+        return trace.collate_wall
+    own = sum(charge.wall for charge in trace.charges if charge.stage == stage)
+    return own + sum(spent for name, _, spent in trace.foreign if name == stage)

@@ -29,16 +29,16 @@ class TestRanking:
         assert ids(JPEGS.with_arms().plan(cuda=True)) == [
             "workers-4",
             "augment-gpu",
-            "uint8-wire",
             "cache-resized-256",
+            "uint8-wire",
             "handover-slots",
         ]
 
     def test_a_store_that_answers_late(self) -> None:
-        assert ids(SLOW_NETWORK.with_arms().plan()) == ["workers-32", "storage-memory", "cache-resized-256", "batched-fetch"]
+        assert ids(SLOW_NETWORK.with_arms().plan()) == ["workers-32", "cache-resized-256", "storage-memory", "batched-fetch"]
 
     def test_texts(self) -> None:
-        assert ids(TEXTS.with_arms().plan()) == ["cache-decoded", "workers-4", "batched-tokenisation", "collate-faster"]
+        assert ids(TEXTS.with_arms().plan()) == ["cache-decoded", "workers-4", "collate-faster", "batched-tokenisation"]
 
     def test_a_step_that_limits(self) -> None:
         """Only fewer workers are left, which cost nothing and free memory."""
@@ -89,7 +89,7 @@ class TestWhatFallsAway:
         step = world.step_called("collate-faster")
         assert isinstance(step, Declined)
         assert step.why.startswith(
-            "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.50x"
+            "the training step limits (640 ms a batch), so faster data would wait for it; this would gain 1.41x"
         )
 
 

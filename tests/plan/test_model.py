@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.plan.model import Line, Part, draws, line_of, part, ratio_of
+from pipefix.plan.model import Line, Part, doubted, draws, line_of, part, pooled, ratio_of
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
 from tests.plan.builders import World
@@ -206,3 +206,35 @@ def test_shortening_goes_no_further_than_nothing() -> None:
     assert now.shortened(Stage.AUGMENT, 0.001).wall(Stage.AUGMENT) == pytest.approx(0.003)
     assert now.shortened(Stage.AUGMENT, 1.0).wall(Stage.AUGMENT) == 0.0
     assert now.shortened(Stage.DECODE, 1.0) is now
+
+
+class TestTwoEvidences:
+    def test_that_agree_are_surer_together(self) -> None:
+        arm, model = Interval(2.0, 1.7, 2.35), Interval(2.0, 1.7, 2.35)
+        both = pooled(arm, model)
+        assert both.value == pytest.approx(2.0)
+        assert arm.low < both.low < both.high < arm.high
+
+    def test_the_surer_one_weighs_more(self) -> None:
+        assert pooled(Interval(2.0, 1.95, 2.05), Interval(1.5, 1.2, 1.9)).value > 1.9
+        assert pooled(Interval(2.0, 1.0, 4.0), exactly(1.5)).value < 1.6
+
+    def test_that_disagree_are_told_with_more_doubt(self) -> None:
+        apart = pooled(Interval(2.0, 1.95, 2.05), exactly(1.2))
+        near = pooled(Interval(2.0, 1.95, 2.05), exactly(1.9))
+        assert np.log(apart.high / apart.low) > 2 * np.log(near.high / near.low)
+
+    def test_a_model_that_sees_no_gain_does_not_silence_an_arm(self) -> None:
+        assert pooled(Interval(1.5, 1.45, 1.55), exactly(1.0)).value > 1.35
+
+    @given(st.floats(0.2, 20), st.floats(0.2, 20), st.floats(1.0, 1.5), st.floats(1.0, 1.5))
+    def test_lies_between_them(self, a: float, b: float, wide: float, far: float) -> None:
+        both = pooled(Interval(a, a / wide, a * wide), Interval(b, b / far, b * far))
+        assert min(a, b) * (1 - 1e-9) <= both.value <= max(a, b) * (1 + 1e-9)
+        assert both.low <= both.value <= both.high
+
+    def test_a_modelled_gain_has_the_models_own_doubt(self) -> None:
+        assert doubted(exactly(1.0)) == exactly(1.0)
+        two = doubted(exactly(2.0))
+        assert two.low == pytest.approx(1.70, abs=0.01)
+        assert two.high == pytest.approx(2.35, abs=0.01)

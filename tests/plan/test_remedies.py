@@ -6,7 +6,7 @@ import pytest
 
 from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Row
-from pipefix.measurement.trace import BatchTrace
+from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedy import all_remedies
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -79,6 +79,18 @@ class TestWorkers:
             "4 workers keep up with the 4 cores; 8 workers would give 1.00x (1.00-1.00x) (predicted, no other count was tried)"
         )
 
+    def test_counts_around_todays_are_told_where_none_was_tried(self) -> None:
+        world = JPEGS.but(workers=4, cores=16.0)
+        assert declined(world, "workers-2") == (
+            "2 workers would give 0.50x (0.42-0.59x) of today's throughput (predicted, no other count was tried)"
+        )
+        assert proposed(world, "workers-16").speedup.value == pytest.approx(4.0, rel=0.02)
+
+    def test_declined_where_the_trial_settles_nothing(self) -> None:
+        world = JPEGS.but(found={"trials": {"workers-4": [(900.0, 500.0), (300.0, 500.0)]}, "seconds": 60.0})
+        why = declined(world, "workers-4")
+        assert why.endswith("is too uncertain to act on; --budget 180 narrows it")
+
     def test_declined_where_shared_memory_is_too_small(self) -> None:
         small = Machine(system="Linux", kernel="6.1", effective_cores=4.0, shm_free_bytes=67_108_864)
         assert (
@@ -113,19 +125,37 @@ class TestStorageMemory:
 
     def test_declined_where_the_page_cache_has_them(self) -> None:
         assert (
-            declined(JPEGS, "storage-memory") == "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.02x)"
+            declined(JPEGS, "storage-memory") == "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.03x)"
         )
 
     def test_declined_with_the_cold_epochs_figure(self) -> None:
         world = JPEGS.but(arms={"real-cold": Interval(0.5, 0.45, 0.55)})
         assert declined(world, "storage-memory") == (
-            "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.02x) (an epoch that finds the cache "
+            "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.03x) (an epoch that finds the cache "
             "empty is "
             "2.00x (1.82-2.22x) slower)"
         )
 
     def test_declined_where_nothing_is_read(self) -> None:
         assert declined(JPEGS.but(storage=0.0), "storage-memory") == "nothing is read from storage while samples are made"
+
+
+class TestArmsThatRanSomethingLive:
+    """An arm whose stage was only partly answered from the recording speaks for that part, and the model for the rest."""
+
+    def world(self, left: float) -> World:
+        def block(arm: str, wall: int) -> Block:
+            trace = BatchTrace(1, 1, 0, 1, 32, 0, 0, 0, 0, 0, charges=[Charge("storage", "socket.recv", wall, 0, 0, 1)])
+            return Block(arm, (Row(0, 1, 2, 0, 0, trace),), 1.0, 32)
+
+        gain = exactly(SLOW_NETWORK.seconds / SLOW_NETWORK.but(storage=SLOW_NETWORK.storage * left).seconds)
+        blocks = [block("real", 320_000_000), block("storage-from-memory", int(320_000_000 * left))]
+        return SLOW_NETWORK.but(arms={"storage-from-memory": gain}, found={"blocks": blocks})
+
+    @pytest.mark.parametrize("left", [0.0, 0.5, 0.95])
+    def test_the_speedup_is_that_of_all_of_it(self, left: float) -> None:
+        step = proposed(self.world(left), "storage-memory")
+        assert step.speedup.value == pytest.approx(0.0124 / 0.002402, rel=0.01)
 
 
 class TestCacheSource:
@@ -211,7 +241,7 @@ class TestCacheDecoded:
             augment=0.002, ops={Stage.DECODE: ("json.loads",), Stage.AUGMENT: ("Normalize",)}, source_bytes=5000.0
         ).with_arms()
         assert declined(world, "cache-decoded") == (
-            "cache-sample gains 26.2x (24.0-27.1x) for 102 MB of disk, this 1.94x (1.93-1.95x) for 102 MB"
+            "cache-sample gains 26.2x (24.3-28.2x) for 102 MB of disk, this 1.94x (1.87-2.02x) for 102 MB"
         )
 
 
@@ -259,7 +289,7 @@ class TestAugmentGpu:
         assert declined(JPEGS, "augment-gpu") == (
             "no CUDA device here; augmentation takes 3.00 ms a sample (RandomResizedCrop most), so beside a GPU with time to "
             "spare it would "
-            "gain 1.44x (1.44-1.44x)"
+            "gain 1.44x (1.32-1.57x)"
         )
 
     def test_declined_without_augmentation(self) -> None:
@@ -284,7 +314,7 @@ class TestUint8Wire:
 
     def test_declined_without_a_gpu(self) -> None:
         assert declined(JPEGS, "uint8-wire") == (
-            "no CUDA device here to make them float on; beside one it would gain at most 1.17x (1.17-1.17x)"
+            "no CUDA device here to make them float on; beside one it would gain at most 1.17x (1.13-1.22x)"
         )
 
     def test_declined_without_workers(self) -> None:

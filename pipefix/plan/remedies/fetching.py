@@ -50,7 +50,7 @@ class BatchedFetch(Remedy):
         return self.proposed(
             f"Reading takes {seconds(reading)} a sample, {percent(waiting)} of it waiting; {together.value:.0f} requests at once "
             "share the wait",
-            at.line.speedup(at.line.scaled(Stage.STORAGE, left)),
+            at.predicted(at.line.scaled(Stage.STORAGE, left)),
             "Give the dataset __getitems__(self, indices) -> list of samples, which starts all reads of the batch at once "
             "(a ThreadPoolExecutor of 8, or the store's own range or batch request).",
         )
@@ -84,7 +84,7 @@ class BatchedTokenisation(Remedy):
         left = 1 - part + part / draws(TOKENISER_GAIN, "tokeniser")
         return self.proposed(
             f"{op.name} takes {seconds(spent)} a sample, called once a sample",
-            at.line.speedup(at.line.scaled(stage, left)),
+            at.predicted(at.line.scaled(stage, left)),
             "Return plain text from __getitem__ and call the tokeniser once on the list of texts in collate_fn, with "
             "TOKENIZERS_PARALLELISM=false "
             "inside workers.",

@@ -47,7 +47,7 @@ class Uint8Wire(Remedy):
             )
         if not at.operations.pictures and not at.operations.floating:
             return self.declined("nothing that decodes pictures was seen, so the floats in a batch may be more than bytes can hold")
-        gain = at.line.speedup(self._line(at, facts.get("batch.largest_bytes", 0.0)))
+        gain = at.predicted(self._line(at, facts.get("batch.largest_bytes", 0.0)))
         if not at.cuda:
             return self.declined(f"{NO_CUDA} to make them float on; beside one it would gain at most {span(gain)}", gain)
         return self.proposed(
@@ -102,7 +102,7 @@ class HandoverSlots(Remedy):
             return self.declined(
                 "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first"
             )
-        gain = at.line.speedup(self._line(at))
+        gain = at.predicted(self._line(at))
         each = at.wall(Stage.IPC) * at.batch
         return self.proposed(
             f"Handing over {size(at.batch_bytes)} takes {seconds(each)} a batch, most of it for fresh pages of shared memory",
@@ -198,7 +198,7 @@ class Pinning(Remedy):
         return self.proposed(
             f"Copying a batch of {size(copies.get('bytes', at.batch_bytes))} takes {seconds(pageable)} from ordinary memory and "
             f"{seconds(pinned)} from pinned",
-            before.speedup(after),
+            at.predicted(after, before),
             commands.loader(pin_memory=True) + " and batch.to('cuda', non_blocking=True) in the step",
             risk="Pinned memory cannot be swapped; it is taken for the batches in flight.",
         )

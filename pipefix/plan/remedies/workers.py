@@ -33,6 +33,8 @@ class Workers(Remedy):
         best = _best(fitting, at.found.workers)
         if not tried:
             yield self._from_model(at, best, known)
+            for count in sorted({at.found.workers // 2, 2 * at.found.workers} - {best, at.found.workers, 0}):
+                yield self._other(at, count, known)
             return
         for count, gain in sorted(tried.items()):
             yield self._one(at, count, gain, best, tried)
@@ -47,6 +49,11 @@ class Workers(Remedy):
         limit = _limit(at)
         gain = f"; {processes(most)} would give {span(known[most])}" if most is not None else ""
         return self.declined(f"{processes(now)} keep up with {limit}{gain} (predicted, no other count was tried)")
+
+    def _other(self, at: Situation, count: int, known: dict[int, Interval]) -> Step:
+        gain = known.get(count) or _modelled(at, count)
+        why = f"{processes(count)} would give {span(gain)} of today's throughput (predicted, no other count was tried)"
+        return Declined(id=f"workers-{count}", stage=self.stage, title=_title(at, count), why=why, speedup=gain)
 
     def _one(self, at: Situation, count: int, gain: Interval, best: int | None, tried: dict[int, Interval]) -> Step:
         if count == best:
@@ -65,12 +72,8 @@ def _proposed(at: Situation, count: int, gain: Interval, *, measured: bool) -> P
     if count < now and gain.value < WORTH:
         spare = processes(now - count)
         frees = f"{spare} and their memory" if now - count > 1 else f"{spare} and its memory"
-    origin = "really tried beside today's setting" if measured else "predicted from the stages' wall and CPU times"
-    why = (
-        f"{processes(now)} now, {at.found.cores:g} cores; {processes(count)} were {origin}"
-        if measured
-        else f"{processes(now)} now, {at.found.cores:g} cores; {origin}"
-    )
+    tried = f"{processes(count)} were really tried beside today's setting"
+    why = f"{processes(now)} now, {at.found.cores:g} cores; {tried if measured else 'predicted from wall and CPU times'}"
     if frees is not None:
         why += f". As fast as today, and it frees {frees}"
     return Proposed(
@@ -108,11 +111,11 @@ def _tried(at: Situation) -> dict[int, Interval]:
 def _predicted(at: Situation) -> dict[int, Interval]:
     """The model's speed-up at counts worth thinking of."""
     counts = sorted({1, 2, 4, 8, 16, MOST, math.ceil(at.found.cores), 2 * math.ceil(at.found.cores)})
-    return {
-        count: at.line.speedup(at.line.with_workers(count, at.batch, at.batch_bytes))
-        for count in counts
-        if count != at.found.workers and count <= MOST
-    }
+    return {count: _modelled(at, count) for count in counts if count != at.found.workers and count <= MOST}
+
+
+def _modelled(at: Situation, count: int) -> Interval:
+    return at.predicted(at.line.with_workers(count, at.batch, at.batch_bytes))
 
 
 def _best(known: dict[int, Interval], now: int) -> int | None:

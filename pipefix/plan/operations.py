@@ -11,7 +11,7 @@ from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
-_TOKENS = re.compile(r"token|encode_plus|encode_batch|bpe|wordpiece|sentencepiece", re.IGNORECASE)
+_TOKENS = re.compile(r"tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece", re.IGNORECASE)
 _FIXED = frozenset(
     [
         "ToTensor",

@@ -38,7 +38,7 @@ class TestRanking:
         assert ids(SLOW_NETWORK.with_arms().plan()) == ["workers-32", "cache-resized-256", "storage-memory", "batched-fetch"]
 
     def test_texts(self) -> None:
-        assert ids(TEXTS.with_arms().plan()) == ["cache-decoded", "workers-4", "collate-faster", "batched-tokenisation"]
+        assert ids(TEXTS.with_arms().plan()) == ["cache-decoded", "workers-4", "collate-faster"]
 
     def test_a_step_that_limits(self) -> None:
         """Only fewer workers are left, which cost nothing and free memory."""

@@ -27,7 +27,7 @@ def test_its_figures_are_the_codes() -> None:
         f"copying the batch at {wire.STACK_RATE.value / 1e9:g} GB/s",
         f"{wire.SLOT_RATE.value / 1e9:g} GB/s into memory that was used before",
         f"with {starting.FORK_SECONDS.value * 1e3:g} ms a worker",
-        f"{fetching.TOKENISER_GAIN.value:g} times faster, {fetching.TOKENISER_GAIN.low:g} to {fetching.TOKENISER_GAIN.high:g}",
+        f"{fetching.CALL_SECONDS.value * 1e6:g} µs less Python a text",
         f"A record is looked up in {caches.FIND_SECONDS.value * 1e6:g} µs and copied at {caches.COPY_RATE.value / 1e9:g} GB/s",
         f"writing it at {caches.WRITE_RATE / 1e6:g} MB/s",
         f"{situation.PIXEL_BYTES.value:g} bytes a pixel, {situation.PIXEL_BYTES.low:g} to {situation.PIXEL_BYTES.high:g}",

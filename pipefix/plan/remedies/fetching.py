@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
+from pipefix.measurement.statistics import Floats
 from pipefix.plan.model import draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
@@ -15,8 +18,8 @@ SMALL = 0.05
 """A stage below this part of a sample's making is not worth a rewrite."""
 TOGETHER = Interval(8.0, 4.0, 16.0)
 """Requests that are in flight at once when a batch is fetched together."""
-TOKENISER_GAIN = Interval(1.5, 1.1, 2.5)
-"""How many times faster a tokeniser takes a list of texts than one text after the other, on one core."""
+CALL_SECONDS = Interval(50e-6, 10e-6, 100e-6)
+"""What transformers does in Python for each call of a tokeniser, however many texts it is given."""
 
 
 class BatchedFetch(Remedy):
@@ -57,7 +60,7 @@ class BatchedFetch(Remedy):
 
 
 class BatchedTokenisation(Remedy):
-    """Texts tokenised as a list, where the tokeniser's native code loops over them."""
+    """One call of the tokeniser for a batch: Python's part is paid once, and idle cores share the native part."""
 
     id = "batched-tokenisation"
     stage = Stage.DECODE
@@ -79,16 +82,29 @@ class BatchedTokenisation(Remedy):
         whole = sum(float(one.wall[0]) for one in at.line.making.values())
         if spent < SMALL * whole:
             return self.declined(f"tokenising takes {seconds(spent)} a sample, {percent(spent / whole)} of its making")
-        stage = _stage_of(at, op.name)
-        part = min(1.0, spent / at.line.wall(stage)) if at.line.wall(stage) else 0.0
-        left = 1 - part + part / draws(TOKENISER_GAIN, "tokeniser")
+        python = not op.name.startswith("tokenizers.")
+        threads = at.found.cores if not at.found.workers else 1.0
+        if not python and threads < 2:
+            return self.declined(f"{op.name} is native code: a list of texts takes one core as long as one text after the other")
         return self.proposed(
-            f"{op.name} takes {seconds(spent)} a sample, called once a sample",
-            at.predicted(at.line.scaled(stage, left)),
-            "Return plain text from __getitem__ and call the tokeniser once on the list of texts in collate_fn, with "
-            "TOKENIZERS_PARALLELISM=false "
-            "inside workers.",
+            f"{op.name} takes {seconds(spent)} a sample, in a call of its own{_saves(python, threads)}",
+            at.predicted(at.line.scaled(_stage_of(at, op.name), self._left(at, op.name, spent, python, threads))),
+            "Return plain text from __getitem__ and call the tokeniser once on the list of texts in collate_fn.",
         )
+
+    def _left(self, at: Situation, name: str, spent: float, python: bool, threads: float) -> Floats:
+        """The part of the stage that remains."""
+        saved = np.minimum(draws(CALL_SECONDS, "call"), 0.5 * spent) if python else 0.0
+        shared = draws(Interval(threads, 1 + 0.4 * (threads - 1), threads), "threads")
+        part = min(1.0, spent / max(at.line.wall(_stage_of(at, name)), 1e-12))
+        return np.asarray(1 - part + part * (spent - saved) / spent / shared)
+
+
+def _saves(python: bool, threads: float) -> str:
+    said = [f"{seconds(CALL_SECONDS.value)} of it are Python's"] if python else []
+    if threads >= 2:
+        said.append(f"{threads:g} cores could share the native part")
+    return "; " + " and ".join(said)
 
 
 def _stage_of(at: Situation, name: str) -> Stage:

@@ -16,13 +16,13 @@ import pathlib
 import stat
 import sys
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from pipefix.seams.extents import Bytes
 from pipefix.seams.extents import Extents as Extents
-from pipefix.seams.seam import Patches, cut
-from pipefix.seams.tap import FileTape, Reads, Tap
+from pipefix.seams.from_memory import MemoryFile, PartlyRecorded, fill, remembered
+from pipefix.seams.seam import Patches
+from pipefix.seams.tap import Reads, Tap
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""
@@ -45,13 +45,6 @@ _by_path: weakref.WeakValueDictionary[str, TimedFileIO] = weakref.WeakValueDicti
 def key_of(path: str | bytes | os.PathLike[Any]) -> str:
     """What a path is called in `Extents`."""
     return os.path.abspath(os.fsdecode(path))
-
-
-def remembered(tap: Tap) -> FileTape | None:
-    """The recorded files, where storage is to be answered from them."""
-    if _STORAGE not in tap.replaced or tap.playing is None:
-        return None
-    return tap.playing.files
 
 
 def note(tap: Tap, key: str, offset: int, data: Bytes, size: int) -> None:
@@ -80,7 +73,7 @@ class TimedFileIO(io.FileIO):
             return _INTO(self, buffer)
         if tap.recording is not None or tap.replaced:
             view = memoryview(buffer).cast("B")
-            return _fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
+            return fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
         count = tap.through(_STORAGE, "read", _INTO, (self, buffer))
         tap.bytes_read += count or 0
         return count
@@ -168,131 +161,6 @@ def _timed_by(tap: Tap) -> type[TimedFileIO]:
     return type("TimedFileIO", (TimedFileIO,), {"tap": tap})
 
 
-class MemoryFile(io.BytesIO):
-    """The raw file of a whole recorded file. Only `fileno()` still opens the real one."""
-
-    _blksize = io.DEFAULT_BUFFER_SIZE
-
-    def __init__(self, data: bytes, path: str | bytes, tap: Tap) -> None:
-        super().__init__(data)
-        self.name = path
-        self.mode = "rb"  # type: ignore[misc]
-        self._tap = tap
-        self._real: io.FileIO | None = None
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def writable(self) -> bool:
-        return False
-
-    def fileno(self) -> int:
-        if self._real is None:
-            self._real = _open_real(self._tap, self.name)
-        _SEEK(self._real, self.tell())
-        return self._real.fileno()
-
-    def close(self) -> None:
-        if self._real is not None:
-            self._real.close()
-        super().close()
-
-
-class PartlyRecorded(io.RawIOBase):
-    """The raw file of a file of which some ranges were recorded (a shard read by one worker). The rest comes from the real one."""
-
-    alone = False
-    _blksize = io.DEFAULT_BUFFER_SIZE
-
-    def __init__(self, files: FileTape, key: str, path: str | bytes, tap: Tap) -> None:
-        self.name = path
-        self.mode = "rb"
-        self._files, self._key, self._tap = files, key, tap
-        self._at = 0
-        self._real: io.FileIO | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        base = 0 if whence == 0 else self._at if whence == 1 else self._files.size(self._key)
-        if whence not in (0, 1, 2) or base + offset < 0:
-            raise OSError(22, os.strerror(22))
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-
-        def fill(at: int) -> int:
-            data = self._next(len(view) - at)
-            view[at : at + len(data)] = data
-            return len(data)
-
-        return _fill(len(view), fill, self.alone)
-
-    def readall(self) -> bytes:
-        parts = []
-        while part := self._next(sys.maxsize):
-            parts.append(part)
-        return b"".join(parts)
-
-    def _next(self, count: int) -> bytes:
-        tap = self._tap
-        tap.pause()
-        data = self._files.get(self._key, self._at, count)
-        tap.resume(_STORAGE)
-        if data is None:
-            real = self._opened()
-            _SEEK(real, self._at)
-            tap.misses += 1
-            limit = min(count, io.DEFAULT_BUFFER_SIZE * 8)
-            data = tap.through(_STORAGE, "read", _READ, (real, limit), replayable=False) or b""
-            tap.bytes_read += len(data)
-        self._at += len(data)
-        return data
-
-    def fileno(self) -> int:
-        real = self._opened()
-        _SEEK(real, self._at)
-        return real.fileno()
-
-    def close(self) -> None:
-        if self._real is not None:
-            self._real.close()
-        super().close()
-
-    def _opened(self) -> io.FileIO:
-        if self._real is None:
-            self._real = _open_real(self._tap, self.name)
-        return self._real
-
-
-def _fill(count: int, read: Callable[[int], int], alone: bool) -> int:
-    """One read; without a buffer on top, as many as it takes: nobody expects a short read from the middle of a file."""
-    done = read(0)
-    while alone and 0 < done < count and (got := read(done)):
-        done += got
-    return done
-
-
-def _open_real(tap: Tap, path: str | bytes) -> io.FileIO:
-    tap.misses += 1
-    return tap.through(_STORAGE, "open", io.FileIO, (path,), replayable=False)
-
-
-def is_recorded(file: Any) -> bool:
-    """Whether a file object stands for a recorded file (so that its descriptor had better not be asked for)."""
-    raw = getattr(file, "raw", getattr(getattr(file, "buffer", None), "raw", file))
-    return isinstance(raw, (MemoryFile, PartlyRecorded))
-
-
 def install(tap: Tap, patches: Patches) -> None:
     original = ORIGINAL_OPEN
 
@@ -360,7 +228,6 @@ def install(tap: Tap, patches: Patches) -> None:
     if accessor is not None:
         patches.replace(accessor, "open", staticmethod(timed_open))
     tap.reread = functools.partial(_reread, tap)
-    _install_os(tap, patches, accessor)
 
 
 def stand_in(tap: Tap, value: Any) -> Any:
@@ -399,55 +266,3 @@ def _read_ranges(key: str, pieces: list[tuple[int, int]]) -> int:
     finally:
         if known is None or known.closed:
             _OS_CLOSE(descriptor)
-
-
-# -- os -------------------------------------------------------------------------------------------------------------
-
-
-def _install_os(tap: Tap, patches: Patches, accessor: Any) -> None:
-    for name in ("stat", "lstat", "listdir"):
-        cut(tap, patches, os, name, _STORAGE)
-        if accessor is not None and hasattr(accessor, name):
-            patches.replace(accessor, name, staticmethod(getattr(os, name)))
-    for name in ("open", "scandir"):
-        cut(tap, patches, os, name, _STORAGE, replayable=False)
-    for name in ("readv", "preadv"):
-        cut(tap, patches, os, name, _STORAGE, replayable=False, counts=int)
-    if hasattr(os, "pread"):
-        _replace_descriptor_read(tap, patches, "pread")
-    _replace_descriptor_read(tap, patches, "read")
-
-
-def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
-    """``os.read(fd, n)`` and ``os.pread(fd, n, offset)``; regular files are recorded under their inode."""
-    original = getattr(os, name)
-    seek, status_of = os.lseek, os.fstat
-
-    @functools.wraps(original)
-    def read(fd: int, length: int, *offset: int) -> bytes:
-        if not tap.live:
-            return original(fd, length, *offset)  # type: ignore[no-any-return]
-        taping = tap.recording is not None or bool(tap.replaced)
-        status = status_of(fd) if taping else None
-        if status is None or not stat.S_ISREG(status.st_mode):
-            data: bytes = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
-            tap.bytes_read += len(data)
-            return data
-        key = f"inode:{status.st_dev}:{status.st_ino}"
-        at = offset[0] if offset else seek(fd, 0, os.SEEK_CUR)
-        files = remembered(tap)
-        if files is not None:
-            tap.pause()
-            known = files.get(key, at, length)
-            if known is not None and not offset:
-                seek(fd, at + len(known), os.SEEK_SET)
-            tap.resume(_STORAGE)
-            if known is not None:
-                return known
-            tap.misses += 1
-        data = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
-        tap.bytes_read += len(data)
-        note(tap, key, at, data, status.st_size)
-        return data
-
-    patches.replace(os, name, read, everywhere=True)

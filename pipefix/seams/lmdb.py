@@ -138,6 +138,9 @@ for _name in ("iternext", "iterprev", "iternext_dup", "iterprev_dup", "iternext_
 
 def _counted(tap: Tap, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value = method(*args, **kwargs)
+    if type(value) is bytes:
+        tap.bytes_read += len(value)
+        return value
     for part in value if isinstance(value, tuple) else (value,):
         if isinstance(part, bytes):
             tap.bytes_read += len(part)

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.seams.files import ORIGINAL_OPEN, is_recorded, key_of, note, remembered
+from pipefix.seams.files import ORIGINAL_OPEN, key_of, note
+from pipefix.seams.from_memory import is_recorded, remembered
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage

@@ -25,7 +25,7 @@ from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 _ABSENT = object()
-_NO_SEAMS = ("seam", "tap", "fresh", "extents", "handover")
+_NO_SEAMS = ("seam", "tap", "fresh", "extents", "from_memory", "handover")
 """Modules of this package that are not seams themselves."""
 
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipefix.seams.extents import Extents
-from pipefix.seams.files import MemoryFile, PartlyRecorded, TimedFileIO
+from pipefix.seams.files import TimedFileIO
+from pipefix.seams.from_memory import MemoryFile, PartlyRecorded
 from pipefix.vocabulary.stage import Stage
 
 TEXT = "erste Zeile\r\nzweite\nünd dritte" * 400
@@ -233,7 +234,7 @@ OS_CALLS = {
 @pytest.mark.parametrize("name", OS_CALLS)
 def test_os_contract(seams, path, name):
     call, ops = OS_CALLS[name]
-    seams.contract(lambda: call(path), "files", ops=ops)
+    seams.contract(lambda: call(path), "files", "os_calls", ops=ops)
 
 
 def test_descriptor_reads(seams, path):
@@ -249,7 +250,7 @@ def test_descriptor_reads(seams, path):
 
     ops = {"os.open": "storage", "os.read": "storage", "os.pread": "storage", "os.readv": "storage"}
     bare = read()
-    seams.install("files")
+    seams.install("files", "os_calls")
     assert seams.run(read) == bare
     assert seams.charged() == ops
     assert seams.tap.bytes_read == 26
@@ -260,7 +261,7 @@ def test_descriptor_reads(seams, path):
 
 
 def test_pipes_are_never_answered_from_memory(seams):
-    seams.install("files")
+    seams.install("files", "os_calls")
 
     def through_a_pipe():
         reader, writer = os.pipe()
@@ -278,7 +279,7 @@ def test_pipes_are_never_answered_from_memory(seams):
 
 def test_undone(seams):
     before = builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None
-    seams.install("files")
+    seams.install("files", "os_calls")
     assert builtins.open is not before[0]
     seams.undo()
     assert before == (builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None)

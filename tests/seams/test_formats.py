@@ -25,7 +25,7 @@ from pipefix.vocabulary.stage import Stage
 OPENED = {"open": "storage", "read": "storage"}
 VALUE = {"a": [1, 2.5, None, "ü"], "b": {"c": True}}
 DATA = b"".join(f"{i},{i * i}\n".encode() for i in range(3000))
-NAMES = ("files", "json", "pickle", "compression", "archives", "torch_load", "mmap")
+NAMES = ("files", "os_calls", "json", "pickle", "compression", "archives", "torch_load", "mmap")
 
 
 @pytest.fixture

@@ -111,7 +111,11 @@ def test_text(seams, tmp_path, reader):
     name = reader.__name__
     ops = {f"numpy.{name}": "decode"}
     seams.contract(
-        lambda: getattr(np, name)(path), "files", "numpy", ops={"os.stat": "storage", **OPENED, f"numpy.{name}": "decode"}
+        lambda: getattr(np, name)(path),
+        "files",
+        "os_calls",
+        "numpy",
+        ops={"os.stat": "storage", **OPENED, f"numpy.{name}": "decode"},
     )
     seams.contract(lambda: getattr(np, name)(io.StringIO("1 2\n3 4")), "files", "numpy", ops=ops)
 

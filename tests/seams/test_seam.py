@@ -13,7 +13,7 @@ from pipefix.seams.seam import Patches, cut, install_all
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
-LOADED_BY_PYTHON = {"files", "json", "pickle", "compression", "archives"}
+LOADED_BY_PYTHON = {"files", "os_calls", "json", "pickle", "compression", "archives"}
 
 
 def test_only_what_is_loaded_is_cut():

@@ -1,0 +1,147 @@
+"""Raw files that answer from recorded bytes instead of the operating system."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.seams.tap import FileTape, Tap
+from pipefix.vocabulary.stage import Stage
+
+_STORAGE = Stage.STORAGE
+_READ, _SEEK = io.FileIO.read, io.FileIO.seek
+
+
+def remembered(tap: Tap) -> FileTape | None:
+    """The recorded files, where storage is to be answered from them."""
+    if _STORAGE not in tap.replaced or tap.playing is None:
+        return None
+    return tap.playing.files
+
+
+class MemoryFile(io.BytesIO):
+    """The raw file of a whole recorded file. Only `fileno()` still opens the real one."""
+
+    _blksize = io.DEFAULT_BUFFER_SIZE
+
+    def __init__(self, data: bytes, path: str | bytes, tap: Tap) -> None:
+        super().__init__(data)
+        self.name = path
+        self.mode = "rb"  # type: ignore[misc]
+        self._tap = tap
+        self._real: io.FileIO | None = None
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def writable(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        if self._real is None:
+            self._real = _open_real(self._tap, self.name)
+        _SEEK(self._real, self.tell())
+        return self._real.fileno()
+
+    def close(self) -> None:
+        if self._real is not None:
+            self._real.close()
+        super().close()
+
+
+class PartlyRecorded(io.RawIOBase):
+    """The raw file of a file of which some ranges were recorded (a shard read by one worker). The rest comes from the real one."""
+
+    alone = False
+    _blksize = io.DEFAULT_BUFFER_SIZE
+
+    def __init__(self, files: FileTape, key: str, path: str | bytes, tap: Tap) -> None:
+        self.name = path
+        self.mode = "rb"
+        self._files, self._key, self._tap = files, key, tap
+        self._at = 0
+        self._real: io.FileIO | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        base = 0 if whence == 0 else self._at if whence == 1 else self._files.size(self._key)
+        if whence not in (0, 1, 2) or base + offset < 0:
+            raise OSError(22, os.strerror(22))
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+
+        def some(at: int) -> int:
+            data = self._next(len(view) - at)
+            view[at : at + len(data)] = data
+            return len(data)
+
+        return fill(len(view), some, self.alone)
+
+    def readall(self) -> bytes:
+        parts = []
+        while part := self._next(sys.maxsize):
+            parts.append(part)
+        return b"".join(parts)
+
+    def _next(self, count: int) -> bytes:
+        tap = self._tap
+        tap.pause()
+        data = self._files.get(self._key, self._at, count)
+        tap.resume(_STORAGE)
+        if data is None:
+            real = self._opened()
+            _SEEK(real, self._at)
+            tap.misses += 1
+            limit = min(count, io.DEFAULT_BUFFER_SIZE * 8)
+            data = tap.through(_STORAGE, "read", _READ, (real, limit), replayable=False) or b""
+            tap.bytes_read += len(data)
+        self._at += len(data)
+        return data
+
+    def fileno(self) -> int:
+        real = self._opened()
+        _SEEK(real, self._at)
+        return real.fileno()
+
+    def close(self) -> None:
+        if self._real is not None:
+            self._real.close()
+        super().close()
+
+    def _opened(self) -> io.FileIO:
+        if self._real is None:
+            self._real = _open_real(self._tap, self.name)
+        return self._real
+
+
+def _open_real(tap: Tap, path: str | bytes) -> io.FileIO:
+    tap.misses += 1
+    return tap.through(_STORAGE, "open", io.FileIO, (path,), replayable=False)
+
+
+def fill(count: int, read: Callable[[int], int], alone: bool) -> int:
+    """One read; without a buffer on top, as many as it takes: nobody expects a short read from the middle of a file."""
+    done = read(0)
+    while alone and 0 < done < count and (got := read(done)):
+        done += got
+    return done
+
+
+def is_recorded(file: Any) -> bool:
+    """Whether a file object stands for a recorded file (so that its descriptor had better not be asked for)."""
+    raw = getattr(file, "raw", getattr(getattr(file, "buffer", None), "raw", file))
+    return isinstance(raw, (MemoryFile, PartlyRecorded))

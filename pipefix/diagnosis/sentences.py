@@ -115,6 +115,12 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     rest = diagnosis.unattributed / diagnosis.sample.value
     tell("interrupted", "The probe was interrupted; the figures are what was known by then.", when=found.partial)
     tell(
+        "idle-workers",
+        f"{found.idle_workers} of {found.idle_workers + found.workers} workers gave no sample: their part of the stream is empty. "
+        "The figures are for those that did; a stream needs at least as many shards as workers.",
+        when=found.idle_workers > 0,
+    )
+    tell(
         "inconclusive",
         f"A longer run would narrow the intervals: --budget {max(60, int(found.seconds * 3))}.",
         when=diagnosis.verdict.kind == "inconclusive",

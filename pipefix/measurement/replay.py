@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 from time import perf_counter_ns
 from typing import Any
 
@@ -26,6 +29,9 @@ from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 
 _NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
+
+PATIENCE = 1.0
+"""Seconds that workers have to end when they are told to."""
 
 
 class Orders(Sampler[Any]):
@@ -265,12 +271,22 @@ def abandon(iterator: Any) -> None:
     if getattr(iterator, "_worker_pids_set", False):
         signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
         iterator._worker_pids_set = False
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(1.0)
-        if process.is_alive():
-            process.kill()
+    done = getattr(iterator, "_workers_done_event", None)
+    if done is not None:
+        done.set()
+    # An interrupt first: a worker that can still hear it removes its own temporary files.
+    for stop in (_interrupt, BaseProcess.terminate, BaseProcess.kill):
+        alive = [process for process in processes if process.is_alive()]
+        for process in alive:
+            stop(process)
+        until = time.monotonic() + PATIENCE
+        for process in alive:
+            process.join(max(0.0, until - time.monotonic()))
+
+
+def _interrupt(process: BaseProcess) -> None:
+    if process.pid is not None:
+        os.kill(process.pid, signal.SIGINT)
 
 
 def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, known: list[Any] | None) -> DataLoader[Any]:

@@ -1,0 +1,232 @@
+"""After a probe everything is as before it: random state, objects, modules, processes, descriptors, files."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageFile
+from torch.utils.data import DataLoader, RandomSampler
+from torchvision import transforms
+
+from pipefix import api
+from pipefix.vocabulary.errors import TargetError
+from tests.manners.residue import NOTHING, held, settled
+from tests.subject import pipelines
+
+BUDGET = 1.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Other programs write into the machine's own."""
+    kept = tempfile.tempdir
+    tempfile.tempdir = str(tmp_path_factory.mktemp("temporary"))
+    yield
+    tempfile.tempdir = kept
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warmed(own_temporary_folder: None) -> None:
+    """Libraries open what they keep (thread pools, a resource tracker) the first time they are used."""
+    for workers in (0, 1):
+        api.probe(pipelines.loader("map", workers), budget=BUDGET)
+
+
+def loader(workers: int) -> DataLoader[Any]:
+    dataset = pipelines.Drawn()
+    sampler = RandomSampler(dataset, generator=torch.Generator().manual_seed(4))
+    return DataLoader(dataset, batch_size=4, sampler=sampler, num_workers=workers, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_random_state(workers: int) -> None:
+    def draws(loader: DataLoader[Any]) -> list[Any]:
+        assert isinstance(loader.sampler, RandomSampler)
+        order = list(loader.sampler)
+        return [random.random(), np.random.rand(), torch.rand(1).item(), torch.rand(1, generator=loader.generator).item(), order]
+
+    def seed() -> None:
+        random.seed(1)
+        np.random.seed(1)
+        torch.manual_seed(1)
+
+    seed()
+    expected = draws(loader(workers))
+    seed()
+    probed = loader(workers)
+    api.probe(probed, budget=BUDGET)
+    assert draws(probed) == expected
+
+
+def test_the_objects_of_a_probe_in_the_training_process() -> None:
+    composed = transforms.Compose([pipelines.soften, transforms.RandomHorizontalFlip()])
+    operations = list(composed.transforms)
+
+    class Held(pipelines.Map):
+        def __init__(self) -> None:
+            super().__init__()
+            self.transform, self.function, self.listed = composed, pipelines.soften, [pipelines.soften]
+
+        def __getitem__(self, index: int) -> Any:
+            return self.listed[0](self.function(self.transform(pipelines.work(index))))
+
+    theirs = DataLoader(Held(), batch_size=4, shuffle=True)
+    dataset: Any = theirs.dataset
+    parts, whole, kind = dict(vars(dataset)), dict(vars(theirs)), dict(vars(Held))
+    module = {name: value for name, value in vars(pipelines).items() if not name.startswith("__")}
+    listed = list(dataset.listed)
+    api.probe(theirs, budget=BUDGET)
+    assert list(vars(dataset)) == list(parts) and all(vars(dataset)[name] is value for name, value in parts.items())
+    assert list(vars(theirs)) == list(whole) and all(vars(theirs)[name] is value for name, value in whole.items())
+    assert dict(vars(Held)) == kind
+    assert composed.transforms == operations and dataset.listed == listed
+    assert all(vars(pipelines)[name] is value for name, value in module.items())
+
+
+LIBRARIES: list[tuple[Any, str]] = [
+    (builtins, "open"), (io, "open"), (os, "open"), (os, "read"), (os, "stat"), (Image, "open"), (Image.Image, "load"),
+    (ImageFile.ImageFile, "load"), (np, "load"), (np, "fromfile"), (torch, "load"), (torch, "stack"), (torch.Tensor, "backward"),
+    (transforms.Compose, "__call__"), (sys, "excepthook"), (threading.Thread, "start"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_libraries_and_the_interpreter(workers: int) -> None:
+    from multiprocessing import connection, queues
+
+    def state() -> list[Any]:
+        named = [getattr(owner, name) for owner, name in LIBRARIES]
+        ours = [vars(connection.Connection).get(name) for name in ("poll", "recv_bytes", "send_bytes")]
+        interpreter = [
+            sys.getrecursionlimit(),
+            signal.getsignal(signal.SIGINT),
+            sys.argv,
+            sys.path[:],
+            os.getcwd(),
+            dict(os.environ),
+        ]
+        torch_s = [torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()]
+        return [*named, *ours, queues._ForkingPickler, *interpreter, *torch_s]
+
+    before = state()
+    api.probe(pipelines.loader("map", workers), budget=BUDGET)
+    assert state() == before
+
+
+def test_with_workers_the_parent_never_asks_the_dataset() -> None:
+    theirs = pipelines.loader("map", 2)
+    assert isinstance(theirs.dataset, pipelines.Map)
+    api.probe(theirs, budget=BUDGET)
+    assert theirs.dataset.asked_in == {}
+
+
+def test_a_user_s_own_iterator_goes_on() -> None:
+    theirs = DataLoader(pipelines.Map(), batch_size=4, num_workers=1, persistent_workers=True)
+    iterator = iter(theirs)
+    first = next(iterator)[1].tolist()
+    api.probe(theirs, budget=BUDGET)
+    assert theirs._iterator is iterator
+    assert [first, *(batch[1].tolist() for batch in iterator)] == [list(range(at, at + 4)) for at in range(0, pipelines.LENGTH, 4)]
+    iterator._shutdown_workers()  # type: ignore[attr-defined]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["map", "sharded"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nothing_is_left_behind(kind: str, workers: int) -> None:
+    before = held()
+    api.probe(pipelines.loader(kind, workers), budget=BUDGET, trial_workers=(1,))
+    assert settled(before) == NOTHING
+
+
+def fail_at_6(index: int) -> None:
+    if index == 6:
+        raise ValueError("a torn sample")
+
+
+class Torn(pipelines.Map):
+    def __getitem__(self, index: int) -> Any:
+        fail_at_6(index)
+        return super().__getitem__(index)
+
+
+class Ended(pipelines.Map):
+    def __getitem__(self, index: int) -> Any:
+        if index == 6:
+            os._exit(3)
+        return super().__getitem__(index)
+
+
+def interrupting(beginning: str) -> Any:
+    """Interrupts the probe, as Ctrl-C would, in its phase that begins so."""
+
+    def progress(phase: str, done: float) -> None:
+        if phase.startswith(beginning):
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("kind", "workers"), [(Torn, 0), (Torn, 2), (Ended, 2)])
+def test_nothing_is_left_behind_after_an_error(kind: type[pipelines.Map], workers: int) -> None:
+    before, limit = held(), sys.getrecursionlimit()
+    with pytest.raises(TargetError):
+        api.probe(DataLoader(kind(), batch_size=4, num_workers=workers), budget=BUDGET)
+    assert settled(before) == NOTHING
+    assert sys.getrecursionlimit() == limit and builtins.open is io.open
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_interrupt_gives_what_is_known_and_leaves_nothing(workers: int) -> None:
+    before = held()
+    run = api.probe(pipelines.loader("map", workers), budget=6, progress=interrupting("round 2"), step_ms=2)
+    assert run.partial and run.verdict is not None
+    assert any(arm.rates for arm in run.arms)
+    assert settled(before) == NOTHING
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_interrupt_before_anything_is_known(workers: int) -> None:
+    before = held()
+    run = api.probe(pipelines.loader("map", workers), budget=20, progress=interrupting("recording samples"))
+    assert run.partial and run.verdict is not None and run.verdict.kind == "inconclusive"
+    assert settled(before) == NOTHING
+
+
+class Hanging(pipelines.Map):
+    def __getitem__(self, index: int) -> Any:
+        if index == 6:
+            time.sleep(600)
+        return super().__getitem__(index)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_ends_a_dataset_that_hangs(workers: int) -> None:
+    """The signal reaches this process only, as ``kill -INT`` sends it: the workers are still asleep in their sample."""
+    before = held()
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begun = time.perf_counter()
+    run = api.probe(DataLoader(Hanging(), batch_size=4, num_workers=workers), budget=5)
+    assert time.perf_counter() - begun < 5
+    assert run.partial
+    timer.join()
+    assert settled(before) == NOTHING

@@ -1,0 +1,86 @@
+"""Every kind of pipeline is probed to a verdict, in the training process and in workers, under every start method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+from pipefix import api
+from tests.subject import pipelines
+
+BUDGET = 1.0
+WITH_WORKERS = ("worker init", "persistent", "out of order", "numpy order", "sized stream")
+"""Kinds that differ from another one only where there are workers."""
+
+
+def probe(loader: DataLoader[Any], **options: Any) -> Any:
+    run = api.probe(loader, budget=BUDGET, **options)
+    assert not run.partial
+    assert run.verdict is not None and run.verdict.sentence
+    real = next(arm for arm in run.arms if arm.name == "real")
+    assert real.rates and all(rate > 0 for rate in real.rates)
+    return run
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")
+@pytest.mark.parametrize(
+    ("kind", "workers"), [(kind, workers) for kind in pipelines.KINDS for workers in (0, 2) if workers or kind not in WITH_WORKERS]
+)
+def test_every_kind(kind: str, workers: int) -> None:
+    loader = pipelines.loader(kind, workers)
+    run = probe(loader)
+    assert run.settings.num_workers == workers
+    ops = [op.name for stage in run.stages for op in stage.ops or ()]
+    assert "soften" in ops, "the user's own function is named"
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_start_methods(method: str) -> None:
+    run = probe(pipelines.loader("map", 1, multiprocessing_context=method))
+    assert run.settings.start_method == method
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_file_opened_in_each_worker(tmp_path: Path, workers: int) -> None:
+    path = tmp_path / "images.h5"
+    with h5py.File(path, "w") as file:
+        file["images"] = np.ones((pipelines.LENGTH, 32, 32), dtype=np.float32)
+    dataset = pipelines.Lazy(str(path))
+    probe(DataLoader(dataset, batch_size=4, num_workers=workers))
+    assert (dataset.file is None) == bool(workers)
+
+
+@pytest.mark.timeout(60)
+def test_fewer_shards_than_workers_is_told() -> None:
+    run = probe(DataLoader(pipelines.Sharded(shards=1), batch_size=4, num_workers=2))
+    told = {caveat.id: caveat.sentence for caveat in run.caveats}
+    assert told["idle-workers"].startswith("1 of 2 workers gave no sample")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("length", "batch_size"), [(2, 32), (3, 2), (5, 5)])
+def test_tiny_datasets(length: int, batch_size: int, workers: int) -> None:
+    class Tiny(pipelines.Map):
+        def __len__(self) -> int:
+            return length
+
+    probe(DataLoader(Tiny(), batch_size=batch_size, num_workers=workers))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_of_three_samples(workers: int) -> None:
+    class Three(pipelines.Sharded):
+        def __iter__(self) -> Any:
+            return iter([pipelines.work(one) for one in range(3)])
+
+    probe(DataLoader(Three(), batch_size=8, num_workers=workers))

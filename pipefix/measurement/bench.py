@@ -338,12 +338,16 @@ class Bench:
             return batch
         return _to_shared(self.recording.batches[0])
 
+    def _whole(self) -> int:
+        """Samples that one recorded unit stands for."""
+        return len(self.recording.units[0]) if self.of.kind == "batched" and self.recording.units else 1
+
     def _asides(self, trace: BatchTrace, made: _Made, batch: Any, experiment: Experiment) -> None:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
         if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
-            trace.facts = self.of.options.observe(batch)
+            trace.facts = {**self.of.options.observe(batch), "decoded_bytes": self.recording.decoded_bytes / self._whole()}
         self.plain_batches += experiment is PLAIN
         if (
             experiment.timed

@@ -28,6 +28,7 @@ class Recording:
         """Operations whose results cannot be kept, and why."""
         self._values: dict[tuple[Any, str, int], Any] = {}
         self._bytes = 0
+        self._decoded: dict[tuple[Any, str], int] = {}
 
     @property
     def nbytes(self) -> int:
@@ -36,6 +37,14 @@ class Recording:
     @property
     def full(self) -> bool:
         return self.nbytes >= self.budget
+
+    @property
+    def decoded_bytes(self) -> float:
+        """Bytes of a unit once it is decoded, on average: its largest decoded value; 0 where none was kept."""
+        largest: dict[Any, int] = {}
+        for (unit, _), size in self._decoded.items():
+            largest[unit] = max(size, largest.get(unit, 0))
+        return sum(largest.values()) / len(largest) if largest else 0.0
 
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
         if op in self.refused:
@@ -46,7 +55,10 @@ class Recording:
             self.refused[op] = str(error)
             return
         self._values[(unit, op, ordinal)] = copy
-        self._bytes += nbytes(copy)
+        size = nbytes(copy)
+        self._bytes += size
+        if stage is Stage.DECODE:
+            self._decoded[(unit, op)] = self._decoded.get((unit, op), 0) + size
 
     def find(self, unit: object, op: str, ordinal: int) -> Any:
         value = self._values.get((unit, op, ordinal), MISSING)

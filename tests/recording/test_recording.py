@@ -146,3 +146,18 @@ class TestBudget:
         recording.complete(7, np.zeros(500, np.uint8))
         recording.keep_batch(np.zeros(250, np.uint8))
         assert 1_750 <= recording.nbytes <= 2_200
+
+
+class TestDecodedBytes:
+    def test_a_units_largest_decoded_value_counts(self) -> None:
+        """A picture is loaded and then converted: it is one picture. Several loaded in one sample add up."""
+        recording = Recording(1_000_000)
+        for unit in (0, 1):
+            recording.keep(unit, "load", 0, Stage.DECODE, np.zeros(600, np.uint8))
+            recording.keep(unit, "load", 1, Stage.DECODE, np.zeros(400, np.uint8))
+            recording.keep(unit, "convert", 0, Stage.DECODE, np.zeros(500, np.uint8))
+            recording.keep(unit, "crop", 0, Stage.AUGMENT, np.zeros(9_000, np.uint8))
+        assert 1_000 <= recording.decoded_bytes <= 1_400
+
+    def test_none_without_decoded_values(self) -> None:
+        assert Recording(1_000).decoded_bytes == 0.0

@@ -192,25 +192,20 @@ class Tap:
             key = self.op_id(stage, op)
         top, above, crossed = self._top, self._stage, self._crossed
         # `_charge` and `_passed` in line: this is the path that every call of every sample takes.
-        if self.cpu:
-            self._charge()
-        else:
-            now = perf_counter_ns()
-            self.wall[top] += now - self._last
-            self._last = now
-        begun = self._last
+        now = perf_counter_ns()
+        spent = now - self._last
+        self.wall[top] += spent
+        begun = self._last = self._charge_cpu(top, spent) if self.cpu else now
         self.calls[key] += 1
         self._top = key
         self._stage = stage
         try:
             return fn(*args, **kwargs)
         finally:
-            if self.cpu:
-                self._charge()
-            else:
-                now = perf_counter_ns()
-                self.wall[key] += now - self._last
-                self._last = now
+            now = perf_counter_ns()
+            spent = now - self._last
+            self.wall[key] += spent
+            self._last = self._charge_cpu(key, spent) if self.cpu else now
             self._stage = above
             if self.events is not None:
                 self.events.append((key, begun, self._last))
@@ -417,13 +412,15 @@ class Tap:
         now = perf_counter_ns()
         spent = now - self._last
         self.wall[self._top] += spent
-        if self.cpu:
-            cpu = thread_time_ns()
-            self.cpu_time[self._top] += cpu - self._last_cpu
-            self.cpu_wall[self._top] += spent
-            self._last_cpu = cpu
-            now = perf_counter_ns()
-        self._last = now
+        self._last = self._charge_cpu(self._top, spent) if self.cpu else now
+
+    def _charge_cpu(self, top: int, spent: int) -> int:
+        """The processor time of ``spent``; returns the time after the clock was read, which is nobody's."""
+        cpu = thread_time_ns()
+        self.cpu_time[top] += cpu - self._last_cpu
+        self.cpu_wall[top] += spent
+        self._last_cpu = cpu
+        return perf_counter_ns()
 
     def _restart(self) -> None:
         """Leave out what the instrument itself just did."""

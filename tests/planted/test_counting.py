@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.planted import confusion
+from tests.planted import confusion, quiet
 from tests.planted.children import in_child
 from tests.planted.fixes import FIXES, Fix, plant
 
@@ -56,12 +56,17 @@ def test_the_page_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "verdict.json").stat().st_size > 500
 
 
+def sleeping() -> dict[str, Any]:
+    time.sleep(60)
+    return {}
+
+
 def test_a_child_answers_fails_or_is_ended() -> None:
     assert in_child(lambda: {"pid": os.getpid()}, timeout=30)["pid"] != os.getpid()
     failed = in_child(lambda: {"never": 1 / 0}, timeout=30)
     assert failed["error"].startswith("ZeroDivisionError")
     begun = time.monotonic()
-    assert "no answer within" in in_child(lambda: {"late": time.sleep(60)}, timeout=1)["error"]
+    assert "no answer within" in in_child(sleeping, timeout=1)["error"]
     assert time.monotonic() - begun < 20
 
 
@@ -95,3 +100,8 @@ class _Run:
 def test_the_figure_that_predicts_a_fix(fix: Fix, figure: tuple[str, float | None]) -> None:
     run = _Run({"workers-2": 1.9, "storage-memory": 1.2}, {"storage": 1.1, "augment": 1.4})
     assert fix.predicted(run) == figure
+
+
+def test_a_busy_machine_is_waited_for_but_not_for_ever() -> None:
+    assert 0 <= quiet.busy_share(0.05) <= 1
+    assert quiet.wait(0.0) < 5

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.planted import formats, ledger, sources, tuning
+from tests.planted import formats, ledger, quiet, sources, tuning
 from tests.planted.ledger import Watch
 from tests.planted.pipelines import Planted, assemble
 from tests.planted.truth import POOL
@@ -27,6 +27,7 @@ def spent_as_planted(planted: Planted) -> None:
         errors = {stage: spent[stage] / planted.costs[stage] - 1 for stage in POOL}
         if last or max(map(abs, errors.values())) < CLOSE:
             break
+        quiet.wait(20)
     assert max(map(abs, errors.values())) < CLOSE, errors
 
 

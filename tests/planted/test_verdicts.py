@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.planted import quiet
 from tests.planted.children import in_child
 from tests.planted.fixes import plant
 from tests.planted.judge import judge, preload
@@ -44,6 +45,7 @@ def _ready() -> None:
 def probed(planted: Planted) -> dict[str, Any]:
     """The case's outcome; built again where another program bent it meanwhile."""
     for _ in range(TRIES):
+        quiet.wait(10)
         result = in_child(functools.partial(judge, planted, budget=BUDGET), timeout=90)
         assert "error" not in result, f"{result['error']}\n{result.get('log', '')}"
         if result["outcome"] != "drifted":

@@ -15,6 +15,8 @@ from tests.planted.pipelines import Pipeline, Planted, assemble, lay_out
 
 SAMPLES = 16
 """Samples run for one reading of the dials."""
+_ROUNDS, _CLOSE = 4, 0.03
+"""The dials are turned this often at most, or until every stage is this near to what was planted."""
 _ROUND_S = 20e-6
 """About what one round of augmenting work takes; the tuning finds the real figure."""
 _MATRIX_S = 25e-6
@@ -92,16 +94,18 @@ def tune_samples(pipeline: Pipeline) -> None:
     direct(pipeline, 8)
     base = steady(pipeline, 8)
     amounts = {stage: knob.guess * max(0.0, costs.get(stage, 0.0) - base[stage]) for stage, knob in knobs.items()}
-    for last in (False, False, True):
+    for _ in range(_ROUNDS):
         for stage, amount in amounts.items():
             knobs[stage].turn(amount)
-        if last:
-            return
         found = steady(pipeline)
+        if all(abs(found[stage] / costs[stage] - 1) < _CLOSE for stage, amount in amounts.items() if amount > 0):
+            return
         for stage, amount in amounts.items():
             planted, spent = costs.get(stage, 0.0) - base[stage], found[stage] - base[stage]
             if planted > 0 and spent > 0:
                 amounts[stage] = amount * min(4.0, max(0.25, planted / spent))
+    for stage, amount in amounts.items():
+        knobs[stage].turn(amount)
 
 
 def tune_step(pipeline: Pipeline) -> None:

@@ -8,68 +8,40 @@ from dataclasses import dataclass
 
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.measurement.measurement import Measurement
+from pipefix.seams.tap import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
 _TOKENS = re.compile(r"tokeni[sz]|encode_plus|encode_batch|bpe|wordpiece|sentencepiece", re.IGNORECASE)
 _FIXED = frozenset(
-    [
-        "ToTensor",
-        "PILToTensor",
-        "ToTensorV2",
-        "ToImage",
-        "ToPILImage",
-        "ToPureTensor",
-        "ToDtype",
-        "ConvertImageDtype",
-        "ConvertBoundingBoxFormat",
-        "Normalize",
-        "Resize",
-        "CenterCrop",
-        "FiveCrop",
-        "TenCrop",
-        "Pad",
-        "Grayscale",
-        "LongestMaxSize",
-        "SmallestMaxSize",
-        "PadIfNeeded",
-        "ToFloat",
-        "FromFloat",
-        "ToGray",
-        "PIL.Image.resize",
-        "PIL.Image.thumbnail",
-        "PIL.Image.convert",
-        "cv2.resize",
-        "cv2.cvtColor",
-        "to_tensor",
-        "normalize",
-        "resize",
-        "center_crop",
-        "pil_to_tensor",
-        "to_dtype",
-        "to_image",
-        "torch.as_tensor",
-        "torch.from_numpy",
-        "numpy.asarray",
-        "numpy.array",
-    ]
-)
+    (
+        # Transform objects of torchvision and albumentations.
+        "ToTensor", "PILToTensor", "ToTensorV2", "ToImage", "ToPILImage", "ToPureTensor", "ToDtype", "ConvertImageDtype", "ToFloat",
+        "FromFloat", "ConvertBoundingBoxFormat", "Normalize", "Resize", "CenterCrop", "FiveCrop", "TenCrop", "Pad", "PadIfNeeded",
+        "Grayscale", "ToGray", "LongestMaxSize", "SmallestMaxSize",
+        # Functions, whatever module they belong to. Crops and flips are not among them: their arguments may be drawn.
+        "to_tensor", "pil_to_tensor", "to_pil_image", "to_image", "to_dtype", "convert_image_dtype", "normalize", "resize",
+        "center_crop", "five_crop", "ten_crop", "thumbnail", "to_grayscale", "rgb_to_grayscale", "grayscale_to_rgb", "grayscale",
+        "convert", "cvtColor", "contain", "cover", "fit", "asarray", "array", "as_tensor", "from_numpy",
+    )
+)  # fmt: skip
 """Operations that give the same result for the same sample every time."""
 _CONTAINERS = frozenset({"Compose", "Sequential", "StandardTransform", "ModuleList"})
 _FLOATING = frozenset(
-    [
+    (
         "ToTensor",
         "ConvertImageDtype",
         "Normalize",
         "ToDtype",
         "ToFloat",
-        "ToTensorV2",
         "to_tensor",
         "normalize",
         "to_dtype",
         "convert_image_dtype",
-    ]
+    )
 )
+_GLUE = 0.05
+"""The user's own code between operations counts as one of them above this part of its stage."""
 
 
 @dataclass(frozen=True)
@@ -103,18 +75,16 @@ class Operations:
 
 
 def is_fixed(name: str) -> bool:
-    return name in _FIXED or name in _CONTAINERS or name.rpartition(".")[2] in _FIXED
-
-
-def surely_random(name: str) -> bool:
-    """Whether the name itself says so; an unknown function may be either."""
-    return name.startswith("Random") or name in ("ColorJitter", "AutoAugment", "RandAugment", "TrivialAugmentWide", "AugMix")
+    """Whether the name is known for giving the same every time; an unknown function may be random."""
+    return name in _CONTAINERS or name.rpartition(".")[2] in _FIXED
 
 
 def operations_of(found: Measurement, diagnosis: Diagnosis) -> Operations:
     order = _first_met(found)
     decode = _ops(diagnosis, Stage.DECODE)
-    augment = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
+    met = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
+    whole = sum(op.wall for op in met)
+    augment = [op for op in met if op.name not in OWN_NAMES or op.wall > _GLUE * whole]
     return Operations(
         pictures=tuple(op.name for op in decode if _PICTURE.search(op.name)),
         tokenisers=tuple(op for op in (*decode, *augment) if _TOKENS.search(op.name)),

@@ -104,8 +104,10 @@ class HandoverSlots(Remedy):
             )
         gain = at.predicted(self._line(at))
         each = at.wall(Stage.IPC) * at.batch
+        slot = SLOT_MAKING + SLOT_TAKING + at.batch_bytes / SLOT_RATE.value
         return self.proposed(
-            f"Handing over {size(at.batch_bytes)} takes {seconds(each)} a batch, most of it for fresh pages of shared memory",
+            f"Handing over {size(at.batch_bytes)} takes {seconds(each)} a batch; through memory that was used before about "
+            f"{seconds(slot)}",
             gain,
             "Before the workers start, make prefetch_factor * num_workers + 2 batch tensors with .share_memory_(); let collate_fn "
             "copy into the next "

@@ -1,0 +1,63 @@
+"""What operations are, by their names, and in which order a sample meets them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipefix.plan.operations import is_fixed, operations_of
+from pipefix.vocabulary.stage import Stage
+from tests.plan.builders import JPEGS, World
+
+
+def augmented(*names: str) -> World:
+    return JPEGS.but(ops={Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: names})
+
+
+def fixed(world: World) -> list[str]:
+    return [op.name for op in operations_of(world.measurement(), world.diagnosis()).fixed]
+
+
+@pytest.mark.parametrize("name", ["Resize", "F.resize", "v2.F.to_dtype", "PIL.Image.convert", "cv2.resize", "Normalize", "Compose"])
+def test_known_to_give_the_same(name: str) -> None:
+    assert is_fixed(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["RandomResizedCrop", "ColorJitter", "F.crop", "F.hflip", "augment_twice", "HorizontalFlip", "Lambda(f)"]
+)
+def test_anything_else_may_be_random(name: str) -> None:
+    assert not is_fixed(name)
+
+
+def test_kept_up_to_the_first_that_may_be_random() -> None:
+    world = augmented("Compose", "Resize", "CenterCrop", "RandomHorizontalFlip", "ToTensor")
+    assert fixed(world) == ["Resize", "CenterCrop"]
+    assert operations_of(world.measurement(), world.diagnosis()).first_random == "RandomHorizontalFlip"
+
+
+def test_order_is_that_of_the_trace_not_of_the_cost() -> None:
+    world = augmented("Resize", "RandomErasing")
+    diagnosis = world.diagnosis()
+    cost = diagnosis.stages[Stage.AUGMENT]
+    diagnosis.stages[Stage.AUGMENT] = type(cost)(**{**vars(cost), "ops": cost.ops[::-1]})
+    assert [op.name for op in operations_of(world.measurement(), diagnosis).fixed] == ["Resize"]
+
+
+def test_code_between_operations_is_no_operation_unless_it_takes_its_time() -> None:
+    name = "own code on decoded values"
+    world = augmented(name, "Resize")
+    assert fixed(world) == []
+    diagnosis = world.diagnosis()
+    cost = diagnosis.stages[Stage.AUGMENT]
+    little = tuple(type(op)(op.name, 0.00001 if op.name == name else 0.003, None, 1.0) for op in cost.ops)
+    diagnosis.stages[Stage.AUGMENT] = type(cost)(**{**vars(cost), "ops": little})
+    assert [op.name for op in operations_of(world.measurement(), diagnosis).fixed] == ["Resize"]
+
+
+def test_pictures_tokenisers_and_floats() -> None:
+    world = JPEGS.but(ops={Stage.DECODE: ("cv2.imdecode", "tokenizer()"), Stage.AUGMENT: ("F.to_tensor", "Rotate")})
+    found = operations_of(world.measurement(), world.diagnosis())
+    assert found.pictures == ("cv2.imdecode",)
+    assert [op.name for op in found.tokenisers] == ["tokenizer()"]
+    assert found.floating == ("F.to_tensor",)
+    assert not found.all_fixed

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from pipefix.measurement import gpu
+from pipefix.measurement import failing, gpu
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 
 
 class Consumer:
@@ -68,7 +68,14 @@ class UserStep(Consumer):
         begun = time.perf_counter_ns()
         if self._events is not None:
             self._events.begin()
-        self._step(batch)
+        try:
+            self._step(batch)
+        except PipefixError:
+            raise
+        except Exception as error:
+            if failing.is_death(error):
+                raise  # torch's signal handler speaks of a worker wherever the main thread is
+            raise failing.raised(f"The consumer ({self.name})", error) from error
         if self._events is not None:
             self._events.end()
         self._total += time.perf_counter_ns() - begun

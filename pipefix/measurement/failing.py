@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pipefix.subject import failure
+from pipefix.subject.subject import Subject
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import TargetError
 
@@ -91,6 +92,20 @@ def raised(who: str, error: Exception, workers: Sequence[Any] = ()) -> TargetErr
         return TargetError(f"{who} raised {lines[-1]} ({lines[0].rstrip('.')})", advice=_advice(error) or MEND, user_traceback=text)
     advice = _advice(error) or MEND
     return TargetError(f"{who} raised {failure.summary(error)}", advice=advice, user_traceback=failure.frames(error))
+
+
+def nothing_came(subject: Subject) -> TargetError:
+    """The loader ended without a batch."""
+    if subject.iterable:
+        return TargetError(
+            "The dataset's stream ended at once: iterating it yields no sample.",
+            advice="Check what its __iter__ yields, in a worker process too (get_worker_info() may leave a worker nothing).",
+        )
+    sampler = subject.loader.batch_sampler if subject.auto_collation else subject.loader.sampler
+    return TargetError(
+        f"The loader's sampler, a {type(sampler).__name__}, names no sample.",
+        advice="Check what its __iter__ yields, and that it can be iterated more than once.",
+    )
 
 
 def is_death(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 from torch.utils.data._utils import signal_handling
 
+from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
 from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
@@ -26,7 +27,6 @@ from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.stand_in import StandIn, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.errors import TargetError
 
 _NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
 
@@ -63,6 +63,7 @@ class Pool:
     """The subject's loader with the stand-in dataset: its processes stay up while arms come and go."""
 
     def __init__(self, subject: Subject, options: StandInOptions, consumer: Consumer, *, known: list[Any] | None = None) -> None:
+        self._subject = subject
         self.workers = options.workers
         self.consumer = consumer
         self.switch = torch.zeros(2, dtype=torch.int64)
@@ -136,30 +137,19 @@ class Pool:
             batch = delivered.batch
             if isinstance(batch, torch.Tensor) and batch.numel() == 1 and self.last_batch is not None:
                 batch = self.last_batch
-            self._consume(batch)
+            self.consumer(batch)
         done = perf_counter_ns()
         row = Row(asked, got, done, waited, received, traces.decode(delivered.trace))
         if row.trace.facts:
             self.told.append(row)
         return row
 
-    def _consume(self, batch: Any) -> None:
-        try:
-            self.consumer(batch)
-        except KeyboardInterrupt:
-            raise
-        except Exception as error:
-            raise raised(f"The consumer ({self.consumer.name})", error, self.processes) from error
-
     def _advance(self) -> Delivered:
         self.start()
         try:
             delivered = next(self._iterator)
         except StopIteration as error:
-            raise TargetError(
-                "The dataset's stream ended at once: iterating it yields no sample.",
-                advice="Check what its __iter__ yields, in a worker process too (get_worker_info() may leave a worker nothing).",
-            ) from error
+            raise failing.nothing_came(self._subject) from error
         except KeyboardInterrupt:
             raise
         except Exception as error:

@@ -1,0 +1,303 @@
+"""Datasets, collate functions, streams and training steps that raise, die or lie; without workers and with two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipefix import api
+from pipefix.vocabulary.errors import TargetError
+from tests.faults.conftest import Tell
+
+pytestmark = pytest.mark.timeout(60)
+BOTH = pytest.mark.parametrize("workers", [0, 2])
+
+
+def loader(dataset: str, workers: int, **options: Any) -> str:
+    given = "".join(f", {name}={value}" for name, value in options.items())
+    return f"loader = DataLoader({dataset}, batch_size=8, num_workers={workers}{given})\n"
+
+
+RAISES = """
+class Torn(Good):
+    def __getitem__(self, index):
+        if index == 37:
+            raise ValueError("the file of sample 37 is torn")
+        return super().__getitem__(index)
+"""
+
+
+@BOTH
+def test_a_sample_that_raises(tell: Tell, workers: int) -> None:
+    told = tell(RAISES + loader("Torn()", workers, sampler="range(30, 64)"))
+    told.check(3, "dataset[37] raised ValueError: the file of sample 37 is torn", "--seed N")
+    assert 'raise ValueError("the file of sample 37 is torn")' in told.err
+    assert "torch/utils/data" not in told.err and told.out == ""
+
+
+def test_the_library_raises_the_same(target: Any) -> None:
+    with pytest.raises(TargetError, match=r"dataset\[37\] raised ValueError") as raised:
+        api.probe(target(RAISES + loader("Torn()", 2, sampler="range(30, 64)")), budget=2)
+    assert "in __getitem__" in (raised.value.user_traceback or "")
+    assert raised.value.exit_code == 3
+
+
+@BOTH
+def test_errors_that_do_not_travel(tell: Tell, workers: int) -> None:
+    """A constructor that wants more than a message, and an object that cannot be pickled."""
+    text = """
+    class Strange(Exception):
+        def __init__(self, code, *, reason):
+            super().__init__(code, reason)
+            self.lock = __import__("threading").Lock()
+    class Torn(Good):
+        def __getitem__(self, index):
+            raise Strange(7, reason="odd")
+    """
+    tell(text + loader("Torn()", workers)).check(3, "raised Strange", "odd")
+
+
+@BOTH
+def test_several_samples_at_once(tell: Tell, workers: int) -> None:
+    text = """
+    class Batched(Good):
+        def __getitems__(self, indices):
+            raise KeyError("missing")
+    """
+    told = tell(text + loader("Batched()", workers))
+    told.check(3, "__getitems__, asked for the samples 0, 1, 2, 3, 4, 5 and 2 more", "KeyError: 'missing'")
+
+
+@BOTH
+def test_a_length_that_lies(tell: Tell, workers: int) -> None:
+    text = """
+    class Liar(Good):
+        def __init__(self):
+            self.items = list(range(10))
+        def __getitem__(self, index):
+            return self.items[index]
+    """
+    told = tell(text + loader("Liar()", workers))
+    told.check(3, "dataset[10] raised IndexError: list index out of range", "__len__ says 64, so 63 is the last index")
+
+
+@BOTH
+def test_shapes_that_differ(tell: Tell, workers: int) -> None:
+    text = """
+    class Ragged(Good):
+        def __getitem__(self, index):
+            return torch.ones(3, 4 + index % 3)
+    """
+    told = tell(text + loader("Ragged()", workers))
+    told.check(3, "Collating the samples 0, 1, 2, 3, 4, 5 and 2 more", "[3, 4] at entry 0 and [3, 5] at entry 1", "differ in shape")
+
+
+@BOTH
+def test_samples_that_are_none(tell: Tell, workers: int) -> None:
+    text = """
+    class Holes(Good):
+        def __getitem__(self, index):
+            return None if index in (2, 5) else super().__getitem__(index)
+    """
+    told = tell(text + loader("Holes()", workers))
+    told.check(3, "Of these samples, 2, 5 came as None", "leaves None out")
+
+
+@BOTH
+def test_samples_that_no_collate_knows(tell: Tell, workers: int) -> None:
+    text = """
+    class Things(Good):
+        def __getitem__(self, index):
+            return {"thing": object()}
+    """
+    told = tell(text + loader("Things()", workers))
+    told.check(3, "default_collate: batch must contain", "collate_fn of your own")
+
+
+@BOTH
+def test_a_collate_that_raises(tell: Tell, workers: int) -> None:
+    text = """
+    def join(samples):
+        return samples[99]
+    """
+    told = tell(text + loader("Good()", workers, collate_fn="join"))
+    told.check(3, "Collating the samples 0, 1", "IndexError: list index out of range")
+    assert "return samples[99]" in told.err
+
+
+@BOTH
+def test_a_step_that_raises(tell: Tell, workers: int) -> None:
+    text = """
+    def train_step(batch):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    """
+    told = tell(text + loader("Good()", workers))
+    told.check(3, "The consumer (train_step) raised RuntimeError: mat1 and mat2 shapes")
+    assert "in train_step" in told.err
+
+
+@BOTH
+def test_a_model_that_cannot_be_fed(tell: Tell, workers: int) -> None:
+    text = """
+    class Texts(Good):
+        def __getitem__(self, index):
+            return "a text"
+    model = torch.nn.Linear(8, 8)
+    """
+    tell(text + loader("Texts()", workers)).check(3, "The model cannot be fed", "Define train_step(batch)")
+
+
+@BOTH
+def test_a_sampler_that_raises(tell: Tell, workers: int) -> None:
+    text = """
+    class Broken:
+        def __len__(self):
+            return 8
+        def __iter__(self):
+            yield 1
+            raise ValueError("no more orders")
+    """
+    told = tell(text + loader("Good()", workers, sampler="Broken()"))
+    told.check(3, "ValueError: no more orders")
+    assert "in __iter__" in told.err
+
+
+@BOTH
+def test_a_sampler_that_asks_for_nothing(tell: Tell, workers: int) -> None:
+    tell(loader("Good()", workers, sampler="iter([])")).check(3, "names no sample", "sampler")
+
+
+# -- streams -------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_stream_that_ends_at_once(tell: Tell, workers: int) -> None:
+    text = """
+    class Empty(IterableDataset):
+        def __iter__(self):
+            return iter([])
+    """
+    tell(text + loader("Empty()", workers)).check(3, "stream ended at once", "__iter__")
+
+
+@BOTH
+def test_a_stream_that_can_be_read_once(tell: Tell, workers: int) -> None:
+    text = """
+    class Once(IterableDataset):
+        def __init__(self):
+            self.items = iter(range(50))
+        def __iter__(self):
+            return self.items
+    """
+    told = tell(text + loader("Once()", workers))
+    told.check(3, "can be read only once: it gave 50 samples", "begin anew")
+
+
+@BOTH
+def test_a_stream_that_raises(tell: Tell, workers: int) -> None:
+    text = """
+    class Breaks(IterableDataset):
+        def __iter__(self):
+            yield from range(11)
+            raise OSError("the connection was closed")
+    """
+    tell(text + loader("Breaks()", workers)).check(3, "stream, at sample 11, raised OSError: the connection was closed")
+
+
+# -- workers -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("os._exit(3)", ["exit code 3", "os._exit()"]),
+        ("os.kill(os.getpid(), 9)", ["signal 9 (SIGKILL)", "memory is short"]),
+        ("os.kill(os.getpid(), 11)", ["signal 11 (SIGSEGV)", "faulthandler"]),
+        ("os.kill(os.getpid(), 7)", ["signal 7 (SIGBUS)", "/dev/shm", "--shm-size"]),
+    ],
+)
+def test_a_worker_that_dies(tell: Tell, end: str, words: list[str]) -> None:
+    text = f"""
+    class Dies(Good):
+        def __getitem__(self, index):
+            if index == 5:
+                {end}
+            return super().__getitem__(index)
+    """
+    tell(text + loader("Dies()", 2)).check(3, "A worker process died", *words)
+
+
+def test_a_worker_init_that_raises(tell: Tell) -> None:
+    text = """
+    def begin(worker):
+        raise PermissionError(f"worker {worker} may not open the database")
+    """
+    told = tell(text + loader("Good()", 2, worker_init_fn="begin"))
+    told.check(3, "worker_init_fn raised PermissionError: worker 0 may not open the database")
+    assert "in begin" in told.err
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_dataset_that_cannot_be_pickled(tell: Tell, method: str) -> None:
+    text = """
+    class Held(Good):
+        def __init__(self):
+            self.transform = lambda pixels: pixels
+    """
+    told = tell(text + loader("Held()", 2, multiprocessing_context=f"'{method}'"))
+    told.check(3, f"({method}) could not be started", "lambda", "top level of the file")
+    assert "Traceback" not in told.err
+
+
+def test_the_loaders_own_timeout(tell: Tell) -> None:
+    text = """
+    class Slow(Good):
+        def __getitem__(self, index):
+            time.sleep(20)
+    """
+    told = tell(text + loader("Slow()", 1, timeout=1))
+    told.check(3, "timed out after 1 seconds", "timeout=")
+
+
+# -- before the first sample -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("raise ValueError('no data here')", 3, ["raised ValueError: no data here", "python FILE.py"]),
+        ("1 +", 3, ["SyntaxError"]),
+        ("import nosuchpackage", 3, ["No module named 'nosuchpackage'", "Install 'nosuchpackage'"]),
+        ("Good.length = 0\nloader = DataLoader(Good(), batch_size=2)", 3, ["its length is 0", "the filters"]),
+        ("Good.length = 1\ndata = Good()", 3, ["its length is 1", "at least"]),
+        ("del Good", 3, ["defines no Dataset", "train.py:NAME"]),
+        ("a = Good()\nb = Good()", 3, ["defines 2 candidates", "train.py:a  (Good)", "as listed above"]),
+        ("def loader():\n    return None\ndel Good", 3, ["is None", "return what it makes"]),
+        ("loader = DataLoader(Good(), batch_size=100, drop_last=True)", 2, ["64 samples, batch_size 100", "--batch-size"]),
+    ],
+)
+def test_files_that_cannot_be_probed(tell: Tell, text: str, code: int, words: list[str]) -> None:
+    tell(text).check(code, *words)
+
+
+def test_a_file_that_is_not_there(tell: Tell, tmp_path: Path) -> None:
+    tell(tmp_path / "trian.py").check(3, "There is no file", "trian.py", "FILE.py:name")
+
+
+def test_a_directory_without_classes(tell: Tell, datasets: Path, tmp_path: Path) -> None:
+    tell(tmp_path).check(3, "not in ImageFolder layout", "photos/cat/1.jpg")
+    tell(datasets / "empty").check(3, "not in ImageFolder layout")
+
+
+@BOTH
+def test_torn_pictures(tell: Tell, datasets: Path, workers: int) -> None:
+    told = tell(datasets / "torn", "--workers", str(workers), "--batch-size", "2", budget=8)
+    told.check(3, "dataset[", "raised", "--seed N")
+
+
+@BOTH
+def test_tiny_datasets_are_no_error(tell: Tell, workers: int) -> None:
+    told = tell(f"Good.length = 2\nloader = DataLoader(Good(), batch_size=32, num_workers={workers})")
+    assert told.code == 0 and "VERDICT" in told.out

@@ -224,7 +224,9 @@ class TestOrders:
         known = [(0, 1, 2, 3), (4, 5, 6, 7)] if kind == "batched" else [3, 1, 4, 1, 5]
         orders = iter(Orders(subject(loader(kind, paths)), known))
         given = [next(orders) for _ in range(3)]
-        assert given == {"map": [[3, 1, 4, 1], [5, 3, 1, 4], [1, 5, 3, 1]], "single": [3, 1, 4], "batched": [*known, known[0]]}[kind]
+        assert (
+            given == {"map": [[3, 1, 4, 1], [5, 3, 1, 4], [1, 5, 3, 1]], "single": [3, 1, 4], "batched": [*known, known[0]]}[kind]
+        )
 
 
 class TestSettings:

@@ -256,7 +256,6 @@ class TestCharges:
         assert burnt.cpu > 0.2 * burnt.cpu_wall
         assert slept.cpu < 0.2 * slept.cpu_wall
 
-
     def test_cpu_time_of_the_whole_process_grows(self, paths: list[str]) -> None:
         ours = alone("map", paths)
         planted.WORK[0] = 0.002

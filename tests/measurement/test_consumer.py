@@ -1,0 +1,294 @@
+"""What takes the batches: steps emulated in time, the user's own, and one made around their model without training it."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pipefix.measurement import gpu
+from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep, consumer_for
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import BadUsage, TargetError
+from tests.measurement import planted
+
+
+@pytest.fixture(autouse=True)
+def _no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These hold for the CPU; tests/gpu has the others."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def found(paths: list[str]) -> Callable[..., Subject]:
+    def make(kind: str = "map", **options: Any) -> Subject:
+        return planted.subject(planted.loader(kind, paths), **options)
+
+    return make
+
+
+class TestEmulated:
+    def test_it_takes_as_long_as_a_step_would(self) -> None:
+        step = Emulated(0.02, name="20 ms")
+        begun = time.perf_counter()
+        for _ in range(5):
+            step(None)
+        assert 0.1 <= time.perf_counter() - begun < 0.3
+
+    def test_milliseconds_are_of_a_batch(self, found: Callable[..., Subject]) -> None:
+        made = consumer_for(found(), step_ms=25.0)
+        assert isinstance(made, Emulated)
+        assert (made.seconds, made.name, made.present) == (0.025, "emulated: 25 ms a batch", True)
+
+    def test_a_rate_is_of_samples(self, found: Callable[..., Subject]) -> None:
+        made = consumer_for(found(), target_rate=1000.0)
+        assert isinstance(made, Emulated)
+        assert (made.seconds, made.name) == (4 / 1000, "emulated: 1000 samples/s")
+
+    def test_a_rate_without_batches_is_of_single_samples(self, found: Callable[..., Subject]) -> None:
+        made = consumer_for(found("single"), target_rate=1000.0)
+        assert isinstance(made, Emulated)
+        assert made.seconds == 1 / 1000
+
+    def test_it_goes_before_the_files_own_step(self, found: Callable[..., Subject]) -> None:
+        assert isinstance(consumer_for(found(consumer=print, model=nn.Linear(1, 1)), step_ms=1.0), Emulated)
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"step_ms": 0.0}, r"A step of 0 ms cannot be emulated\."),
+            ({"step_ms": -3.0}, r"A step of -3 ms cannot be emulated\."),
+            ({"target_rate": 0.0}, r"A target rate of 0 samples/s cannot be met\."),
+            ({"step_ms": 5.0, "target_rate": 9.0}, r"Both a step of 5 ms and a target rate of 9 samples/s were given\."),
+        ],
+    )
+    def test_figures_that_make_no_sense_are_refused_with_one_that_does(
+        self, found: Callable[..., Subject], given: dict[str, float], said: str
+    ) -> None:
+        with pytest.raises(BadUsage, match=said) as refused:
+            consumer_for(found(), **given)
+        assert "--step-ms" in refused.value.advice or "--target-rate" in refused.value.advice
+
+
+class TestChoice:
+    def test_the_files_step_goes_before_its_model(self, found: Callable[..., Subject]) -> None:
+        made = consumer_for(found(consumer=lambda batch: None, model=nn.Linear(1, 1)))
+        assert (type(made), made.name) == (UserStep, "train_step")
+
+    def test_a_model_alone_gets_a_step(self, found: Callable[..., Subject]) -> None:
+        assert consumer_for(found(model=nn.Linear(1, 1))).name == "model"
+
+    def test_with_neither_there_is_none(self, found: Callable[..., Subject]) -> None:
+        made = consumer_for(found())
+        assert (type(made), made.name, made.present) == (Consumer, "none", False)
+        made(object())
+        assert (made.settle(), made.split()) == ([], {})
+
+
+class TestUserStep:
+    def test_batches_arrive_as_they_are(self) -> None:
+        seen: list[Any] = []
+        step = UserStep(seen.append)
+        batch = object()
+        step(batch)
+        assert seen == [batch]
+        assert step.settle() == []
+
+    def test_an_error_of_theirs_passes_through(self) -> None:
+        def train_step(batch: Any) -> None:
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            UserStep(train_step)([])
+
+
+class Layered(nn.Module):
+    """A forward, a backward and an update that each take real time; the forward calls modules within modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        planted.burn(0.004)
+        return self.inner(inputs)  # type: ignore[no-any-return]
+
+
+class TestSplit:
+    BATCH = (torch.randn(4, 64), torch.tensor([0, 1, 2, 0]))
+
+    def test_a_real_step_is_split_into_its_parts(self) -> None:
+        model = Layered()
+        optimizer = torch.optim.Adam(model.parameters())
+
+        def train_step(batch: Any) -> None:
+            loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            planted.burn(0.003)
+
+        step = UserStep(train_step)
+        step(self.BATCH)
+        step.split_step(self.BATCH)
+        parts = step.split()
+        assert parts.keys() == {"forward", "backward", "optimizer", "other"}
+        assert all(spent > 0 for spent in parts.values())
+        assert parts["forward"] >= 0.004, "the outermost module's time, not the sum over modules within modules"
+        assert parts["other"] >= 0.003
+        assert sum(parts.values()) == pytest.approx(step._total / 3 / 1e9)
+
+    def test_modules_within_modules_count_once(self) -> None:
+        """Best of several: each inner module's time is part of the outer one's."""
+
+        class Burns(nn.Module):
+            def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+                planted.burn(0.004)
+                return inputs
+
+        model = nn.Sequential(nn.Sequential(nn.Sequential(Burns())))
+        step = UserStep(lambda batch: model(batch[0]))
+        least = 1.0
+        for _ in range(5):
+            step.split_step(self.BATCH)
+            least = min(least, step.split()["forward"])
+        assert 0.004 <= least < 0.008
+
+    def test_hooks_are_gone_afterwards(self) -> None:
+        backward = torch.Tensor.backward
+        module = torch.nn.modules.module
+        before = [dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)]
+        step = UserStep(lambda batch: nn.Linear(64, 1)(batch[0]).sum().backward())
+        step.split_step(self.BATCH)
+        assert torch.Tensor.backward is backward
+        assert [dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)] == before
+
+    def test_hooks_are_gone_after_an_error_too(self) -> None:
+        backward = torch.Tensor.backward
+
+        def train_step(batch: Any) -> None:
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            UserStep(train_step).split_step(self.BATCH)
+        assert torch.Tensor.backward is backward
+
+    def test_a_step_without_torch_is_not_split(self) -> None:
+        step = UserStep(lambda batch: planted.burn(0.001))
+        assert step.split() == {}
+        step.split_step(self.BATCH)
+        assert step.split() == {}
+
+
+class TestModelStep:
+    @pytest.mark.parametrize(
+        "batch",
+        [
+            (torch.randn(4, 5), torch.tensor([0, 1, 1, 0])),
+            [torch.randn(4, 5), torch.tensor([0, 1, 1, 0])],
+            {"inputs": torch.randn(4, 5), "labels": torch.tensor([0, 1, 1, 0])},
+            ("a name", torch.randn(4, 5), torch.tensor([0, 1, 1, 0])),
+        ],
+        ids=["tuple", "list", "dict", "with a name before"],
+    )
+    def test_batches_of_any_shape_feed_it(self, batch: Any) -> None:
+        fed: list[Any] = []
+
+        class Spy(nn.Linear):
+            def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+                fed.append(inputs)
+                return super().forward(inputs)
+
+        step = ModelStep(Spy(5, 2), nn.CrossEntropyLoss())
+        step(batch)
+        inputs = next(value for value in (batch.values() if isinstance(batch, dict) else batch) if isinstance(value, torch.Tensor))
+        assert torch.equal(step._model(inputs), step._model(inputs))
+
+    def test_a_tensor_alone_needs_no_criterion(self) -> None:
+        ModelStep(nn.Linear(5, 2), None)(torch.randn(4, 5))
+
+    def test_the_users_model_is_not_trained(self) -> None:
+        model = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5)).eval()
+        before = copy.deepcopy(model.state_dict())
+        step = ModelStep(model, None)
+        for _ in range(3):
+            step(torch.randn(4, 5))
+        assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+        assert not model.training
+        assert all(weight.grad is None for weight in model.parameters())
+        changed = [not torch.equal(weight, before[name]) for name, weight in step._model.state_dict().items()]
+        assert any(changed), "its copy really trains"
+
+    def test_a_frozen_model_only_runs_forward(self) -> None:
+        model = nn.Linear(5, 2).requires_grad_(False)
+        step = ModelStep(model, None)
+        step(torch.randn(4, 5))
+        step.split_step(torch.randn(4, 5))
+        assert step.split()["backward"] == 0
+
+    @pytest.mark.parametrize(("batch", "kind"), [("text", "str"), ({"a": [1, 2]}, "dict"), ([], "list")])
+    def test_a_batch_without_a_tensor_is_refused_in_a_sentence(self, batch: Any, kind: str) -> None:
+        with pytest.raises(TargetError, match=f"the batch is a {kind} without a tensor at its top level") as refused:
+            ModelStep(nn.Linear(5, 2), None)(batch)
+        assert "train_step(batch)" in refused.value.advice
+
+
+class TestDeviceEvents:
+    """With a device each step is between two events, and nothing waits for it. The device here is a fake."""
+
+    def test_steps_are_marked_and_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = [0.0]
+        waits: list[None] = []
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self) -> None:
+                clock[0] += 1.5
+                self.at = clock[0]
+
+            def elapsed_time(self, other: Event) -> float:
+                return other.at - self.at
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(None))
+        assert gpu.present()
+        step = UserStep(lambda batch: None)
+        for _ in range(3):
+            step([])
+        assert not waits, "no step is waited for"
+        assert step.settle() == [1_500_000] * 3
+        assert len(waits) == 1
+        assert step.settle() == []
+
+    def test_a_step_that_raised_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                pass
+
+            def record(self) -> None:
+                pass
+
+            def elapsed_time(self, other: Event) -> float:
+                return 2.0
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+        def train_step(batch: Any) -> None:
+            if batch:
+                raise ValueError("no")
+
+        step = UserStep(train_step)
+        step([])
+        with pytest.raises(ValueError, match="no"):
+            step([1])
+        assert step.settle() == [2_000_000]

@@ -1,0 +1,91 @@
+"""Which arms run on a pipeline, which are declined and why, and how long their blocks are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import POOL
+from pipefix.measurement.schedule import FEWEST_ROUNDS, LONGEST, SHORTEST, Schedule, Situation, schedule
+from pipefix.vocabulary.stage import Stage
+
+NEVER = {experiments.RECORD, experiments.COLD, experiments.TRACED}
+"""Arms with a time of their own."""
+
+
+def situation(**changed: Any) -> Situation:
+    even = {Stage.STORAGE: 0.3, Stage.DECODE: 0.3, Stage.AUGMENT: 0.3}
+    return Situation(**{"workers": 2, "has_consumer": True, "share": even, **changed})
+
+
+def planned(*, seconds: float = 60.0, lap: float = 0.01, trials: tuple[int, ...] = (), **changed: Any) -> Schedule:
+    return schedule(situation(**changed), trials, seconds=seconds, lap=lap)
+
+
+def test_with_time_enough_everything_runs() -> None:
+    found = planned(trials=(1, 4))
+    assert set(found.arms) == set(POOL) - NEVER
+    assert found.trials == (1, 4)
+    assert found.declined == {}
+
+
+@given(st.floats(0.1, 120), st.floats(0.0001, 2), st.lists(st.integers(1, 8), max_size=3, unique=True), st.booleans())
+def test_every_arm_either_runs_or_says_why_not(seconds: float, lap: float, trials: list[int], consumer: bool) -> None:
+    found = planned(seconds=seconds, lap=lap, trials=tuple(trials), has_consumer=consumer)
+    ran = {arm.name for arm in found.arms} | {f"workers-{count}" for count in found.trials}
+    assert ran.isdisjoint(found.declined)
+    wanted = {arm.name for arm in set(POOL) - NEVER} | {f"workers-{count}" for count in trials if count != 2}
+    assert ran | found.declined.keys() == wanted
+    assert SHORTEST <= found.length <= LONGEST
+    assert all(why and why[0].islower() for why in found.declined.values())
+    assert found.arms[:2] == (experiments.REAL, experiments.PLAIN), "what everything is compared with is never given up"
+
+
+@given(st.floats(1, 120), st.floats(0.0001, 0.02))
+def test_more_time_never_runs_fewer_arms(seconds: float, lap: float) -> None:
+    assert set(planned(seconds=seconds, lap=lap).arms) <= set(planned(seconds=2 * seconds, lap=lap).arms)
+
+
+def test_a_tight_budget_keeps_the_arms_that_leave_one_stage_out() -> None:
+    found = planned(seconds=2.0, lap=0.01)
+    assert {experiments.NO_STORAGE, experiments.NO_DECODE, experiments.NO_AUGMENT} <= set(found.arms)
+    assert "--budget" in found.declined["loader-floor"]
+
+
+def test_the_blocks_fit_into_the_time() -> None:
+    found = planned(seconds=30.0, lap=0.01, trials=(1, 4))
+    blocks = sum(arm.length / arm.every for arm in found.arms) + 2 * len(found.trials)
+    assert FEWEST_ROUNDS * blocks * found.length <= 30.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "arm", "why"),
+    [
+        ({"has_consumer": False}, "no-consumer", "there is no consumer to leave out"),
+        ({"workers": 0}, "handover-skipped", "there are no workers, so nothing crosses a process border"),
+        ({"workers": 0}, "loader-floor", "there are no workers, so nothing crosses a process border"),
+        ({"no_batches": "a socket is a handle"}, "collate-recorded", "batches cannot be recorded: a socket is a handle"),
+        (
+            {"share": {Stage.STORAGE: 0.001, Stage.DECODE: 0.5, Stage.AUGMENT: 0.4}},
+            "storage-from-memory",
+            "storage took under 2.0 % of a batch's making, so replacing it can gain no more",
+        ),
+        (
+            {"share": {Stage.STORAGE: 0.001, Stage.DECODE: 0.5, Stage.AUGMENT: 0.4}},
+            "decoded-recorded",
+            "the same as replacing the larger of storage and decode",
+        ),
+    ],
+)
+def test_what_can_tell_nothing_is_declined_with_the_reason(changed: dict[str, Any], arm: str, why: str) -> None:
+    found = planned(**changed)
+    assert found.declined[arm] == why
+    assert arm not in {one.name for one in found.arms}
+
+
+def test_the_worker_count_that_is_set_is_no_trial() -> None:
+    assert planned(trials=(1, 2, 4)).trials == (1, 4)

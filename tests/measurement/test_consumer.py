@@ -99,11 +99,11 @@ class TestUserStep:
         assert seen == [batch]
         assert step.settle() == []
 
-    def test_an_error_of_theirs_passes_through(self) -> None:
+    def test_an_error_of_theirs_is_told_as_theirs(self) -> None:
         def train_step(batch: Any) -> None:
             raise ValueError("no")
 
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(TargetError, match=r"The consumer \(train_step\) raised ValueError: no"):
             UserStep(train_step)([])
 
 
@@ -174,7 +174,7 @@ class TestSplit:
         def train_step(batch: Any) -> None:
             raise ValueError("no")
 
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(TargetError, match="no"):
             UserStep(train_step).split_step(self.BATCH)
         assert torch.Tensor.backward is backward
 
@@ -289,6 +289,6 @@ class TestDeviceEvents:
 
         step = UserStep(train_step)
         step([])
-        with pytest.raises(ValueError, match="no"):
+        with pytest.raises(TargetError, match="no"):
             step([1])
         assert step.settle() == [2_000_000]

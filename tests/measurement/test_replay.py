@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler, get_worker_info
 
 from pipefix.measurement import experiments
-from pipefix.measurement.consumer import Consumer, Emulated
+from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
 from pipefix.measurement.replay import Orders
@@ -279,14 +279,11 @@ class TestEnds:
         assert running.processes == []
 
 
-def test_a_consumer_that_raises_is_named(paths: list[str]) -> None:
-    class Picky(Keeps):
-        name = "train_step"
+def test_a_step_that_raises_ends_the_block_with_its_own_words(paths: list[str]) -> None:
+    def train_step(batch: Any) -> None:
+        raise ValueError("two dimensions wanted")
 
-        def __call__(self, batch: Any) -> None:
-            raise ValueError("two dimensions wanted")
-
-    running = pool(loader("map", paths), Picky())
+    running = pool(loader("map", paths), UserStep(train_step))
     with pytest.raises(TargetError, match=r"The consumer \(train_step\) raised ValueError: two dimensions wanted"):
         running.block(experiments.REAL, 0.01)
     running.close()

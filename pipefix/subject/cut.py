@@ -19,7 +19,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from pipefix.seams.fresh import force
-from pipefix.seams.seam import Patches
+from pipefix.seams.seam import Patches, stand_in
 from pipefix.seams.tap import Tap
 from pipefix.subject.evidence import Evidence
 from pipefix.subject.randomness import attributes, own_dict
@@ -65,7 +65,10 @@ class Cutter:
         if dataset or is_users(type(value).__module__):
             self._methods(type(value))
         for name, held in attributes(value).items():
-            if isinstance(held, _FUNCTIONS):
+            opened = stand_in(self.tap, held)
+            if opened is not None:
+                self._replace(value, name, opened)
+            elif isinstance(held, _FUNCTIONS):
                 self._held_function(value, name, held)
             else:
                 self._member(held, depth, dataset=name in ("dataset", "datasets"))
@@ -191,11 +194,12 @@ class Cutter:
                 wrapped = self._wrapped(function, f"{owner.__name__}.{name}", skip=0 if static else 1)
                 self._replace(owner, name, staticmethod(wrapped) if static else wrapped)
 
-    def _replace(self, owner: type, name: str, replacement: Any) -> None:
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
         try:
             self.patches.replace(owner, name, replacement)
         except (AttributeError, TypeError) as error:
-            self.opaque[f"{owner.__name__}.{name}"] = f"its class does not let it be replaced ({error})"
+            kind = owner if isinstance(owner, type) else type(owner)
+            self.opaque[f"{kind.__name__}.{name}"] = f"its class does not let it be replaced ({error})"
 
     def _called_by(self, function: Any, depth: int) -> None:
         """Cut the functions of the user's own modules that ``function`` names, and those they name."""

@@ -8,6 +8,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from pipefix.seams.seam import Patches
+from pipefix.seams.seam import Patches, install_all
 from pipefix.seams.tap import Tap
 from pipefix.subject.cut import Cutter
 
@@ -542,3 +543,30 @@ def test_the_samples_are_the_same(chosen: list[int], last: int, seed: int) -> No
         assert all(np.array_equal(one, other) for one, other in zip(samples(watch.sample), plain, strict=True))
         assert all(np.array_equal(one, other) for one, other in zip(samples(lambda index: dataset[index]), plain, strict=True))
     assert all(np.array_equal(one, other) for one, other in zip(samples(lambda index: dataset[index]), plain, strict=True))
+
+
+def test_a_file_that_the_dataset_opened_before_is_read_under_the_clock_and_put_back(tmp_path: Path) -> None:
+    path = tmp_path / "shard"
+    path.write_bytes(bytes(range(256)) * 4096)
+
+    class Shard:
+        def __init__(self) -> None:
+            self.file = path.open("rb")
+
+        def __getitem__(self, index: int) -> bytes:
+            self.file.seek(index * 65536)
+            return self.file.read(65536)
+
+    shard = Shard()
+    opened, expected = shard.file, Shard()[3]
+    tap, patches = Tap(), Patches()
+    install_all(tap, patches)
+    Cutter(tap, patches).dataset(shard)
+    tap.active = True
+    tap.begin(3)
+    assert shard[3] == expected
+    tap.end()
+    assert tap.bytes_read >= 65536
+    patches.undo()
+    assert shard.file is opened
+    assert shard[3] == expected

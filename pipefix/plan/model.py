@@ -16,19 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
-from pipefix.measurement import experiments
-from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.statistics import Floats, interval
 from pipefix.vocabulary.quantity import Interval
-from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+from pipefix.vocabulary.stage import Stage
 
 DRAWS = 400
 OTHER = "other"
 """The user's own code that belongs to no stage, and the loader's between samples."""
-SATURATED = 0.85
-"""Cores busier than this make workers wait for each other: part of their wall time is queueing and not their own."""
-
 FLOOR_MAKING, FLOOR_TAKING = 0.0006, 0.00035
 """Seconds that handing over a batch takes in the worker and in the training process, however small it is."""
 MAKING_RATE = Interval(0.9e9, 0.6e9, 2.0e9)
@@ -206,66 +200,3 @@ def _added(parts: Mapping[str, Part], name: str, more: Part) -> Mapping[str, Par
     before = parts.get(name)
     whole = more if before is None else Part(before.wall + more.wall, before.cpu + more.cpu)
     return {**parts, name: whole}
-
-
-# -- from what was measured ------------------------------------------------------------------------------------------------
-
-
-def line_of(found: Measurement, diagnosis: Diagnosis) -> Line:
-    """The pipeline as it was measured."""
-    workers = found.workers
-    stages = diagnosis.stages
-    step = stages.get(Stage.STEP)
-    stepping = step.wall.value if step is not None else 0.0
-    making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in stages}
-    taking: dict[str, Part] = {}
-    if step is not None:
-        taking[Stage.STEP.value] = part(step.wall, 0.0, name=Stage.STEP.value)
-    if not workers:
-        known = sum(float(one.wall[0]) for one in making.values()) + stepping
-        making[OTHER] = part(max(0.0, diagnosis.stations.main.value * (1 - diagnosis.starved) - known))
-        return Line(making, _with_cpu(taking, found, making), 0, found.cores)
-    took = max(0.0, diagnosis.stations.main.value - stepping)
-    ipc = stages.get(Stage.IPC)
-    if ipc is not None:
-        share = max(0.0, 1 - took / ipc.wall.value) if ipc.wall.value else 0.0
-        making[Stage.IPC.value] = part(ipc.wall, name="ipc").scaled(share)
-    taking[Stage.IPC.value] = part(took)
-    pool = diagnosis.stations.pool.value * workers * (1 - diagnosis.starved) if diagnosis.stations.pool is not None else 0.0
-    making[OTHER] = part(max(0.0, pool - sum(float(one.wall[0]) for one in making.values())))
-    taking = _with_cpu(taking, found, {})
-    return Line(_uncrowded(making, taking, found, diagnosis), taking, workers, found.cores)
-
-
-def _part(cost: StageCost) -> Part:
-    """A stage's time without what it queued for a CPU: that comes back where the CPUs are shared again."""
-    if cost.cpu is None or not cost.wall.value:
-        return part(cost.wall, 1.0, name=cost.stage.value)
-    served = cost.wall.value if cost.waiting is None else min(cost.wall.value, cost.cpu.value + cost.waiting)
-    return part(cost.wall.scaled(served / cost.wall.value), min(1.0, cost.cpu.value / served), name=cost.stage.value)
-
-
-def _with_cpu(taking: dict[str, Part], found: Measurement, made_here: Mapping[str, Part]) -> dict[str, Part]:
-    """The step's CPU: what the training process used beyond what is known of it."""
-    step = taking.get(Stage.STEP.value)
-    blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
-    samples = sum(block.samples for block in blocks)
-    if step is None or not samples:
-        return taking
-    used = sum(block.main_cpu for block in blocks) / samples
-    known = sum(float(one.cpu[0]) for one in made_here.values())
-    known += sum(float(one.cpu[0]) for name, one in taking.items() if name != Stage.STEP.value)
-    return {**taking, Stage.STEP.value: Part(step.wall, np.full(DRAWS + 1, max(0.0, used - known)))}
-
-
-def _uncrowded(making: dict[str, Part], taking: Mapping[str, Part], found: Measurement, diagnosis: Diagnosis) -> dict[str, Part]:
-    """Wall times as they would be with a core for each worker.
-
-    On busy cores every stage that computes is stretched by the same factor, which the stage that waits least shows.
-    """
-    computing = sum(float(one.cpu[0]) for one in (*making.values(), *taking.values()))
-    if computing < SATURATED * found.cores * diagnosis.sample.value:
-        return making
-    known = [one for name, one in making.items() if name != OTHER and float(one.cpu[0]) > 0.1 * computing]
-    stretched = min((float(one.wall[0] / one.cpu[0]) for one in known), default=1.0)
-    return {name: Part(np.maximum(one.cpu, one.wall - (stretched - 1) * one.cpu), one.cpu) for name, one in making.items()}

@@ -12,7 +12,8 @@ from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import BatchTrace
-from pipefix.plan.model import Line, doubted, line_of, pooled
+from pipefix.plan.as_measured import line_of
+from pipefix.plan.model import Line, doubted, pooled
 from pipefix.plan.operations import Operations, operations_of
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage

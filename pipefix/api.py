@@ -26,6 +26,7 @@ from pipefix.report import runfile, tell, timeline
 from pipefix.report.runfile import Run
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE
 
 Progress = Callable[[str, float], None]
@@ -68,11 +69,16 @@ def probe(
     found = measure(subject, consumer, plan, cores=machine.effective_cores)
     found.seam_cost = calibrate.seam_cost()
     run = _told(subject, machine, found)
-    if trace is not None:
-        timeline.write(found.traced, trace, main=os.getpid(), target=subject.target)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
-    return msgspec.structs.replace(run, instrument=instrument)
+    run = msgspec.structs.replace(run, instrument=instrument)
+    if trace is not None:
+        try:
+            timeline.write(found.traced, trace, main=os.getpid(), target=subject.target)
+        except UnreadableFile as error:
+            error.known = run
+            raise
+    return run
 
 
 def doctor(target: Any = None) -> tuple[dict[str, Any], list[runfile.Finding]]:

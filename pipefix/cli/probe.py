@@ -13,12 +13,12 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
 from pipefix.cli.deliver import deliver
 from pipefix.cli.progress import Progress
-from pipefix.vocabulary.errors import GateFailed, Interrupted
+from pipefix.vocabulary.errors import GateFailed, Interrupted, UnreadableFile
 
 if TYPE_CHECKING:
     from pipefix.report.runfile import Run
@@ -64,12 +64,29 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(out=arguments.out, html=arguments.html, trace=arguments.trace)
+    try:
+        found = _probe(arguments)
+    except UnreadableFile as error:
+        if error.known is not None:
+            # The trace could not be written; the figures are not lost with it.
+            deliver(cast("Run", error.known), as_json=arguments.json, out=arguments.out, html=arguments.html)
+        raise
+    deliver(found, as_json=arguments.json, out=arguments.out, html=arguments.html)
+    if found.partial:
+        raise Interrupted("Interrupted: the figures above are what was known by then.")
+    crossed = list(_crossed(found, arguments.fail_on))
+    if crossed:
+        raise GateFailed(f"pipefix probe: --fail-on {crossed[0]}.")
+    return 0
+
+
+def _probe(arguments: Namespace) -> Run:
     begun = time.perf_counter()
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
         from pipefix import api
 
-        found = api.probe(
+        return api.probe(
             arguments.target,
             # Loading PyTorch takes seconds, and to the user they are part of the probe.
             budget=max(1.0, arguments.budget - (time.perf_counter() - begun)),
@@ -82,13 +99,6 @@ def run(arguments: Namespace) -> int:
             progress=progress,
             seed=arguments.seed,
         )
-    deliver(found, as_json=arguments.json, out=arguments.out, html=arguments.html)
-    if found.partial:
-        raise Interrupted("Interrupted: the figures above are what was known by then.")
-    crossed = list(_crossed(found, arguments.fail_on))
-    if crossed:
-        raise GateFailed(f"pipefix probe: --fail-on {crossed[0]}.")
-    return 0
 
 
 def _crossed(run: Run, gates: list[str]) -> Iterator[str]:

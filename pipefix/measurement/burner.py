@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from typing import Any
 
@@ -39,6 +40,7 @@ def beside(consumer: Consumer, batch: Any, size: int, seconds: float, burners: i
 
 def _burn(parent: int, most: float) -> None:
     """Compute until killed; ends by itself when the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends us
     until = time.monotonic() + most
     value = 1.0
     while time.monotonic() < until and os.getppid() == parent:

@@ -65,6 +65,14 @@ def of_beginning(error: Exception) -> Failure:
     return Failure(f"worker_init_fn raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
 
 
+def of_handover(error: Exception) -> Failure:
+    """A worker could not send a batch."""
+    advice = _advice(error)
+    if advice is None or advice is _PICKLED:
+        advice = "Let collate_fn return tensors, numbers and strings in dicts and lists: functions, locks and files cannot travel."
+    return Failure(f"A worker could not hand over its batch: {failure.summary(error)}", advice, "")
+
+
 def of_batch(error: Exception, units: Sequence[Any], samples: Sequence[Any]) -> Failure:
     """The collate function raised."""
     missing = [unit for unit, sample in zip(units, samples, strict=False) if sample is None]

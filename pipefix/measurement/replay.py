@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -107,6 +108,8 @@ class Pool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
+                if self.workers:
+                    tempfile.gettempdir()  # batches cross through a socket there; where it is missing, torch would wait for ever
                 self._iterator = iter(self._loader)
             except Exception as error:
                 self.failed = True

@@ -6,7 +6,10 @@ recorded, timed or not. The user's dataset, collate function and worker_init_fn 
 
 from __future__ import annotations
 
+import multiprocessing.queues
 import os
+import signal
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,6 +90,9 @@ class WorkerInit:
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
+        multiprocessing.queues.Queue._on_queue_feeder_error = _unsendable  # type: ignore[attr-defined]
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _hear_once)
         if info is not None:
             # Frozen for users: worker_init_fn and __iter__ look for their own dataset there.
             object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[attr-defined]
@@ -95,6 +101,21 @@ class WorkerInit:
                 self.inner(worker)
             except Exception as error:  # noqa: BLE001 - told with the first batch that is asked for
                 _failed_to_begin.append(failing.of_beginning(error))
+
+
+def _unsendable(queue: Any, error: Exception, sent: Any) -> None:
+    """A batch that cannot be pickled is lost in the worker's feeder thread, and the training process would wait for it for ever."""
+    number, batch = sent
+    if isinstance(batch, Failure):
+        traceback.print_exception(error)
+    else:
+        queue.put((number, failing.of_handover(error)))
+
+
+def _hear_once(*_: object) -> None:
+    """A terminal's Ctrl-C reaches the workers as well. A second one, from us, must not disturb one that is leaving already."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 _failed_to_begin: list[Failure] = []

@@ -259,7 +259,7 @@ def write_whole(data: bytes, path: Path, *, what: str) -> None:
         reason = getattr(error, "strerror", None) or error
         raise UnreadableFile(
             f"The {what} {path} could not be written: {reason}.",
-            advice=f"Choose a place with room that you may write to: --out DIR/{path.name}",
+            advice=f"Choose a place with room that you may write to, such as DIR/{path.name}",
         ) from error
 
 

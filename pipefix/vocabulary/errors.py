@@ -14,6 +14,8 @@ class PipefixError(Exception):
         self.advice = advice or self.default_advice
         self.user_traceback = user_traceback
         """The user's own frames, where their code raised."""
+        self.known: object = None
+        """A run that was complete when something after it failed."""
 
 
 class GateFailed(PipefixError):

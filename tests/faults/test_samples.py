@@ -229,6 +229,17 @@ def test_a_worker_that_dies(tell: Tell, end: str, words: list[str]) -> None:
     tell(text + loader("Dies()", 2)).check(3, "A worker process died", *words)
 
 
+def test_a_batch_that_cannot_be_sent(tell: Tell) -> None:
+    """Torch alone would print a traceback and wait for ever."""
+    text = """
+    def join(samples):
+        return [lambda: one for one in samples]
+    """
+    told = tell(text + loader("Good()", 2, collate_fn="join"))
+    told.check(3, "could not hand over its batch", "<lambda>", "Let collate_fn return")
+    assert tell(text + loader("Good()", 0, collate_fn="join")).code == 0
+
+
 def test_a_worker_init_that_raises(tell: Tell) -> None:
     text = """
     def begin(worker):

@@ -138,7 +138,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UnreadableFile) as caught:
         write(Run(target="new"), path)
     assert str(caught.value) == f"The run file {path} could not be written: No space left on device."
-    assert caught.value.advice == "Choose a place with room that you may write to: --out DIR/run.json"
+    assert caught.value.advice == "Choose a place with room that you may write to, such as DIR/run.json"
     assert read(path).target == "old"
     assert os.listdir(tmp_path) == ["run.json"], "no draft is left behind"
 

@@ -27,8 +27,8 @@ COLUMNS = (
     "wait",
     "loop",
 )
-"""Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples and batches in the maker.
-``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest of its loop."""
+"""Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples in the maker.
+``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest there."""
 WORKER = ("storage", "decode", "augment", "collate", "ipc")
 MAIN = ("main_ipc", "transfer", "step")
 INDEX = {name: number for number, name in enumerate(COLUMNS)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pipefix.diagnosis import rhythm, rules, sentences
@@ -49,6 +51,7 @@ def diagnose(found: Measurement) -> Diagnosis:
         unattributed=costs.unattributed() * sample.value,
         closure=costs.total() / sample.value - 1,
         stations=_stations(found, draws),
+        cold=arms.get(experiments.COLD.name),
         demand=_demand(found),
         fed=_fed(real) if found.has_consumer else None,
         period=_period(real, found.workers),
@@ -59,10 +62,10 @@ def diagnose(found: Measurement) -> Diagnosis:
         arms=arms,
     )
     kind = "inconclusive" if rival is not None else ranking.kind
-    diagnosis.verdict = Verdict(kind, ranking.stage if kind in ("input-bound", "step-bound") else None, "", ranking.confidence)
-    diagnosis.verdict = Verdict(
-        kind, diagnosis.verdict.stage, sentences.verdict(found, diagnosis, ranking, rival, costs.share_interval), ranking.confidence
-    )
+    stage = ranking.stage if kind in ("input-bound", "step-bound") else None
+    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT)
+    sentence = sentences.verdict(found, diagnosis, ranking, rival, costs.share_interval)
+    diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
     diagnosis.caveats = sentences.caveats(found, diagnosis)
     return diagnosis
 

@@ -54,6 +54,8 @@ class Verdict:
     stage: Stage | None
     sentence: str
     confidence: float
+    rule: str = ""
+    """The rule that decided, with its thresholds."""
 
 
 @dataclass
@@ -68,6 +70,8 @@ class Diagnosis:
     closure: float
     """(attributed + unattributed) / measured - 1, the two sides measured apart."""
     stations: Stations
+    cold: Interval | None = None
+    """Throughput with the files out of the page cache, over throughput with them in it."""
     demand: Interval | None = None
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None

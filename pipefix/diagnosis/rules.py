@@ -15,6 +15,11 @@ DOMINATES = 1.1
 """A stage that costs less than a tenth more than the next is not singled out: mending it alone would gain next to nothing."""
 SURE = 0.95
 """A verdict is given when at least this part of the resamplings agree on it."""
+STATEMENT = (
+    f"a stage is named when it costs over {DOMINATES:g}x the next one of what limits, in at least {SURE:.0%} of resamplings, "
+    "and no replayed arm contradicts it"
+)
+"""The rule as it is printed beside a verdict."""
 CONTRADICTION = 1.05
 """An arm that gains this much more than the verdict's own arm contradicts it."""
 

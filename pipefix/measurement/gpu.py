@@ -73,7 +73,7 @@ class NvmlWatch:
 
             pynvml.nvmlInit()
             handle = pynvml.nvmlDeviceGetHandleByIndex(self._device)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
             self.figures = {}
             self.declined = f"NVML cannot be asked: {error}"
             return

@@ -120,7 +120,7 @@ def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, fo
         raise failing.raised("The loader", error, pool.processes) from error
     finally:
         session.close(at_once=not complete)
-    if clock.left > 0.05 * plan.budget and not found.partial:
+    if clock.left > min(0.05 * plan.budget, session.first_seconds):
         plan.progress("measuring start-up", clock.spent / plan.budget)
         startup.measure(subject, found, clock.left)
 
@@ -140,6 +140,8 @@ class _Session:
         self.paths: list[str] = []
         self.round_seconds = 0.0
         """How long all workers take for a batch each, in the real arm."""
+        self.first_seconds = 0.0
+        """How long the first batch took, the start of the workers included."""
 
     def close(self, *, at_once: bool = False) -> None:
         with _deaf():
@@ -163,6 +165,7 @@ class _Session:
         if self.subject.batched_fetch:
             per_worker = max(1, per_worker // batch)
         rows = self.pool.record(per_worker, RECORD_SHARE * self.plan.budget)
+        self.first_seconds = (rows[0].got - rows[0].asked) / 1e9
         last: dict[int, Row] = {}
         for row in rows:
             last[row.trace.worker] = row
@@ -302,15 +305,19 @@ class _Session:
             for _ in range(2):
                 found.blocks.append(burner.beside(self.consumer, batch, size, seconds, count, name=experiments.BURNER))
 
+    def _not_cold(self, why: str) -> None:
+        """Refuse the word cold, with the reason."""
+        self.found.declined[experiments.COLD.name] = self.found.cold["why"] = why
+
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
         found, paths = self.found, sorted({path for path in self.paths if not path.startswith(_UNREAL) and os.path.isfile(path)})
         found.paths = paths
         if not paths:
-            found.declined[experiments.COLD.name] = "no file was read through a seam, so there is nothing to evict"
+            self._not_cold("no file was read through a seam, so there is nothing to evict")
             return
         if self.clock.left < 0:
-            found.declined[experiments.COLD.name] = "no time was left in the budget"
+            self._not_cold("no time was left in the budget")
             return
         self.say("cold reads")
         while True:
@@ -325,10 +332,10 @@ class _Session:
                 "why": proof.why,
             }
             if not proof.cold:
-                found.declined[experiments.COLD.name] = proof.why or "the pages could not be evicted"
+                self._not_cold(proof.why or "the pages could not be evicted")
                 return
             self.found.blocks.append(self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1))
-            if len(found.of(experiments.COLD.name)) >= 3 or self.clock.left < 0.06 * self.plan.budget:
+            if len(found.of(experiments.COLD.name)) >= 3 or self.clock.left < max(0.06 * self.plan.budget, self.first_seconds):
                 return
 
 

@@ -52,6 +52,7 @@ def run(
             stage=str(verdict.stage) if verdict.stage is not None else None,
             sentence=verdict.sentence,
             confidence=round(verdict.confidence, 4),
+            rule=verdict.rule,
         ),
         throughput=runfile.Throughput(delivered=diagnosis.sample.inverted(), demand=diagnosis.demand),
         sample_s=diagnosis.sample,
@@ -64,6 +65,7 @@ def run(
         tail=_tail(diagnosis),
         step_split=_step_split(found),
         waits=_waits(found, diagnosis),
+        cold=_cold(found, diagnosis),
         instrument=_instrument(found, diagnosis),
     )
 
@@ -80,8 +82,16 @@ def _head(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> R
         startup=runfile.StartUp(
             first_batch_s=found.first_batch, epoch_restart_s=found.epoch_restart, load_target_s=subject.load_seconds
         ),
-        cold=found.cold,
     )
+
+
+def _cold(found: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
+    """How cold the files were, and throughput with them cold over throughput with them in memory; or why none was measured."""
+    proof, ratio = found.cold, diagnosis.cold
+    if ratio is None:
+        return {"declined": proof["why"]} if proof.get("why") else {}
+    residency = {"residency_before": proof["before"], "residency_after": proof["after"]}
+    return {**residency, "files": proof["files"], "bytes": proof["bytes"], "ratio": msgspec.to_builtins(ratio)}
 
 
 def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:

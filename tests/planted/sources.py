@@ -162,7 +162,10 @@ class SocketSource(Remote):
         self._connection.sendall(line)
         answer = b""
         while len(answer) < self.size:
-            answer += self._connection.recv(65536)
+            piece = self._connection.recv(65536)
+            if not piece:
+                raise ConnectionError("the waiting server is gone")
+            answer += piece
         return answer
 
     def __getstate__(self) -> dict[str, Any]:

@@ -60,7 +60,10 @@ def test_burners_are_gone_when_the_consumer_raises(error: type[BaseException]) -
 
 def test_a_burner_ends_with_its_parent() -> None:
     """Its parent is told by its id: a process whose parent is another has been left behind."""
-    burner._burn(parent=-1, most=60.0)
+    orphan = multiprocessing.get_context("fork").Process(target=burner._burn, args=(-1, 60.0))
+    orphan.start()
+    orphan.join(10.0)
+    assert orphan.exitcode == 0
 
 
 def test_a_timed_call_costs_little_and_is_measured() -> None:

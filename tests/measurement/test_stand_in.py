@@ -495,7 +495,7 @@ class TestObserving:
         assert ours.ask([0, 1])[1].facts == {}
         ours.turn_to(experiments.PLAIN)
         told = [ours.ask([0, 1, 2])[1] for _ in range(70)]
-        assert [trace.facts for trace in told if trace.facts] == [{"rows": 3.0}] * 2
+        assert [trace.facts["rows"] for trace in told if trace.facts] == [3.0] * 2
         assert told[0].samples_made == 2 + 3
 
     def test_what_measuring_takes_is_told_apart(self, paths: list[str]) -> None:

@@ -138,16 +138,39 @@ class Bench:
 
     # -- a batch -----------------------------------------------------------------------------------------------------
 
-    def make(self, order: Any) -> Delivered:
+    def attempt(self, order: Any) -> Delivered | Failure:
+        """A batch, or what is to be said in its place.
+
+        Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
+        if that succeeds, the arm does not suit this pipeline.
+        """
+        try:
+            return self.make(order)
+        except StreamEnded:
+            raise
+        except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
+            failed = self.failure(error)
+        if not POOL[int(self.of.switch[0])].replaces:
+            return failed
+        self._collating, self.stream, self.position = None, None, 0
+        try:
+            return self.make(order, unfit=failed.what)
+        except StreamEnded:
+            raise
+        except Exception as error:  # noqa: BLE001 - it raises live as well
+            return self.failure(error)
+
+    def make(self, order: Any, *, unfit: str = "") -> Delivered:
+        """``unfit``: why the arm that is on does not suit; the batch is made with nothing replaced."""
         switch = self.of.switch
         arm, epoch = int(switch[0]), int(switch[1])
         if epoch != self.epoch:
             self.epoch, self.counter = epoch, 0
-        experiment = POOL[arm]
+        experiment = POOL[arm] if not unfit else PLAIN
         self._mode(experiment)
         starved = self.queue.waited()
         begun, cpu_begun = time.perf_counter_ns(), time.thread_time_ns()
-        trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0)
+        trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0, unfit=unfit)
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
         if skipped and Stage.AUGMENT in experiment.replaces:
             made = _Made()

@@ -25,6 +25,10 @@ class StreamEnded(Exception):
     """A stream gave nothing, however often it was begun."""
 
 
+class Unfit(Exception):
+    """An arm cannot be run: with something replaced the user's code raises, and without it does not."""
+
+
 class Failure(NamedTuple):
     """What comes from a worker in a batch's place."""
 

@@ -200,16 +200,23 @@ class _Session:
             self.say("tracing")
             traced = self.pool.block(experiments.TRACED, TRACED_SECONDS, most=max(2.0, self.clock.left))
             self.found.traced = [row for row in traced.rows if row.trace.events]
+        self._laps(chosen, reserve, length)
+        for arm in chosen.arms:
+            if not self.found.of(arm.name):
+                self.found.declined.setdefault(arm.name, "no time was left in the budget for it; a longer --budget runs it")
+
+    def _laps(self, chosen: Schedule, reserve: float, length: float) -> None:
+        """Round after round of all arms, every second one backwards, until the time or the doubt is used up."""
         done = 0
         while True:
             lap = time.perf_counter()
             for arm in chosen.arms if done % 2 == 0 else chosen.arms[::-1]:
                 if self.clock.left < reserve and self.found.of(experiments.REAL.name):
                     break
-                if done % arm.every:
+                if done % arm.every or arm.name in self.found.declined:
                     continue
                 self.say(f"round {done + 1}: {arm.name}")
-                self._spared(lambda arm=arm: self._run(arm, length * arm.length))  # type: ignore[misc]
+                self._spared(lambda arm=arm: self._run(arm, length * arm.length), arm.name)  # type: ignore[misc]
             for name, pool in list(self.trials.items()):
                 if self.clock.left >= reserve or not self.found.trials.get(name):
                     self._spared(lambda name=name, pool=pool: self._trial(name, pool, length))  # type: ignore[misc]
@@ -219,13 +226,16 @@ class _Session:
             if done >= 3 and self.plan.enough is not None and self.plan.enough(self.found):
                 return
 
-    def _spared(self, run: Callable[[], object]) -> None:
+    def _spared(self, run: Callable[[], object], arm: str = "") -> None:
         """Run; where a pool that only tries other settings could not start or lost a worker, go on without it.
 
         Torch's signal handler speaks of a lost worker wherever the main thread happens to be, so it may be another pool's turn.
         """
         try:
             run()
+        except failing.Unfit as error:
+            self.found.declined[arm] = f"the pipeline does not run with that replaced: {error}"
+            self.found.blocks = [block for block in self.found.blocks if block.arm != arm]
         except (RuntimeError, TargetError) as error:
             lost = [name for name, pool in self.trials.items() if pool.lost or pool.failed]
             if not lost or self.pool.lost:

@@ -23,7 +23,7 @@ from pipefix.measurement import trace as traces
 from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
-from pipefix.measurement.failing import Failure, cannot_start, raised
+from pipefix.measurement.failing import Failure, Unfit, cannot_start, raised
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.stand_in import StandIn, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
@@ -199,6 +199,7 @@ class Pool:
             # A worker's batches come in the order it made them: after its first of this arm, all are.
             row = self.next(consume=consume)
             if row.trace.epoch == self.epoch:
+                _check_fit(row)
                 warm.add(row.trace.worker)
         self.consumer.settle()
         mark = perf_counter_ns() if consume else row.done
@@ -207,6 +208,7 @@ class Pool:
         cpu = time.process_time()
         while True:
             row = self.next(consume=consume)
+            _check_fit(row)
             rows.append(row)
             whole = len(rows) % round_size == 0
             if whole and (row.done >= until or time.perf_counter() > limit) and len(rows) >= least_rounds * round_size:
@@ -250,6 +252,11 @@ class Pool:
                 return rows
             if time.perf_counter() > until and everyone and all(count >= 1 for count, _ in state.values()):
                 return rows
+
+
+def _check_fit(row: Row) -> None:
+    if row.trace.unfit:
+        raise Unfit(row.trace.unfit)
 
 
 def _shared(switch: torch.Tensor) -> torch.Tensor:

@@ -37,11 +37,7 @@ class StandIn(Dataset["Delivered | Failure"]):
     def __getitem__(self, order: Any) -> Delivered | Failure:
         if _failed_to_begin:
             return _failed_to_begin[0]
-        bench = _bench(self)
-        try:
-            return bench.make(order)
-        except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
-            return bench.failure(error)
+        return _bench(self).attempt(order)
 
 
 class StreamStandIn(IterableDataset["Delivered | Failure"]):
@@ -71,15 +67,14 @@ class StreamStandIn(IterableDataset["Delivered | Failure"]):
         bench = _bench(self)
         while True:
             try:
-                made = bench.make(self.batch_size)
+                made = bench.attempt(self.batch_size)
             except StreamEnded:
                 if bench.drawn:
                     yield failing.stream_spent(bench.drawn)
                 return  # with nothing at all, this worker has no part of the stream: the others go on
-            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
-                yield bench.failure(error)
-                return
             yield made
+            if isinstance(made, Failure):
+                return
 
 
 class WorkerInit:

@@ -53,6 +53,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     sent_bytes: int = 0
     handed: int = 0
     """Batches that `dumps`, `send` and `sent_bytes` belong to: those handed over since the last trace."""
+    unfit: str = ""
+    """Why this arm cannot be run on this pipeline: its code raised with something replaced, and did not without."""
     wrapped: bool = False
     """True where recorded samples were used a second time under this switch."""
     paths: list[bytes] = []

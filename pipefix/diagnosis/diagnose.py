@@ -26,7 +26,6 @@ from pipefix.measurement.statistics import Floats, bootstrap, interval, ratio
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import IN_SAMPLE, INPUT, ORDER, Stage
 
-UNATTRIBUTED = ("own", "between", "idle", "loop")
 OPS_KEPT = 24
 
 
@@ -112,14 +111,15 @@ class _Costs:
             return ("storage", "decode", "augment", "collate", "transfer", "step")
         return MAIN if self.main_bound else WORKER
 
+    def _rest(self) -> tuple[str, ...]:
+        """The columns of the limiting station that belong to no stage."""
+        if not self.found.workers:
+            return ("own", "between", "loop")
+        return ("wait", "loop") if self.main_bound else ("own", "between", "idle")
+
     def _cycle(self, rows: Floats) -> Floats:
         """Seconds a sample that the limiting station is up, for one draw a row."""
-        if not self.found.workers:
-            names: tuple[str, ...] = (*self._exposed(), "own", "between", "loop")
-            return np.asarray(rules.columns(rows, names).sum(axis=1))
-        if self.main_bound:
-            return np.asarray(rules.columns(rows, (*MAIN, "wait", "loop")).sum(axis=1))
-        return np.asarray(rules.columns(rows, (*WORKER, "own", "between", "idle")).sum(axis=1))
+        return np.asarray(rules.columns(rows, (*self._exposed(), *self._rest())).sum(axis=1))
 
     def total(self) -> float:
         """Attributed and unattributed seconds a delivered sample, as the clocks saw them."""
@@ -128,20 +128,14 @@ class _Costs:
 
     def unattributed(self) -> float:
         """Share of the limiting station's time that belongs to no stage."""
-        names = (
-            ("wait", "loop")
-            if self.found.workers and self.main_bound
-            else UNATTRIBUTED
-            if self.found.workers
-            else ("own", "between", "loop")
-        )
-        return float(sum(self.each[INDEX[name]] for name in names) / self._cycle(self.each[None, :])[0])
+        return float(sum(self.each[INDEX[name]] for name in self._rest()) / self._cycle(self.each[None, :])[0])
 
     def share_interval(self, stage: Stage) -> Interval:
         name = "main_ipc" if stage is Stage.IPC and self.main_bound else stage.value
         if name not in self._exposed():
             return exactly(0.0)
-        return interval(self.draws[:, INDEX[name]] / self._cycle(self.draws))
+        share = float(self.each[INDEX[name]] / self._cycle(self.each[None, :])[0])
+        return interval(self.draws[:, INDEX[name]] / self._cycle(self.draws), share)
 
     def stage(self, stage: Stage, gain: Interval | None) -> StageCost:
         names = ("ipc", "main_ipc") if stage is Stage.IPC else (stage.value,)

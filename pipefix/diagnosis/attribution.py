@@ -86,16 +86,35 @@ def _row(row: Row, found: Measurement, shared: float, hand: float, first: str) -
     cells["collate"] = trace.collate_wall * (1 - shared)
     cells["ipc"] = trace.collate_wall * shared + hand
     fetching = row.got - row.asked
+    own, ran_on = row.done - row.got, ran_on_after(row)
     if found.workers:
         cells["main_ipc"] = max(0.0, fetching - row.waited)
-        cells["wait"] = row.waited
+        cells["wait"] = max(0.0, row.waited - ran_on)
     else:
         cells["between"] += max(0.0, fetching - (trace.ended - trace.begun) - trace.extra)
+        # Where the next batch takes longer to make than the device runs on, that hides behind the making.
+        ran_on = ran_on if ran_on > fetching else 0
     if found.has_consumer:
-        cells["step"] = max(row.done - row.got, row.device)
+        cells["step"] = own + ran_on
     else:
         cells["loop"] = row.done - row.got
     return [cells[name] for name in COLUMNS] + [trace.samples]
+
+
+def ran_on_after(row: Row) -> int:
+    """Nanoseconds that the device still computed after the step's call had returned: no wait of that length starves it."""
+    return max(0, row.device - (row.done - row.got))
+
+
+def exposed_share(blocks: Sequence[Block]) -> float:
+    """Part of the loop in which the consumer had nothing to do but wait for its next batch."""
+    loop = waited = 0
+    for block in blocks:
+        for row in block.rows:
+            fetching, ran_on = row.got - row.asked, ran_on_after(row)
+            waited += max(0, fetching - ran_on)
+            loop += row.done - row.got + max(fetching, ran_on)
+    return waited / loop if loop else 0.0
 
 
 def _idle(block: Block) -> float:

@@ -13,6 +13,7 @@ from pipefix.diagnosis.attribution import (
     WORKER,
     compute_shares,
     cpu_shares,
+    exposed_share,
     ledger,
     operations,
     per_sample,
@@ -52,7 +53,7 @@ def diagnose(found: Measurement) -> Diagnosis:
         stations=_stations(found, draws),
         cold=arms.get(experiments.COLD.name),
         demand=_demand(found),
-        fed=_fed(real) if found.has_consumer else None,
+        fed=1 - exposed_share(real) if found.has_consumer else None,
         period=_period(real, found.workers),
         starved=starved_share(real),
         slowdown=_seconds(real) / sample.value,
@@ -154,8 +155,15 @@ class _Costs:
             hidden=share == 0 and wall.value > 0,
             gain=gain,
             bytes=self._bytes(stage),
-            ops=tuple(OpCost(*op) for op in self.ops.get(stage, [])[:OPS_KEPT]),
+            ops=self._copies() if stage is Stage.TRANSFER else tuple(OpCost(*op) for op in self.ops.get(stage, [])[:OPS_KEPT]),
         )
+
+    def _copies(self) -> tuple[OpCost, ...]:
+        """Ways to the device, each measured by itself: a batch takes one of them."""
+        batch = self.found.settings.batch_size or 1
+        names = {"pinned": "copy from pinned memory", "pageable": "copy from ordinary memory", "pinning": "copy into pinned memory"}
+        copies = self.found.transfer
+        return tuple(OpCost(name, copies[key] / batch, None, 1 / batch) for key, name in names.items() if key in copies)
 
     def _bytes(self, stage: Stage) -> float | None:
         if stage is Stage.STORAGE:
@@ -212,13 +220,6 @@ def _stations(found: Measurement, draws: Floats) -> Stations:
 def _demand(found: Measurement) -> Interval | None:
     rates = np.asarray([block.rate for block in found.of(experiments.ALONE)])
     return Interval(float(np.median(rates)), float(rates.min()), float(rates.max())) if len(rates) else None
-
-
-def _fed(blocks: list[Block]) -> float:
-    """Part of the loop's time that the consumer was not waiting for data."""
-    fetching = sum(row.got - row.asked for block in blocks for row in block.rows)
-    stepping = sum(row.done - row.got for block in blocks for row in block.rows)
-    return stepping / (fetching + stepping) if fetching + stepping else 1.0
 
 
 def _period(blocks: list[Block], workers: int) -> int | None:

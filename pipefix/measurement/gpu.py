@@ -6,6 +6,7 @@ No step is waited for. Events are recorded around each step and read after the b
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -43,18 +44,21 @@ class StepEvents:
 
 
 class NvmlWatch:
-    """Samples utilisation, memory and power while it is entered. Silent where NVML cannot be asked."""
+    """Samples utilisation, memory and power while it is entered. What NVML cannot tell (of a part of a device, say) is left out."""
 
     def __init__(self, device: int = 0) -> None:
         self.figures: dict[str, float] = {}
+        """Means over the time it was entered."""
+        self.declined: dict[str, str] = {}
+        """Figures there are none of, and why."""
         self._device = device
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._samples: list[tuple[float, float, float]] = []
+        self._samples: dict[str, list[float]] = {}
 
     def __enter__(self) -> NvmlWatch:
         if present():
-            self._thread = threading.Thread(target=self._sample, daemon=True, name="pipefix-nvml")
+            self._thread = threading.Thread(target=self._watch, daemon=True, name="pipefix-nvml")
             self._thread.start()
         return self
 
@@ -62,25 +66,34 @@ class NvmlWatch:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        if self._samples:
-            columns = list(zip(*self._samples, strict=True))
-            names = ("nvml_utilisation", "nvml_memory_bytes", "nvml_power_w")
-            self.figures = {name: sum(column) / len(column) for name, column in zip(names, columns, strict=True)}
+        self.figures = {name: sum(seen) / len(seen) for name, seen in self._samples.items() if seen}
 
-    def _sample(self) -> None:
+    def _watch(self) -> None:
         try:
             import pynvml
 
             pynvml.nvmlInit()
-            handle = pynvml.nvmlDeviceGetHandleByIndex(self._device)
         except Exception as error:  # noqa: BLE001 - NVML is supporting evidence; without it nothing is lost
-            self.figures = {}
-            self.declined = f"NVML cannot be asked: {error}"
+            self.declined["nvml"] = f"NVML cannot be asked: {error}"
             return
-        while not self._stop.wait(EVERY_S):
-            used = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-            memory = pynvml.nvmlDeviceGetMemoryInfo(handle).used
-            self._samples.append((used, float(memory), pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3))
-        pynvml.nvmlShutdown()
+        try:
+            self._sample(pynvml)
+        finally:
+            pynvml.nvmlShutdown()
 
-    declined: str | None = None
+    def _sample(self, nvml: Any) -> None:
+        asked: dict[str, Callable[[], float]] = {
+            "nvml_utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(self._handle(nvml)).gpu / 100,
+            "nvml_memory_bytes": lambda: float(nvml.nvmlDeviceGetMemoryInfo(self._handle(nvml)).used),
+            "nvml_power_w": lambda: nvml.nvmlDeviceGetPowerUsage(self._handle(nvml)) / 1e3,
+        }
+        while asked and not self._stop.wait(EVERY_S):
+            for name, ask in list(asked.items()):
+                try:
+                    self._samples.setdefault(name, []).append(ask())
+                except Exception as error:  # noqa: BLE001 - as above
+                    self.declined[name] = str(error)
+                    del asked[name]
+
+    def _handle(self, nvml: Any) -> Any:
+        return nvml.nvmlDeviceGetHandleByIndex(self._device)

@@ -219,12 +219,12 @@ class Pool:
 
     def _block(self, experiment: Experiment, rows: list[Row], mark: int, cpu: float) -> Block:
         device = self.consumer.settle()
+        ended = rows[-1].done
         if device:
             # Steps run on after their call returned: the block ends when the last one has.
             ended = perf_counter_ns()
             rows = [replace(row, device=busy) for row, busy in zip(rows, device, strict=False)]
-            rows[-1] = replace(rows[-1], done=ended)
-        gross = rows[-1].done - mark
+        gross = ended - mark
         own = sum(row.trace.replay + row.trace.extra for row in rows)
         if self.workers:
             # What a worker does for the instrument delays the consumer only as far as it waited.

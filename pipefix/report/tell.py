@@ -76,7 +76,7 @@ def _head(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> R
         created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         target=subject.target,
         partial=found.partial,
-        machine=dict(machine),
+        machine={**machine, "while_measured": found.nvml} if found.nvml else dict(machine),
         settings=found.settings,
         consumer=found.consumer,
         startup=runfile.StartUp(

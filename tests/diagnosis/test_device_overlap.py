@@ -1,0 +1,78 @@
+"""A device computes on after the step's call has returned: what it does meanwhile is neither waiting nor extra time."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pipefix.diagnosis.attribution import exposed_share
+from pipefix.diagnosis.diagnose import diagnose
+from pipefix.measurement.measurement import Block, Measurement, Row
+from pipefix.measurement.trace import BatchTrace, Charge
+from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.stage import Stage
+
+MS = 1_000_000
+LAUNCH = 0.2
+"""Milliseconds that launching a step takes the training process."""
+
+
+def loop(making: float, device: float, *, workers: int, batches: int = 40) -> list[Row]:
+    """Batches of four: made in ``making`` milliseconds each (by all workers together), used by the device in ``device``."""
+    rows = []
+    now, ready, free = 0.0, 0.0, 0.0
+    for number in range(batches):
+        asked = now
+        ready = max(ready, 0.0 if workers else asked) + making
+        got = max(asked, ready)
+        done = got + LAUNCH
+        free = max(free, done) + device
+        begun = ready - making * max(1, workers)
+        trace = BatchTrace(1, 1, number % max(1, workers), 9, 4, round(begun * MS), round(ready * MS), round(ready * MS), 0, 0)
+        wall = round(making * max(1, workers) * MS)
+        trace.charges = [Charge("decode", "decode", wall, wall, wall, 4)]
+        trace.unit_walls = [wall // 4] * 4
+        waited = round((got - asked) * MS) if workers else 0
+        rows.append(Row(round(asked * MS), round(got * MS), round(done * MS), waited, 0, trace, device=round(device * MS)))
+        now = done if free - done < 20 * device else free - 20 * device  # the launch queue is not endless
+    return rows
+
+
+def found(rows: list[Row], delivered: float, workers: int) -> Measurement:
+    settings = LoaderSettings(batch_size=4, num_workers=workers, length=1000)
+    whole = Measurement(settings, workers, cores=8.0, consumer="train_step", has_consumer=True)
+    for _ in range(3):
+        whole.blocks += [Block(arm, tuple(rows), delivered / 1e3 * len(rows), 4 * len(rows)) for arm in ("real", "plain")]
+    return whole
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize(("making", "device", "waiting"), [(10.0, 6.0, 0.4), (10.0, 0.0, 0.98), (10.0, 9.5, 0.05)])
+def test_a_starved_device_waits_for_what_it_cannot_hide(making: float, device: float, waiting: float, workers: int) -> None:
+    rows = loop(making, device, workers=workers)
+    assert exposed_share([Block("real", tuple(rows[1:]), 1.0, 4)]) == pytest.approx(waiting, abs=0.03)
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_a_fed_device_does_not_wait(workers: int) -> None:
+    assert exposed_share([Block("real", tuple(loop(3.0, 10.0, workers=workers)[1:]), 1.0, 4)]) == 0
+
+
+def test_a_step_that_waits_for_its_device_is_as_before() -> None:
+    rows = [dataclasses.replace(row, done=row.got + 6 * MS, device=6 * MS) for row in loop(10.0, 0.0, workers=4)]
+    assert exposed_share([Block("real", tuple(rows[1:]), 1.0, 4)]) == pytest.approx(10 / 16, abs=0.03)
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_data_limit_where_making_takes_longer(workers: int) -> None:
+    """The device's time hides behind the making: named as the step's cost it would make the parts longer than the whole."""
+    diagnosis = diagnose(found(loop(10.0, 6.0, workers=workers)[1:], 10.2 if not workers else 10.0, workers))
+    assert (diagnosis.verdict.kind, diagnosis.verdict.stage) == ("input-bound", Stage.DECODE)
+    assert diagnosis.closure == pytest.approx(0, abs=0.05)
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_the_step_limits_where_the_device_takes_longer(workers: int) -> None:
+    diagnosis = diagnose(found(loop(3.0, 10.0, workers=workers)[1:], 10.0, workers))
+    assert (diagnosis.verdict.kind, diagnosis.verdict.stage) == ("step-bound", Stage.STEP)

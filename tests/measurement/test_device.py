@@ -1,0 +1,188 @@
+"""The border to a device, with fakes in its place: what is asked of it, and that the answer is read as it is meant."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from pipefix.measurement import gpu, transfer
+
+COPY_MS = {True: 2.0, False: 5.0}
+"""What the fake device takes for a copy, from pinned memory and not."""
+
+
+class FakeDevice:
+    """Events and streams whose clock only copies advance."""
+
+    def __init__(self) -> None:
+        self.clock = 0.0
+        self.copies: list[tuple[bool, bool]] = []
+        """(pinned, non_blocking) of every copy."""
+        self.waits = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        device = self
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self, stream: Any = None) -> None:
+                self.at = device.clock
+
+            def elapsed_time(self, other: Event) -> float:
+                return other.at - self.at
+
+        class Stream:
+            def synchronize(self) -> None:
+                device.waits += 1
+
+            def __enter__(self) -> None:
+                pass
+
+            def __exit__(self, *raised: Any) -> None:
+                pass
+
+        original = torch.Tensor.to
+
+        def to(tensor: torch.Tensor, where: Any, *, non_blocking: bool = False) -> torch.Tensor:
+            assert where == "cuda"
+            pinned = id(tensor) in self.pinned
+            device.copies.append((pinned, non_blocking))
+            device.clock += COPY_MS[pinned]
+            return original(tensor, "cpu")
+
+        self.pinned: set[int] = set()
+        self.kept: list[torch.Tensor] = []
+
+        def pin_memory(tensor: torch.Tensor) -> torch.Tensor:
+            copy = tensor.clone()
+            self.kept.append(copy)
+            self.pinned.add(id(copy))
+            time.sleep(0.001)
+            return copy
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "Stream", Stream)
+        monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
+        monkeypatch.setattr(torch.Tensor, "to", to)
+        monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
+    fake = FakeDevice()
+    fake.install(monkeypatch)
+    return fake
+
+
+class TestTransfer:
+    def test_pinned_and_pageable_are_told_apart(self, device: FakeDevice) -> None:
+        found = transfer.measure(torch.zeros(1000))
+        assert found["pinned"] == pytest.approx(0.002)
+        assert found["pageable"] == pytest.approx(0.005)
+        assert 0.001 <= found["pinning"] < 0.1
+        assert found["bytes"] == 4000
+
+    def test_pinned_copies_do_not_block_and_pageable_ones_do(self, device: FakeDevice) -> None:
+        transfer.measure(torch.zeros(10))
+        assert set(device.copies) == {(True, True), (False, False)}
+
+    def test_the_stream_is_waited_for_once_a_way(self, device: FakeDevice) -> None:
+        transfer.measure(torch.zeros(10))
+        assert device.waits == 2
+
+    @pytest.mark.parametrize(
+        ("batch", "tensors"),
+        [
+            ((torch.zeros(10), torch.zeros(5)), 2),
+            ({"pixels": torch.zeros(10), "of": [torch.zeros(5), ("name", torch.zeros(1))]}, 3),
+        ],
+    )
+    def test_every_tensor_of_a_batch_counts(self, device: FakeDevice, batch: Any, tensors: int) -> None:
+        assert transfer.measure(batch)["pinned"] == pytest.approx(0.002 * tensors)
+
+    @pytest.mark.parametrize("batch", ["text", [], {"names": ["a"]}, None])
+    def test_a_batch_without_tensors_has_no_transfer(self, device: FakeDevice, batch: Any) -> None:
+        assert transfer.measure(batch) == {}
+        assert not device.copies
+
+
+def test_without_a_device_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert transfer.measure(torch.zeros(10)) == {}
+
+
+class FakeNvml(ModuleType):
+    def __init__(self, *, broken: str = "") -> None:
+        super().__init__("pynvml")
+        self.broken = broken
+        self.asked = 0
+        self.shut = 0
+
+    def nvmlInit(self) -> None:
+        if self.broken == "driver":
+            raise OSError("Driver Not Loaded")
+
+    def nvmlShutdown(self) -> None:
+        self.shut += 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
+        self.asked += 1
+        if self.broken == "utilisation":
+            raise OSError("Not Supported")
+        return type("Rates", (), {"gpu": 40 if self.asked % 2 else 60})
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return type("Info", (), {"used": 1_000_000})
+
+    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
+        return 250_000
+
+
+class TestNvml:
+    def watched(self, monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, *, looks: int = 4) -> gpu.NvmlWatch:
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        monkeypatch.setattr(gpu, "EVERY_S", 0.005)
+        monkeypatch.setattr(gpu, "present", lambda: True)
+        with gpu.NvmlWatch() as watch:
+            until = time.perf_counter() + 5
+            while nvml.asked < looks and not watch.declined and time.perf_counter() < until:
+                time.sleep(0.002)
+        return watch
+
+    def test_figures_are_means_over_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nvml = FakeNvml()
+        watch = self.watched(monkeypatch, nvml)
+        assert 0.4 <= watch.figures["nvml_utilisation"] <= 0.6
+        assert watch.figures["nvml_memory_bytes"] == 1_000_000
+        assert watch.figures["nvml_power_w"] == 250
+        assert nvml.shut == 1
+
+    def test_a_driver_that_does_not_answer_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        watch = self.watched(monkeypatch, FakeNvml(broken="driver"))
+        assert watch.figures == {}
+        assert watch.declined == {"nvml": "NVML cannot be asked: Driver Not Loaded"}
+
+    def test_a_figure_that_it_cannot_tell_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A part of a device has no utilisation of its own."""
+        watch = self.watched(monkeypatch, FakeNvml(broken="utilisation"))
+        assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w"}
+        assert watch.declined == {"nvml_utilisation": "Not Supported"}
+
+    def test_without_a_device_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gpu, "present", lambda: False)
+        nvml = FakeNvml()
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        with gpu.NvmlWatch() as watch:
+            pass
+        assert (watch.figures, nvml.asked) == ({}, 0)

@@ -39,6 +39,10 @@ def diagnose(found: Measurement) -> Diagnosis:
     gains = _gains(arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
     rival = rules.contradicted(ranking, gains)
+    if (rival is not None and found.workers) or ranking.kind == "inconclusive":
+        # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
+        by_arms = rules.decided_by_arms(ranking, gains, has_consumer=found.has_consumer)
+        ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(found)
     main_bound = found.workers > 0 and float(np.median(rules.pool_over_main(draws, found.workers))) < 1
     costs = _Costs(found, real, book.each(), draws, main_bound)

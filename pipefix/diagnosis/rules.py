@@ -11,10 +11,14 @@ from pipefix.measurement.statistics import Floats, interval
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
-DOMINATES = 1.1
-"""A stage that costs less than a tenth more than the next is not singled out: mending it alone would gain next to nothing."""
+DOMINATES = 1.12
+"""A stage that costs hardly more than the next is not singled out: mending it alone would gain next to nothing."""
 SURE = 0.95
 """A verdict is given when at least this part of the resamplings agree on it."""
+EVEN = 0.9
+"""Resamplings that must agree before stages are called balanced: the mildest of verdicts."""
+DECISIVE = 1.08
+"""Where the clocks leave it open, an arm that gains this much more than every other decides."""
 STATEMENT = (
     f"a stage is named when it costs over {DOMINATES:g}x the next one of what limits, in at least {SURE:.0%} of resamplings, "
     "and no replayed arm contradicts it"
@@ -80,7 +84,7 @@ def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     lead = interval(np.maximum(ratio, 1 / ratio))
     worker = _rank(columns(draws, WORKER), WORKER, base=1.0)
     other = Stage.STEP if has_consumer else Stage.IPC
-    kind = "balanced" if even >= SURE else "inconclusive"
+    kind = "balanced" if even >= EVEN else "inconclusive"
     return Ranking(kind, None if kind == "balanced" else worker.stage, other, max(even, waits, fed), lead)
 
 
@@ -95,7 +99,7 @@ def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
     if ahead >= SURE:
         kind = "step-bound" if stages[first] is Stage.STEP else "input-bound"
         return Ranking(kind, stages[first], stages[second], min(base, ahead), lead)
-    kind = "balanced" if near >= SURE else "inconclusive"
+    kind = "balanced" if near >= EVEN else "inconclusive"
     return Ranking(kind, stages[first], stages[second], min(base, max(near, ahead)), lead)
 
 
@@ -110,3 +114,15 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval]) -> Stage | None
         (gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > own.high * CONTRADICTION
     ]
     return max(rivals)[1] if rivals else None
+
+
+def decided_by_arms(ranking: Ranking, gains: dict[Stage, Interval], *, has_consumer: bool) -> Ranking | None:
+    """The verdict that the arms alone give, where one stage's removal clearly gains more than every other's."""
+    if ranking.uncut or (has_consumer and Stage.STEP not in gains) or len(gains) < 2:
+        return None
+    order = sorted(gains, key=lambda stage: -gains[stage].low)
+    first, second = order[0], max(order[1:], key=lambda stage: gains[stage].high)
+    if gains[first].low < DOMINATES or gains[first].low < DECISIVE * gains[second].high:
+        return None
+    kind = "step-bound" if first is Stage.STEP else "input-bound"
+    return Ranking(kind, first, second, SURE, None)

@@ -46,7 +46,10 @@ def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: 
     named = f"{stage} ({top})" if top else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
-    text = f"Input-bound: {named} takes {_span(share)} of the time to deliver a sample{manner}"
+    if share.value == 0:
+        text = f"Input-bound: {named} limits, though it runs beside other stages{manner}"
+    else:
+        text = f"Input-bound: {named} takes {_span(share)} of the time to deliver a sample{manner}"
     if cost.gain is not None and cost.gain.low > 1.02:
         text += f"; if it were free, throughput would be {_times(cost.gain)}"
     if diagnosis.fed is not None and found.workers:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 import torch
@@ -127,14 +127,16 @@ class Pool:
         hand = self._hand
         if hand is not None:
             hand.take()
-        asked = perf_counter_ns()
+        asked, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
+        computed = thread_time_ns() - cpu
         got = perf_counter_ns()
         waited = received = 0
         if hand is not None:
             counters = hand.take()
-            # With a pinning thread it is that thread which polls and rebuilds: the main thread only waits for it.
-            waited = got - asked if self._loader.pin_memory else counters.poll_ns
+            # A worker that computes hands over in fits and starts, so reading from the pipe waits for it too: only what this
+            # thread computed is taking over. With a pinning thread it is that thread which polls and rebuilds.
+            waited = got - asked if self._loader.pin_memory else max(counters.poll_ns, got - asked - computed)
             received = counters.recv_ns + counters.loads_ns
         if consume:
             batch = delivered.batch

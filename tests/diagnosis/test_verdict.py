@@ -144,3 +144,20 @@ def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
 def test_uncut_code_that_waits_is_a_source_that_no_seam_knows() -> None:
     verdict = diagnose(uncut(measured({"storage": 0.1, "decode": 1.0}), 3.0, cpu=0.1)).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.STORAGE)
+
+
+def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
+    """Stages beside each other slow each other down: the clocks may see it in the wrong one, the replayed arms do not."""
+    arms = {"storage-from-memory": 1.05, "decode-recorded": 1.02, "collate-recorded": 1.0, "handover-skipped": 1.5}
+    found = measured({"storage": 2.0, "decode": 1.0, "collate": 0.2}, workers=2, arms=arms)
+    verdict = diagnose(found).verdict
+    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
+    assert verdict.sentence == (
+        "Input-bound: ipc limits, though it runs beside other stages; if it were free, throughput would be 1.50x (1.49-1.52x)."
+    )
+
+
+def test_arms_decide_nothing_while_the_step_was_not_left_out_once() -> None:
+    arms = {"storage-from-memory": 1.0, "decode-recorded": 1.0, "collate-recorded": 1.0, "handover-skipped": 1.5}
+    found = measured({"storage": 1.0, "decode": 1.0}, workers=2, step=1.0, arms=arms)
+    assert diagnose(found).verdict.kind != "input-bound"

@@ -82,9 +82,7 @@ def probed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("probed")
     path = pipeline(folder, request.param)
     phases: list[str] = []
-    run = api.probe(
-        f"{path}:loader", budget=4.0, trace=folder / "trace.json", progress=lambda phase, done: phases.append(phase)
-    )
+    run = api.probe(f"{path}:loader", budget=4.0, trace=folder / "trace.json", progress=lambda phase, done: phases.append(phase))
     return Probed(run, json.loads((folder / "trace.json").read_bytes()), phases, request.param)
 
 

@@ -80,19 +80,15 @@ class Measurement:
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)
     """Files that samples were read from."""
-    replay_cost: dict[str, float] = field(default_factory=dict)
     traced: list[Row] = field(default_factory=list)
     """An uninterrupted run of batches with the begin and end of every operation, where a trace was asked for."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
-    burner: tuple[float, float] | None = None
-    """Samples/s of the consumer alone, quiet and beside a CPU burner."""
     peak_rss: int = 0
     seconds: float = 0.0
     partial: bool = False
     idle_workers: int = 0
     """Workers that left at once, their part of the stream being empty."""
-    interrupted_in: str = ""
 
     @property
     def facts(self) -> dict[str, float]:

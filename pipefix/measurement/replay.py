@@ -71,7 +71,6 @@ class Pool:
         if self.workers:
             self.switch = _shared(self.switch)
         self.epoch = 0
-        self.in_flight = 0
         self.last_batch: Any = None
         self.told: list[Row] = []
         """Batches that came with facts about the process that made them."""

@@ -65,7 +65,7 @@ def _made(row: Row, number: int) -> Iterator[Slice]:
         if stage == SAMPLE:
             yield Slice(pid=pid, tid=0, name=f"sample {op}", stage=SAMPLE, begin_ns=begun, end_ns=ended, sample=op)
         else:
-            of = next((name for first, last, name in samples if first <= begun <= last), _batch(number))
+            of = next((name for first, last, name in samples if first <= begun < last), _batch(number))
             yield Slice(pid=pid, tid=0, name=op, stage=stage, begin_ns=begun, end_ns=ended, sample=of)
 
 

@@ -150,4 +150,4 @@ class TestExposedWait:
         kernels = sorted((event["ts"], event["dur"]) for event in events if event.get("cat") == "kernel")[-last:]
         assert len(kernels) == last
         busy = sum(duration for _, duration in kernels[:-1])
-        return 1 - busy / (kernels[-1][0] - kernels[0][0])
+        return 1 - float(busy / (kernels[-1][0] - kernels[0][0]))

@@ -177,7 +177,7 @@ class Alone:
 
     def ask(self, order: Any = 0) -> Any:
         """A batch and its trace, or the failure in its place."""
-        delivered = next(self.drawn) if self.drawn is not None else self.dataset[order]  # type: ignore[index]
+        delivered = next(self.drawn) if self.drawn is not None else self.dataset[order]
         if isinstance(delivered, Delivered):
             return delivered.batch, traces.decode(delivered.trace)
         return delivered

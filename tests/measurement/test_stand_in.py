@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from pipefix.measurement import experiments
+from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.replay import Pool
@@ -79,8 +80,8 @@ class TestUntimed:
         assert (trace.samples, len(trace.unit_walls)) == (2, 2)
 
 
-class _Keeps:
-    """A consumer that keeps what it is given."""
+class _Keeps(Consumer):
+    """Keeps what it is given."""
 
     name = "keeps"
     present = True
@@ -90,9 +91,6 @@ class _Keeps:
 
     def __call__(self, batch: Any) -> None:
         self.seen.append(pickle.loads(pickle.dumps(batch)))
-
-    def settle(self) -> list[int]:
-        return []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -238,7 +236,7 @@ class TestCharges:
 
         def least(op: str) -> float:
             """Of many, so that what a busy machine took in between does not count."""
-            return min(charge.wall for one in traces for charge in one.charges if charge.op == op) / 1e9
+            return float(min(charge.wall for one in traces for charge in one.charges if charge.op == op)) / 1e9
 
         assert 0.5 < least("decode") / 0.002 < 2
         assert 0.5 < least("augment") / 0.001 < 2
@@ -342,7 +340,8 @@ class TestWorkerInit:
         assert seen.tolist() == [len(paths)] * 2
 
     def test_a_stream_divides_itself_by_worker(self, paths: list[str]) -> None:
-        running = pool(loader("stream", paths, workers=2), _Keeps(seen := []))
+        seen: list[Any] = []
+        running = pool(loader("stream", paths, workers=2), _Keeps(seen))
         try:
             running.turn_to(experiments.PLAIN)
             for _ in range(2):

@@ -66,7 +66,8 @@ def _uncrowded(line: Line, diagnosis: Diagnosis) -> Line:
     if lost <= 0 or lacking <= 1e-12:
         return alone
     made = float(sum(one.wall[0] for one in alone.making.values()))
-    wanted = float(line.seconds()[0]) * line.workers if line.workers else made + lacking
+    taken = float(sum(one.wall[0] for one in line.taking.values()))
+    wanted = float(line.seconds()[0]) * line.workers if line.workers else float(line.seconds()[0]) - taken
     back = min(1.0, max(0.0, (wanted - made) / lost))
     making = {name: Part(one.wall + back * (line.making[name].wall - one.wall), one.cpu) for name, one in alone.making.items()}
     return replace(alone, making=making)

@@ -34,11 +34,10 @@ class StorageMemory(Remedy):
         reading = at.wall(Stage.STORAGE)
         if not reading:
             return self.declined("nothing is read from storage while samples are made")
-        needed, copies = self._needed(at), self._copies(at)
+        needed, copies, gain = self._needed(at), self._copies(at), self.worth(at)
         if needed is not None and at.memory is not None and needed > at.memory:
             times = f" in {copies} processes" if copies > 1 else ""
-            return self.declined(f"the dataset would take {size(needed)}{times}, and {size(at.memory)} of memory are free")
-        gain = self.worth(at)
+            return self.declined(f"the dataset would take {size(needed)}{times}, and {size(at.memory)} of memory are free", gain)
         if gain.value < WORTH:
             return self.declined(self._already(at, gain), gain)
         return self.proposed(

@@ -16,9 +16,9 @@ from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
 
-FIND_SECONDS = Interval(10e-6, 4e-6, 25e-6)
+FIND_SECONDS = Interval(3e-6, 1.5e-6, 10e-6)
 """Looking one record up in a memory-mapped cache."""
-COPY_RATE = Interval(4e9, 1.5e9, 8e9)
+COPY_RATE = Interval(16e9, 6e9, 24e9)
 """Bytes a second out of the page cache into a fresh array."""
 WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""

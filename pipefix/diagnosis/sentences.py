@@ -18,15 +18,7 @@ NOTICEABLE = 1.1
 STARVED = 0.15
 WAITING = 0.5
 """A stage that neither computes nor queues for a CPU in this part of its time is called waiting."""
-DOING = {
-    Stage.STORAGE: "reading from storage",
-    Stage.DECODE: "decoding",
-    Stage.AUGMENT: "augmentation",
-    Stage.COLLATE: "collating",
-    Stage.IPC: "handing batches from workers to the training process",
-    Stage.TRANSFER: "copying to the device",
-    Stage.STEP: "the training step",
-}
+HANDING_OVER = "handing batches over to the training process"
 
 
 def verdict(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None, share_of: ShareOf) -> str:
@@ -43,7 +35,8 @@ def verdict(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, rival: S
 def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall > 0.5 * cost.wall.value), None)
-    named = f"{stage} ({top})" if top else str(stage)
+    what = top or (HANDING_OVER if stage is Stage.IPC else None)
+    named = f"{stage} ({what})" if what else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
     if share.value == 0:

@@ -153,7 +153,8 @@ def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
     verdict = diagnose(found).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
     assert verdict.sentence == (
-        "Input-bound: ipc limits, though it runs beside other stages; if it were free, throughput would be 1.50x (1.49-1.52x)."
+        "Input-bound: ipc (handing batches over to the training process) limits, though it runs beside other stages; "
+        "if it were free, throughput would be 1.50x (1.49-1.52x)."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import tempfile
@@ -21,8 +22,10 @@ class Residue(NamedTuple):
 
 def held() -> Residue:
     gc.collect()
-    tasks = Path("/proc/self/task")
-    children = {int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
+    children: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that ended meanwhile
+            children.update(map(int, (task / "children").read_text().split()))
     return Residue(
         frozenset(children),
         frozenset(thread.name for thread in threading.enumerate()),

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from pipefix.measurement.run_queue import RunQueue
 from tests.planted import formats, ledger, quiet, sources, tuning
 from tests.planted.ledger import Watch
 from tests.planted.pipelines import Planted, assemble
@@ -17,18 +18,28 @@ pytestmark = pytest.mark.filterwarnings("ignore:The image decoding and encoding 
 MS = 1e-3
 COSTS = {"storage": 0.6 * MS, "decode": 1.5 * MS, "augment": 0.9 * MS, "collate": 0.4 * MS}
 CLOSE = 0.10
+STARVED = 0.02
+"""Part of the time without a CPU, though ready to run, above which costs cannot be tuned to a tenth."""
 
 
 def spent_as_planted(planted: Planted) -> None:
-    """Built again where another program bent the tuning."""
-    for last in (False, False, True):
+    """Built again where another program bent the tuning; no judgement where one did every time."""
+    disturbed = True
+    for _ in range(3):
+        queue, begun = RunQueue(), time.perf_counter_ns()
+        queued = queue.waited()
         with tuning.build(planted) as pipeline:
             spent = tuning.steady(pipeline, 32)
+        starved = (queue.waited() - queued) / (time.perf_counter_ns() - begun)
+        queue.close()
         errors = {stage: spent[stage] / planted.costs[stage] - 1 for stage in POOL}
-        if last or max(map(abs, errors.values())) < CLOSE:
-            break
+        if max(map(abs, errors.values())) < CLOSE:
+            return
+        disturbed = disturbed and starved > STARVED
         quiet.wait(20)
-    assert max(map(abs, errors.values())) < CLOSE, errors
+    if disturbed:
+        pytest.skip(f"other programs kept this thread from a CPU {starved:.0%} of the time")
+    raise AssertionError(errors)
 
 
 @pytest.mark.usefixtures("one_thread")

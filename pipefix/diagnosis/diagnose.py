@@ -28,6 +28,8 @@ from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import IN_SAMPLE, INPUT, ORDER, Stage
 
 OPS_KEPT = 24
+MOST_CLOCKED = 0.2
+"""Part of a sample's time that clocks are believed to cost at most; what is above is noise."""
 
 
 def diagnose(found: Measurement) -> Diagnosis:
@@ -61,7 +63,7 @@ def diagnose(found: Measurement) -> Diagnosis:
         period=_period(real, found.workers),
         starved=starved_share(real),
         slowdown=_seconds(real) / sample.value,
-        calls_per_sample=costs.calls(),
+        calls_per_sample=_calls(real),
         tail=_tail(real),
         arms=arms,
     )
@@ -177,9 +179,6 @@ class _Costs:
             return held / (self.found.settings.batch_size or 1) if held else None
         return None
 
-    def calls(self) -> float:
-        return sum(charge.calls for block in self.real for row in block.rows for charge in row.trace.charges) / self.samples
-
 
 def _seconds(blocks: list[Block]) -> float:
     return float(np.median([block.seconds / block.samples for block in blocks])) if blocks else float("nan")
@@ -199,7 +198,30 @@ def _gain(found: Measurement, arm: str) -> Interval | None:
     base = found.of(experiments.REAL.name)
     if not blocks or not base or arm in (experiments.ALONE, experiments.BURNER):
         return None
-    return ratio([block.rate for block in blocks], [block.rate for block in base])
+    cost = _clock_seconds(found)
+    return ratio([_unclocked(block, cost) for block in blocks], [_unclocked(block, cost) for block in base])
+
+
+def _clock_seconds(found: Measurement) -> float:
+    """Delivered seconds that one timed call adds: what the timed arm takes longer than the untimed one, shared among its calls."""
+    real, plain = found.of(experiments.REAL.name), found.of(experiments.PLAIN.name)
+    calls = _calls(real)
+    if not plain or not calls:
+        return 0.0
+    slower = max(0.0, _seconds(real) - _seconds(plain))
+    return min(slower, MOST_CLOCKED * _seconds(real)) / calls
+
+
+def _calls(blocks: list[Block]) -> float:
+    """Timed calls a sample."""
+    count = sum(charge.calls for block in blocks for row in block.rows for charge in row.trace.charges)
+    samples = sum(block.samples for block in blocks)
+    return count / samples if samples else 0.0
+
+
+def _unclocked(block: Block, cost: float) -> float:
+    """A block's rate without what its clocks cost: an arm with fewer timed calls must not gain by that."""
+    return 1 / (block.seconds / block.samples - cost * _calls([block]))
 
 
 def _gains(arms: dict[str, Interval], draws: Floats) -> dict[Stage, Interval]:

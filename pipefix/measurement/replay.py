@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -176,7 +177,7 @@ class Pool:
 
     def close(self, *, at_once: bool = False) -> None:
         """End the workers; ``at_once`` does not wait for the batches that they are making."""
-        if at_once:
+        if at_once or any(not process.is_alive() for process in getattr(self._iterator, "_workers", [])):
             abandon(self._iterator)
         iterator, self._iterator = self._iterator, None
         if iterator is not None and hasattr(iterator, "_shutdown_workers"):
@@ -276,7 +277,8 @@ def abandon(iterator: Any) -> None:
         signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
         iterator._worker_pids_set = False
     done = getattr(iterator, "_workers_done_event", None)
-    if done is not None:
+    if done is not None and done._cond.acquire(True, PATIENCE):
+        done._cond.release()
         done.set()
     # An interrupt first: a worker that can still hear it removes its own temporary files.
     for stop in (_interrupt, BaseProcess.terminate, BaseProcess.kill):
@@ -286,6 +288,9 @@ def abandon(iterator: Any) -> None:
         until = time.monotonic() + PATIENCE
         for process in alive:
             process.join(max(0.0, until - time.monotonic()))
+    if done is not None:
+        # A worker that was ended while it looked at the event holds its lock for ever, and torch would wait for it.
+        iterator._workers_done_event = threading.Event()
 
 
 def _interrupt(process: BaseProcess) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -162,3 +164,13 @@ def test_arms_decide_nothing_while_the_step_was_not_left_out_once() -> None:
     arms = {"storage-from-memory": 1.0, "decode-recorded": 1.0, "collate-recorded": 1.0, "handover-skipped": 1.5}
     found = measured({"storage": 1.0, "decode": 1.0}, workers=2, step=1.0, arms=arms)
     assert diagnose(found).verdict.kind != "input-bound"
+
+
+def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> None:
+    """The timed arm runs a tenth slower than the untimed one; an arm without timed calls that is as fast gains nothing."""
+    found = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})
+    found.blocks = [
+        dataclasses.replace(block, seconds=block.seconds / 1.1) if block.arm == "plain" else block for block in found.blocks
+    ]
+    gain = diagnose(found).arms["augment-recorded"]
+    assert gain.value == pytest.approx(1.0, rel=1e-3)

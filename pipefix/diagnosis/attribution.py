@@ -74,13 +74,11 @@ def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
 def _row(row: Row, found: Measurement, shared: float, hand: float, first: str) -> list[float]:
     trace = row.trace
     cells = dict.fromkeys(COLUMNS, 0.0)
-    calls = 0
     for charge in trace.charges:
-        calls += charge.calls
-        cells[_column(charge.stage, charge.op, first)] += charge.wall
+        # What a timed call adds is taken off where it was made: many small calls must not make their stage dear.
+        clocks = min(charge.wall, charge.calls * found.seam_cost * 1e9)
+        cells[_column(charge.stage, charge.op, first)] += charge.wall - clocks
     _spread_foreign(cells, trace.foreign)
-    cost = min(cells["own"] + cells["augment"] + cells["decode"], calls * found.seam_cost * 1e9)
-    _take_off(cells, cost)
     made = trace.made - trace.begun - trace.replay
     cells["between"] = max(0.0, made - sum(trace.unit_walls))
     cells["collate"] = trace.collate_wall * (1 - shared)
@@ -159,14 +157,6 @@ def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, i
     for stage, _, spent in foreign:
         cells[stage] += waiting * spent / total
     cells["own"] = 0.0
-
-
-def _take_off(cells: dict[str, float], cost: float) -> None:
-    """Seam calls lengthen the code around them: their cost leaves the user's own code first."""
-    for name in ("own", "augment", "decode"):
-        part = min(cells[name], cost)
-        cells[name] -= part
-        cost -= part
 
 
 def _shared_part(blocks: Sequence[Block]) -> float:

@@ -83,6 +83,10 @@ def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
         return _rank(columns(draws, MAIN), MAIN, base=fed)
     lead = interval(np.maximum(ratio, 1 / ratio))
     worker = _rank(columns(draws, WORKER), WORKER, base=1.0)
+    main = _rank(columns(draws, MAIN), MAIN, base=1.0)
+    if worker.kind == main.kind == "input-bound" and worker.stage is main.stage:
+        # Handing over works on both sides of the border: where it leads on both, it does not matter which side limits.
+        return replace(worker, confidence=min(worker.confidence, main.confidence))
     other = Stage.STEP if has_consumer else Stage.IPC
     kind = "balanced" if even >= EVEN else "inconclusive"
     return Ranking(kind, None if kind == "balanced" else worker.stage, other, max(even, waits, fed), lead)

@@ -174,3 +174,9 @@ def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> 
     ]
     gain = diagnose(found).arms["augment-recorded"]
     assert gain.value == pytest.approx(1.0, rel=1e-3)
+
+
+def test_handing_over_that_leads_on_both_sides_of_the_border_is_named_whichever_limits() -> None:
+    found = measured({"decode": 0.5, "ipc": 2.0}, workers=1, step=0.5, handing=2.0)
+    verdict = diagnose(found).verdict
+    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)

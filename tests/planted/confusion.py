@@ -125,7 +125,7 @@ def write(results: list[dict[str, Any]], out: Path, *, budget: float, seed: int)
 
 Each pipeline's costs are real work with a known limiting stage (`tests/planted/`). What it really spent was measured before and
 after the probe, outside of it. A pipeline that had drifted from its description (its limiting stage was no longer ahead by 1.1, or
-other programs stretched its computing by more than 15 % during the probe) was planted again: {drifts} times in all. What the probe
+other programs used more than a tenth of the processors during the probe) was planted again: {drifts} times in all. What the probe
 said of those: {dict(said_of_drifted)}.
 
 {table(results)}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
-BUSY = 0.15
+from tests.planted import server
+
+BUSY = 0.1
 """Part of all cores' time that others may use and the machine still counts as quiet."""
 
 
@@ -16,6 +19,28 @@ def busy_share(seconds: float = 0.5) -> float:
     after = _ticks()
     used, total = (later - earlier for earlier, later in zip(before, after, strict=True))
     return used / total if total else 0.0
+
+
+class Others:
+    """What other programs use of all cores' time, from its making until `share` is asked.
+
+    Ours are this process, those of its children that have ended, and the server that makes planted pipelines wait.
+    """
+
+    def __init__(self) -> None:
+        self._ours, (self._used, self._total) = _ours(), _ticks()
+
+    def share(self) -> float:
+        ours, (used, total) = _ours() - self._ours, _ticks()
+        passed = total - self._total
+        return max(0.0, used - self._used - ours) / passed if passed else 0.0
+
+
+def _ours() -> float:
+    """Clock ticks of CPU time."""
+    times = os.times()
+    own = times.user + times.system + times.children_user + times.children_system
+    return (own + server.cpu_seconds()) * os.sysconf("SC_CLK_TCK")
 
 
 def _ticks() -> tuple[int, int]:

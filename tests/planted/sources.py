@@ -6,7 +6,6 @@ own file (all really read, from files that lie in the page cache), or microsecon
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import shutil
@@ -23,22 +22,22 @@ from tests.planted import server
 
 BLOCK = 256 * 1024
 BLOCKS = 64
-_VARIABLE = "PIPEFIX_PLANTED_BLOCKS"
 
 
 @functools.cache
 def block_files() -> tuple[list[str], str]:
-    """Files that the whole session reads: 64 blocks one by one, and the same blocks in one shard."""
-    folder = os.environ.get(_VARIABLE, "")
-    if not os.path.isdir(folder):
-        folder = tempfile.mkdtemp(prefix="planted-blocks-")
+    """Files that every planted pipeline reads: 64 blocks one by one, and the same blocks in one shard (33 MB, made once)."""
+    folder = Path(tempfile.gettempdir(), f"pipefix-planted-blocks-{os.getuid()}")
+    if not folder.is_dir():
+        draft = Path(tempfile.mkdtemp(prefix="planted-blocks-"))
         noise = os.urandom(BLOCK)
         for number in range(BLOCKS):
-            Path(folder, f"block-{number:02d}.bin").write_bytes(noise[number:] + noise[:number])
-        Path(folder, "shard.bin").write_bytes(noise * BLOCKS)
-        os.environ[_VARIABLE] = folder
-        owner = os.getpid()
-        atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
+            (draft / f"block-{number:02d}.bin").write_bytes(noise[number:] + noise[:number])
+        (draft / "shard.bin").write_bytes(noise * BLOCKS)
+        try:
+            draft.rename(folder)
+        except OSError:
+            shutil.rmtree(draft)  # another process was quicker
     return [str(Path(folder, f"block-{number:02d}.bin")) for number in range(BLOCKS)], str(Path(folder, "shard.bin"))
 
 

@@ -10,23 +10,19 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from tests.planted import batching, formats, ledger, sources
+from tests.planted import batching, formats, ledger, quiet, sources
 from tests.planted.pipelines import Pipeline, Planted, assemble, lay_out
 
 SAMPLES = 16
 """Samples run for one reading of the dials."""
-_ROUNDS, _CLOSE = 4, 0.03
-"""The dials are turned this often at most, or until every stage is this near to what was planted."""
+_ROUNDS, _CLOSE, _VERY_CLOSE = 4, 0.03, 0.015
+"""The dials are turned this often at most, or until every stage is this near to what was planted (very near, to be balanced)."""
 _ROUND_S = 20e-6
 """About what one round of augmenting work takes; the tuning finds the real figure."""
 _MATRIX_S = 25e-6
 """The same for one matrix product of the step."""
 _BYTE_S = 1.0e-9
 """The same for one byte that crosses from a worker."""
-COMPUTING = ("decode", "augment", "collate")
-"""Stages that never wait for a disk (storage does, where a probe evicts its files)."""
-CALM = 1.1
-"""Up to this stretch the machine counts as quiet."""
 
 
 def direct(pipeline: Pipeline, samples: int = SAMPLES) -> dict[str, float]:
@@ -94,11 +90,12 @@ def tune_samples(pipeline: Pipeline) -> None:
     direct(pipeline, 8)
     base = steady(pipeline, 8)
     amounts = {stage: knob.guess * max(0.0, costs.get(stage, 0.0) - base[stage]) for stage, knob in knobs.items()}
+    close = _VERY_CLOSE if pipeline.planted.truth == "balanced" else _CLOSE
     for _ in range(_ROUNDS):
         for stage, amount in amounts.items():
             knobs[stage].turn(amount)
         found = steady(pipeline)
-        if all(abs(found[stage] / costs[stage] - 1) < _CLOSE for stage, amount in amounts.items() if amount > 0):
+        if all(abs(found[stage] / costs[stage] - 1) < close for stage, amount in amounts.items() if amount > 0):
             return
         for stage, amount in amounts.items():
             planted, spent = costs.get(stage, 0.0) - base[stage], found[stage] - base[stage]
@@ -175,11 +172,16 @@ def handover(pipeline: Pipeline, seconds: float = 0.35) -> float:
     """Seconds a sample that the loader needs to hand batches over when making them costs next to nothing."""
     collate, amount = pipeline.collate, pipeline.collate.amount
     ready: Any = Ready(pipeline)
-    loader: DataLoader[Any] = DataLoader(ready, batch_size=None, num_workers=pipeline.planted.workers)
+    loader: DataLoader[Any] = DataLoader(ready, batch_size=None, num_workers=pipeline.planted.workers, collate_fn=as_it_is)
     try:
         return pace(loader, seconds)[0] / pipeline.planted.batch_size
     finally:
         collate.amount = amount
+
+
+def as_it_is(batch: Any) -> Any:
+    """Instead of the default, which would make tensors of arrays."""
+    return batch
 
 
 class Ready:
@@ -235,25 +237,18 @@ def tune_supply(pipeline: Pipeline, seconds: float = 0.6) -> None:
 
 
 def quiet_pace(pipeline: Pipeline, seconds: float) -> float:
-    """Seconds a batch of the loader alone, at a moment when no other program stretches its computing (the calmest of a few)."""
+    """Seconds a batch of the loader alone, at a moment when other programs leave the processor alone (the calmest of a few)."""
     calmest, found = float("inf"), 0.0
     for _ in range(4):
-        ledger.clear()
+        others = quiet.Others()
         batch = pace(pipeline.loader, seconds)[0]
-        stretched = stretch(pipeline.planted)
-        if stretched < calmest:
-            calmest, found = stretched, batch
-        if calmest < CALM:
+        share = others.share()
+        if share < calmest:
+            calmest, found = share, batch
+        if calmest < quiet.BUSY:
             break
         time.sleep(0.3)
     return found
-
-
-def stretch(planted: Planted) -> float:
-    """Wall over CPU of the stages that compute, since the ledger was cleared: above 1 others had the processor meanwhile."""
-    working = [spent for stage, spent in ledger.spent().items() if stage in COMPUTING and stage not in planted.waits]
-    cpu = sum(spent.cpu_s * spent.samples for spent in working)
-    return sum(spent.wall_s * spent.samples for spent in working) / cpu if cpu else 1.0
 
 
 def build(planted: Planted) -> Pipeline:

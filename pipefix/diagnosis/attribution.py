@@ -26,9 +26,11 @@ COLUMNS = (
     "step",
     "wait",
     "loop",
+    "border",
 )
 """Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples in the maker.
-``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest there."""
+``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest there.
+``border``: what handing over ready batches takes, measured by an arm of its own; no single batch knows it."""
 WORKER = ("storage", "decode", "augment", "collate", "ipc")
 MAIN = ("main_ipc", "transfer", "step")
 INDEX = {name: number for number, name in enumerate(COLUMNS)}

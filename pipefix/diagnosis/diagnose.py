@@ -23,7 +23,7 @@ from pipefix.diagnosis.diagnosis import Diagnosis, OpCost, StageCost, Stations, 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT
 from pipefix.measurement.measurement import Block, Measurement
-from pipefix.measurement.statistics import Floats, bootstrap, interval, ratio
+from pipefix.measurement.statistics import RESAMPLES, Floats, bootstrap, interval, ratio, spread_around
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import IN_SAMPLE, INPUT, ORDER, Stage
 
@@ -37,6 +37,9 @@ def diagnose(found: Measurement) -> Diagnosis:
     real = found.of(experiments.REAL.name)
     book = ledger(found, real)
     draws = bootstrap(book.groups, per_sample)
+    each = book.each()
+    if found.workers:
+        each[INDEX["border"]], draws[:, INDEX["border"]] = _border(found)
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
     gains = _gains(arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
@@ -46,8 +49,8 @@ def diagnose(found: Measurement) -> Diagnosis:
         by_arms = rules.decided_by_arms(ranking, gains, has_consumer=found.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(found)
-    main_bound = found.workers > 0 and float(np.median(rules.pool_over_main(draws, found.workers))) < 1
-    costs = _Costs(found, real, book.each(), draws, main_bound)
+    main_bound = found.workers > 0 and float(np.median(rules.supply_over_main(draws, found.workers))) < 1
+    costs = _Costs(found, real, each, draws, main_bound)
     stages = {stage: costs.stage(stage, gains.get(stage)) for stage in costs.measured()}
     diagnosis = Diagnosis(
         verdict=Verdict("inconclusive", None, "", 0.0),
@@ -96,6 +99,7 @@ class _Costs:
         self.each = each
         self.draws = draws
         self.main_bound = main_bound
+        self.border_bound = found.workers > 0 and not main_bound and bool(np.median(rules.border_bound(draws, found.workers)))
         self.cpu = cpu_shares(real)
         self.compute = compute_shares(real)
         self.ops = operations(real, found.opaque)
@@ -116,13 +120,18 @@ class _Costs:
         """The columns that make up the limiting station's time."""
         if not self.found.workers:
             return ("storage", "decode", "augment", "collate", "transfer", "step")
-        return MAIN if self.main_bound else WORKER
+        if self.main_bound:
+            return MAIN
+        # Where the crossing limits, that is what workers are idle for.
+        return (*WORKER, "idle") if self.border_bound else WORKER
 
     def _rest(self) -> tuple[str, ...]:
         """The columns of the limiting station that belong to no stage."""
         if not self.found.workers:
             return ("own", "between", "loop")
-        return ("wait", "loop") if self.main_bound else ("own", "between", "idle")
+        if self.main_bound:
+            return ("wait", "loop")
+        return ("own", "between") if self.border_bound else ("own", "between", "idle")
 
     def _cycle(self, rows: Floats) -> Floats:
         """Seconds a sample that the limiting station is up, for one draw a row."""
@@ -138,11 +147,13 @@ class _Costs:
         return float(sum(self.each[INDEX[name]] for name in self._rest()) / self._cycle(self.each[None, :])[0])
 
     def share_interval(self, stage: Stage) -> Interval:
-        name = "main_ipc" if stage is Stage.IPC and self.main_bound else stage.value
-        if name not in self._exposed():
+        names: tuple[str, ...] = (stage.value,)
+        if stage is Stage.IPC:
+            names = ("main_ipc",) if self.main_bound else ("ipc", "idle") if self.border_bound else ("ipc",)
+        if not set(names) <= set(self._exposed()):
             return exactly(0.0)
-        share = float(self.each[INDEX[name]] / self._cycle(self.each[None, :])[0])
-        return interval(self.draws[:, INDEX[name]] / self._cycle(self.draws), share)
+        share = float(self.each[[INDEX[name] for name in names]].sum() / self._cycle(self.each[None, :])[0])
+        return interval(rules.columns(self.draws, names).sum(axis=1) / self._cycle(self.draws), share)
 
     def stage(self, stage: Stage, gain: Interval | None) -> StageCost:
         names = ("ipc", "main_ipc") if stage is Stage.IPC else (stage.value,)
@@ -190,6 +201,12 @@ def _sample_seconds(found: Measurement) -> Interval:
     values = np.asarray([block.seconds / block.samples for block in blocks])
     draws = np.median(np.random.default_rng(0).choice(values, (400, len(values))), axis=1)
     return interval(draws, float(np.median(values)))
+
+
+def _border(found: Measurement) -> tuple[float, Floats]:
+    """Seconds a sample that handing over batches takes when they are ready, with draws of it; nothing where it was not measured."""
+    each = [1 / block.rate for block in found.of(experiments.PREBUILT.name)]
+    return (float(np.median(each)), spread_around(each)) if each else (0.0, np.zeros(RESAMPLES))
 
 
 def _gain(found: Measurement, arm: str) -> Interval | None:
@@ -240,7 +257,9 @@ def _stations(found: Measurement, draws: Floats) -> Stations:
     if not found.workers:
         return Stations(None, interval(draws.sum(axis=1)), None)
     pool = rules.pool_seconds(draws, found.workers)
-    return Stations(interval(pool), interval(main), interval(rules.pool_over_main(draws, found.workers)))
+    border = draws[:, INDEX["border"]]
+    ratio = interval(rules.supply_over_main(draws, found.workers))
+    return Stations(interval(pool), interval(main), ratio, interval(border) if border.any() else None)
 
 
 def _demand(found: Measurement) -> Interval | None:

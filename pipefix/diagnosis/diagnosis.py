@@ -38,14 +38,16 @@ class StageCost:
 
 @dataclass(frozen=True)
 class Stations:
-    """The two things that run side by side, in seconds a sample each. With no workers there is only `main`."""
+    """What runs side by side, in seconds a sample each. With no workers there is only `main`."""
 
     pool: Interval | None
     """Workers busy, divided by their number."""
     main: Interval
     """The training process: taking batches over and the step."""
-    pool_over_main: Interval | None
-    """Above 1: the consumer waits for workers. Below 1: workers wait for the consumer."""
+    supply_over_main: Interval | None
+    """Above 1: the consumer waits for batches. Below 1: batches wait for the consumer."""
+    border: Interval | None = None
+    """Handing over batches that are ready: making them free would make the loader no faster than this."""
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,26 @@ def main_seconds(draws: Floats) -> Floats:
     return np.asarray(columns(draws, MAIN).sum(axis=1))
 
 
-def pool_over_main(draws: Floats, workers: int) -> Floats:
-    """How many times longer the workers take for a sample than the training process does."""
-    return np.asarray(pool_seconds(draws, workers) / np.maximum(main_seconds(draws), 1e-12))
+def border_bound(draws: Floats, workers: int) -> Floats:
+    """Where handing batches over takes longer than making them: neither side is busy then, each waits for the other."""
+    return np.asarray(draws[:, INDEX["border"]] > pool_seconds(draws, workers))
+
+
+def supply_over_main(draws: Floats, workers: int) -> Floats:
+    """How many times longer a sample takes to be made and to cross than the training process takes with it.
+
+    Taking a batch over belongs to the training process, but to the crossing where that is what limits the supply.
+    """
+    supply = np.maximum(pool_seconds(draws, workers), draws[:, INDEX["border"]])
+    taking = np.where(border_bound(draws, workers), 0.0, draws[:, INDEX["main_ipc"]])
+    return np.asarray(supply / np.maximum(columns(draws, ("transfer", "step")).sum(axis=1) + taking, 1e-12))
+
+
+def _pool_costs(draws: Floats, workers: int) -> Floats:
+    """What each stage takes of a worker's time, the hand-over at least what it takes alone."""
+    costs = columns(draws, WORKER)
+    costs[:, WORKER.index("ipc")] = np.maximum(costs[:, WORKER.index("ipc")], workers * draws[:, INDEX["border"]])
+    return costs
 
 
 def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
@@ -74,15 +91,16 @@ def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     if not workers:
         names = ("storage", "decode", "augment", "collate", "transfer", "step")
         return _rank(columns(draws, names), names, base=1.0)
-    ratio = pool_over_main(draws, workers)
+    ratio = supply_over_main(draws, workers)
+    pool = _pool_costs(draws, workers)
     waits, fed = float(np.mean(ratio > DOMINATES)), float(np.mean(ratio < 1 / DOMINATES))
     even = 1 - waits - fed
     if waits >= SURE:
-        return _rank(columns(draws, WORKER), WORKER, base=waits)
+        return _rank(pool, WORKER, base=waits)
     if fed >= SURE:
         return _rank(columns(draws, MAIN), MAIN, base=fed)
     lead = interval(np.maximum(ratio, 1 / ratio))
-    worker = _rank(columns(draws, WORKER), WORKER, base=1.0)
+    worker = _rank(pool, WORKER, base=1.0)
     main = _rank(columns(draws, MAIN), MAIN, base=1.0)
     if worker.kind == main.kind == "input-bound" and worker.stage is main.stage:
         # Handing over works on both sides of the border: where it leads on both, it does not matter which side limits.

@@ -51,7 +51,7 @@ def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: 
 
 
 def _step_bound(found: Measurement, diagnosis: Diagnosis, share: Interval) -> str:
-    ratio = diagnosis.stations.pool_over_main
+    ratio = diagnosis.stations.supply_over_main
     step = seconds(diagnosis.stages[Stage.STEP].wall.value * (found.settings.batch_size or 1))
     text = f"Step-bound: the step takes {_span(share)} of the time, {step} a batch"
     if ratio is not None:
@@ -63,8 +63,8 @@ def _step_bound(found: Measurement, diagnosis: Diagnosis, share: Interval) -> st
 
 def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
     if ranking.stage is None:
-        ratio = diagnosis.stations.pool_over_main
-        spread = f" (a worker pool's time over the training process's: {ratio.low:.2f}-{ratio.high:.2f})" if ratio else ""
+        ratio = diagnosis.stations.supply_over_main
+        spread = f" (the loader's time over the training process's: {ratio.low:.2f}-{ratio.high:.2f})" if ratio else ""
         other = "the step" if ranking.second is Stage.STEP else "taking batches over"
         return f"Balanced: the loader and {other} keep pace with each other{spread}; a gain needs both."
     assert ranking.second is not None
@@ -88,8 +88,8 @@ def _inconclusive(diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None, s
         return f"Inconclusive: the clocks point to {ranking.stage}, but the replayed arms to {rival}{worth}."
     if ranking.stage is None or ranking.second is None:
         return "Inconclusive: too few batches were measured to tell the stages apart."
-    if ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC) and diagnosis.stations.pool_over_main is not None:
-        ratio = diagnosis.stations.pool_over_main
+    if ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC) and diagnosis.stations.supply_over_main is not None:
+        ratio = diagnosis.stations.supply_over_main
         if ratio.low < 1.1 and ratio.high > 1 / 1.1:
             return (
                 f"Inconclusive: the loader takes {ratio.value:.2f} times ({ratio.low:.2f}-{ratio.high:.2f}) as long as the "

@@ -45,6 +45,13 @@ def seconds_each(blocks: Sequence[tuple[float, float]]) -> float:
     return float(np.median([spent / count for spent, count in blocks]))
 
 
+def spread_around(values: Sequence[float], *, seed: int = 0) -> Floats:
+    """Draws of the median of a few blocks' figures, spread as far as so few tell."""
+    logs = np.log(np.asarray(values, dtype=float))
+    sigma = max(FLOOR, _spread(logs) / np.sqrt(len(logs))) / 1.96
+    return np.asarray(np.exp(np.median(logs) + sigma * np.random.default_rng(seed).standard_normal(RESAMPLES)))
+
+
 def ratio(fast: Sequence[float], base: Sequence[float], *, seed: int = 0) -> Interval:
     """How many times faster the first set of rates is than the second; both from interleaved blocks.
 

@@ -10,7 +10,7 @@ import numpy as np
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
 from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Measurement
-from pipefix.plan.model import DRAWS, OTHER, Line, Part, part
+from pipefix.plan.model import DRAWS, OTHER, Line, Part, draws, part
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 SATURATED = 0.85
@@ -34,6 +34,8 @@ def line_of(found: Measurement, diagnosis: Diagnosis) -> Line:
     rest = max(0.0, whole - sum(float(one.wall[0]) for one in making.values()))
     making[OTHER] = part(rest, 1 - diagnosis.starved)
     line = Line(making, _with_cpu(taking, found, {} if workers else making), workers, found.cores)
+    if workers and diagnosis.stations.border is not None:
+        line = replace(line, crossing=draws(diagnosis.stations.border, "border"))
     return _uncrowded(line, diagnosis) if line.busy >= SATURATED else line
 
 

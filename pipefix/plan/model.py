@@ -1,9 +1,10 @@
 """The station model: what throughput becomes when a stage, or the number of workers, changes. Pure.
 
-Three things run side by side, and the slowest sets the pace: the workers together, the training process, and the CPU cores that all
-of them share. With no workers the first two take turns. All figures are seconds a sample:
+Four things run side by side, and the slowest sets the pace: the workers together, the border that batches cross, the training
+process, and the CPU cores that all of them share. With no workers there is no border, and the other two take turns. All figures are
+seconds a sample:
 
-    T = max(making / workers, taking, cpu / cores)          T = max(making + taking, cpu / cores) without workers
+    T = max(making / workers, crossing, taking, cpu / cores)          T = max(making + taking, cpu / cores) without workers
 
 Only ratios of two such times are ever told, so the model agrees with the measurement at the settings that were measured. A figure
 is an array: the best estimate first, then draws from its interval, which carry the doubt through to the result.
@@ -12,7 +13,7 @@ is an array: the best estimate first, then draws from its interval, which carry 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -105,6 +106,8 @@ class Line:
     """By stage: in the training process."""
     workers: int
     cores: float
+    crossing: Floats = field(default_factory=lambda: np.zeros(DRAWS + 1))
+    """With workers: what handing over batches takes at least, however fast they are made and used."""
 
     def seconds(self) -> Floats:
         """Seconds a delivered sample."""
@@ -113,7 +116,7 @@ class Line:
         computing = _sum(one.cpu for one in (*self.making.values(), *self.taking.values())) / self.cores
         if not self.workers:
             return np.maximum(making + taking, computing)
-        return np.maximum(np.maximum(making / self.workers, taking), computing)
+        return np.maximum.reduce([making / self.workers, self.crossing, taking, computing])
 
     def speedup(self, after: Line) -> Interval:
         return ratio_of(self.seconds(), after.seconds())
@@ -135,7 +138,10 @@ class Line:
         return self.scaled(stage, 1 / times)
 
     def scaled(self, stage: Stage, factor: float | Floats) -> Line:
-        return replace(self, making=_scaled(self.making, stage, factor), taking=_scaled(self.taking, stage, factor))
+        crossing = self.crossing * factor if stage is Stage.IPC else self.crossing
+        return replace(
+            self, making=_scaled(self.making, stage, factor), taking=_scaled(self.taking, stage, factor), crossing=crossing
+        )
 
     def shortened(self, stage: Stage, by: float) -> Line:
         """``by`` seconds a sample less of a stage that batches are made with, never below nothing."""

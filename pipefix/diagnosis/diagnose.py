@@ -43,7 +43,7 @@ def diagnose(found: Measurement) -> Diagnosis:
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
     gains = _gains(arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
-    rival = rules.contradicted(ranking, gains)
+    rival = rules.contradicted(ranking, gains, found.workers)
     if (rival is not None and found.workers) or ranking.kind == "inconclusive":
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
         by_arms = rules.decided_by_arms(ranking, gains, has_consumer=found.has_consumer)

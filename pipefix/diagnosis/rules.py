@@ -125,16 +125,16 @@ def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
     return Ranking(kind, stages[first], stages[second], min(base, max(near, ahead)), lead)
 
 
-def contradicted(ranking: Ranking, gains: dict[Stage, Interval]) -> Stage | None:
+def contradicted(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -> Stage | None:
     """The stage whose removal measurably gains more than the verdict's, if there is one: then the clocks are not believed."""
     if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
         return None
     own = gains.get(ranking.stage)
-    if own is None:
-        return None
-    rivals = [
-        (gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > own.high * CONTRADICTION
-    ]
+    least = own.high * CONTRADICTION if own is not None else float("inf")
+    if ranking.kind == "step-bound" and workers:
+        # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
+        least = min(least, DOMINATES)
+    rivals = [(gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > least]
     return max(rivals)[1] if rivals else None
 
 

@@ -20,8 +20,8 @@ SHORTEST, LONGEST = 0.04, 1.5
 """Seconds of steady state in a block."""
 THROWN_AWAY = 1.6
 """Rounds of all workers that a block spends before it is steady."""
-GIVEN_UP_FIRST = (experiments.FLOOR, experiments.SAMPLES, experiments.DECODED, experiments.PREBUILT, experiments.SUPPLY)
-"""Arms that only refine a remedy, in the order in which a tight budget gives them up."""
+GIVEN_UP_FIRST = (experiments.FLOOR, experiments.SAMPLES, experiments.DECODED)
+"""Arms that only refine a remedy, in the order in which a tight budget gives them up. All others, the verdict rests on."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:
 def _useless(arm: Experiment, situation: Situation) -> str | None:
     if arm is experiments.SUPPLY and not situation.has_consumer:
         return "there is no consumer to leave out"
-    if not situation.workers and arm.replaces & {Stage.IPC}:
+    if not situation.workers and (arm is experiments.PREBUILT or arm.replaces & {Stage.IPC}):
         return "there are no workers, so nothing crosses a process border"
     if situation.no_batches is not None and Stage.COLLATE in arm.replaces:
         return f"batches cannot be recorded: {situation.no_batches}"

@@ -13,7 +13,9 @@ from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 SMALL_STAGE = 0.02
 """A stage below this share of the sample's time gets no arm of its own: its removal can gain no more than that."""
 ROUNDS = 4
-"""Rounds of all arms that the block length is chosen for."""
+"""Rounds of all arms that are enough for most pipelines."""
+FIRST_ROUNDS = 0.5
+"""Part of the time that so many rounds may take: a clear verdict needs no more, and an unclear one gets the rest."""
 FEWEST_ROUNDS = 3
 """Rounds below which arms are given up, so that those that stay are known well enough."""
 SHORTEST, LONGEST = 0.04, 1.5
@@ -59,7 +61,7 @@ def schedule(situation: Situation, trials: Sequence[int], *, seconds: float, lap
     while kept and _blocks(arms, kept) > affordable:
         count = kept.pop()
         declined[f"workers-{count}"] = "the time budget is too short to try it; a longer --budget does"
-    each = seconds / (ROUNDS * _blocks(arms, kept)) - THROWN_AWAY * lap
+    each = FIRST_ROUNDS * seconds / (ROUNDS * _blocks(arms, kept)) - THROWN_AWAY * lap
     return Schedule(tuple(arms), tuple(kept), declined, min(LONGEST, max(SHORTEST, each)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
@@ -15,26 +14,29 @@ GUESS = {"pad": 1 / 45e-9, "merge": 1 / 60e-9}
 """Numbers a second in the padding loop, to start the tuning from."""
 
 
+PAYLOADS = {"objects": 4e-6, "arrays": 8e-6, "tensors": 150e-6}
+"""Kinds of things that cost much to hand over for what they hold, with the seconds that each takes about: annotations as Python
+objects, boxes as small arrays, many small tensors. Not large blocks: what those cost depends on the memory that happens to be free."""
+
+
 class Payload:
-    """What each sample carries along: distinct blocks, so that no pickler can send one block twice by reference."""
+    """What each sample carries along: a list of things of one kind, all distinct, so that no pickler sends one twice by reference."""
 
     def __init__(self, kind: str, batch_size: int) -> None:
         self.kind = kind
         self.count = batch_size
         self.blocks: list[Any] = []
-        self.size = 0.0
 
     def resize(self, size: float) -> None:
-        """``size`` bytes a sample."""
-        self.size = max(0.0, size)
-        whole = int(self.size)
-        noise = os.urandom(4096)
-        self.blocks = []
-        if whole < 64:
-            return
-        for number in range(self.count):
-            block = bytes([number % 256]) + (noise * (whole // 4096 + 1))[1:whole]
-            self.blocks.append(block if self.kind == "bytes" else np.frombuffer(block, dtype=np.uint8).copy())
+        """``size`` things a sample."""
+        self.blocks = (
+            [[self._thing(number, place) for place in range(int(size))] for number in range(self.count)] if size >= 1 else []
+        )
+
+    def _thing(self, number: int, place: int) -> Any:
+        if self.kind == "objects":
+            return {"id": 1000 * number + place, "name": f"object {number}/{place}", "box": (place, number + 0.5, 0.25 * place)}
+        return np.full(8, number + place, dtype=np.float32)
 
     def of(self, position: int) -> Any:
         return self.blocks[position % self.count] if self.blocks else None
@@ -62,7 +64,7 @@ class Collate:
         }
         if len(samples[0]) > 2:
             held = [sample[2] for sample in samples]
-            batch["payload"] = [torch.from_numpy(block) for block in held] if self.payload == "tensor" else held
+            batch["payload"] = [[torch.from_numpy(one) for one in things] for things in held] if self.payload == "tensors" else held
         watch.lap("collate", len(samples))
         return batch
 

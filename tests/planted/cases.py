@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from tests.planted import formats, sources
+from tests.planted import batching, formats, sources
 from tests.planted.pipelines import Planted
 from tests.planted.truth import POOL, supply_s
 
@@ -54,7 +54,7 @@ def _draw(number: int, rng: random.Random) -> Planted:
         pieces=rng.choice((1, 1, 2, 3)),
         transforms="library" if costs["augment"] > LIBRARY_AUGMENT and rng.random() < 0.5 else "own",
         collate=rng.choice(("pad", "merge")),
-        payload=rng.choice(("numpy", "bytes", "tensor")),
+        payload=rng.choice(tuple(batching.PAYLOADS)),
         shape=shape,
         consumer=consumer,
         sampler=rng.choice(("shuffle", "sequential", "own", "replacement")),

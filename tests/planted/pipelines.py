@@ -45,7 +45,7 @@ class Planted:
     pieces: int = 1
     transforms: str = "own"
     collate: str = "pad"
-    payload: str = "numpy"
+    payload: str = "objects"
     shape: str = "map"
     consumer: str = "none"
     """none, emulated (the probe plays it) or real (``train_step`` in the target's file)."""

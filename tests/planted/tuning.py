@@ -21,8 +21,6 @@ _ROUND_S = 20e-6
 """About what one round of augmenting work takes; the tuning finds the real figure."""
 _MATRIX_S = 25e-6
 """The same for one matrix product of the step."""
-_BYTE_S = 1.0e-9
-"""The same for one byte that crosses from a worker."""
 
 
 def direct(pipeline: Pipeline, samples: int = SAMPLES) -> dict[str, float]:
@@ -213,7 +211,7 @@ def tune_handover(pipeline: Pipeline) -> None:
     base = handover(pipeline)
     if wanted <= base * 1.1:
         return
-    size = (wanted - base) / _BYTE_S
+    size = (wanted - base) / batching.PAYLOADS[pipeline.payload.kind]
     for _ in range(3):
         pipeline.payload.resize(size)
         found = handover(pipeline)

@@ -27,10 +27,12 @@ COLUMNS = (
     "wait",
     "loop",
     "border",
+    "supply",
 )
 """Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples in the maker.
 ``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest there.
-``border``: what handing over ready batches takes, measured by an arm of its own; no single batch knows it."""
+``border``: what handing over ready batches takes; ``supply``: what the loader takes alone. Arms of their own measure these two, no
+single batch knows them."""
 WORKER = ("storage", "decode", "augment", "collate", "ipc")
 MAIN = ("main_ipc", "transfer", "step")
 INDEX = {name: number for number, name in enumerate(COLUMNS)}

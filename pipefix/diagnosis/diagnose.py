@@ -39,12 +39,13 @@ def diagnose(found: Measurement) -> Diagnosis:
     draws = bootstrap(book.groups, per_sample)
     each = book.each()
     if found.workers:
-        each[INDEX["border"]], draws[:, INDEX["border"]] = _border(found)
+        for name, arm in (("border", experiments.PREBUILT), ("supply", experiments.SUPPLY)):
+            each[INDEX[name]], draws[:, INDEX[name]] = _paced(found.of(arm.name))
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
     gains = _gains(arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
     rival = rules.contradicted(ranking, gains, found.workers)
-    if (rival is not None and found.workers) or ranking.kind == "inconclusive":
+    if ranking.kind == "inconclusive" or (found.workers and (rival is not None or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
         by_arms = rules.decided_by_arms(ranking, gains, has_consumer=found.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
@@ -203,9 +204,9 @@ def _sample_seconds(found: Measurement) -> Interval:
     return interval(draws, float(np.median(values)))
 
 
-def _border(found: Measurement) -> tuple[float, Floats]:
-    """Seconds a sample that handing over batches takes when they are ready, with draws of it; nothing where it was not measured."""
-    each = [1 / block.rate for block in found.of(experiments.PREBUILT.name)]
+def _paced(blocks: list[Block]) -> tuple[float, Floats]:
+    """Seconds a sample of an arm, with draws of it; nothing where it was not run."""
+    each = [1 / block.rate for block in blocks]
     return (float(np.median(each)), spread_around(each)) if each else (0.0, np.zeros(RESAMPLES))
 
 
@@ -247,7 +248,7 @@ def _gains(arms: dict[str, Interval], draws: Floats) -> dict[Stage, Interval]:
         if arm.name in arms:
             gains[stage] = arms[arm.name]
         elif stage in IN_SAMPLE:
-            share = float(np.median(draws[:, INDEX[stage.value]] / draws.sum(axis=1)))
+            share = float(np.median(draws[:, INDEX[stage.value]] / draws[:, : INDEX["border"]].sum(axis=1)))
             gains[stage] = Interval(1.0, 1.0, 1 / (1 - min(0.5, share)))
     return gains
 

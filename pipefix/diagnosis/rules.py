@@ -64,7 +64,7 @@ def supply_over_main(draws: Floats, workers: int) -> Floats:
 
     Taking a batch over belongs to the training process, but to the crossing where that is what limits the supply.
     """
-    supply = np.maximum(pool_seconds(draws, workers), draws[:, INDEX["border"]])
+    supply = np.maximum.reduce([pool_seconds(draws, workers), draws[:, INDEX["border"]], draws[:, INDEX["supply"]]])
     taking = np.where(border_bound(draws, workers), 0.0, draws[:, INDEX["main_ipc"]])
     return np.asarray(supply / np.maximum(columns(draws, ("transfer", "step")).sum(axis=1) + taking, 1e-12))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import resource
@@ -32,6 +33,8 @@ RECORD_SHARE = 0.15
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
+TRIED_EVERY = 2
+"""Rounds from one trial of other settings to the next: they cost most and only remedies read them."""
 TRACED_SECONDS = 0.5
 """Of the pipeline that a trace shows: apart from the measured blocks, which noting every operation would slow down."""
 
@@ -85,7 +88,7 @@ def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -
     found = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
     clock = _Clock(plan.budget)
     before = cgroups.throttle()
-    with randomness.untouched(subject.loader):
+    with randomness.untouched(subject.loader), _light_collections():
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         torch.default_generator.manual_seed(plan.seed)
         try:
@@ -217,7 +220,7 @@ class _Session:
                     continue
                 self.say(f"round {done + 1}: {arm.name}")
                 self._spared(lambda arm=arm: self._run(arm, length * arm.length), arm.name)  # type: ignore[misc]
-            for name, pool in list(self.trials.items()):
+            for name, pool in list(self.trials.items()) if done % TRIED_EVERY == 0 else ():
                 if self.clock.left >= reserve or not self.found.trials.get(name):
                     self._spared(lambda name=name, pool=pool: self._trial(name, pool, length))  # type: ignore[misc]
             done += 1
@@ -347,6 +350,22 @@ class _Session:
             self.found.blocks.append(self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1))
             if len(found.of(experiments.COLD.name)) >= 3 or self.clock.left < max(0.06 * self.plan.budget, self.first_seconds):
                 return
+
+
+@contextmanager
+def _light_collections() -> Iterator[None]:
+    """Garbage collections pass over what exists already.
+
+    A full one takes as long as the process's heap is large: a stop of a tenth of a second, now and then, that batches of many small
+    objects bring about and that no short block can average out. The heap is the probe's, not that of the training run.
+    """
+    frozen = gc.get_freeze_count()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen:
+            gc.unfreeze()
 
 
 @contextmanager

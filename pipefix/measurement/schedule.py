@@ -66,8 +66,8 @@ def schedule(situation: Situation, trials: Sequence[int], *, seconds: float, lap
 
 
 def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
-    """Blocks a round: a trial is one with the new setting and one as it is."""
-    return sum(arm.length / arm.every for arm in arms) + 2 * len(trials)
+    """Blocks a round: a trial is one with the new setting and one as it is, every other round."""
+    return sum(arm.length / arm.every for arm in arms) + len(trials)
 
 
 def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:

@@ -16,11 +16,11 @@ GUESS = {"pad": 1 / 45e-9, "merge": 1 / 60e-9}
 
 PAYLOADS = {"objects": 4e-6, "arrays": 8e-6, "tensors": 150e-6}
 """Kinds of things that cost much to hand over for what they hold, with the seconds that each takes about: annotations as Python
-objects, boxes as small arrays, many small tensors. Not large blocks: what those cost depends on the memory that happens to be free."""
+objects, boxes as small arrays, many small tensors. Not large blocks: what those cost depends on which memory is free."""
 
 
 class Payload:
-    """What each sample carries along: a list of things of one kind, all distinct, so that no pickler sends one twice by reference."""
+    """What each sample carries along: things of one kind, all distinct, so that no pickler sends one twice by reference."""
 
     def __init__(self, kind: str, batch_size: int) -> None:
         self.kind = kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import statistics
@@ -44,6 +45,8 @@ def preload() -> None:
             importlib.import_module(module.name)
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
+    gc.collect()
+    gc.freeze()  # what was just imported is no part of any pipeline: collecting garbage must not go through it
 
 
 def current_loader() -> Any:
@@ -116,7 +119,7 @@ def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, A
         target, options = target_of(pipeline)
         others = quiet.Others()
         asked = time.perf_counter()
-        run = probe(target, budget=budget, **options)
+        run = probe(target, budget=budget, trial_workers=(), **options)
         answered = time.perf_counter()
         others_share = others.share()
         after = reality(pipeline)

@@ -108,15 +108,24 @@ def ran_on_after(row: Row) -> int:
     return max(0, row.device - (row.done - row.got))
 
 
-def exposed_share(blocks: Sequence[Block]) -> float:
-    """Part of the loop in which the consumer had nothing to do but wait for its next batch."""
-    loop = waited = 0
+def exposed_share(blocks: Sequence[Block], own: float = 0.0) -> float:
+    """Part of the loop in which the consumer had nothing to do but wait for data.
+
+    ``own``: nanoseconds a batch that it waits for the loader itself, whatever the data.
+    """
+    loop = waited = 0.0
     for block in blocks:
         for row in block.rows:
             fetching, ran_on = row.got - row.asked, ran_on_after(row)
-            waited += max(0, fetching - ran_on)
+            waited += max(0.0, fetching - ran_on - own)
             loop += row.done - row.got + max(fetching, ran_on)
     return waited / loop if loop else 0.0
+
+
+def own_wait(blocks: Sequence[Block]) -> float:
+    """Nanoseconds a batch that the consumer waits where batches cost nothing: the loader's own, and what measuring adds to it."""
+    waits = [max(0, row.got - row.asked - ran_on_after(row)) for block in blocks for row in block.rows]
+    return float(np.median(waits)) if waits else 0.0
 
 
 def _idle(block: Block) -> float:

@@ -77,7 +77,9 @@ class Diagnosis:
     demand: Interval | None = None
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None
-    """Part of the loop that the consumer was not waiting."""
+    """Part of the loop that the consumer was not waiting for data."""
+    loader_wait: float | None = None
+    """Seconds a batch that it waits for the loader itself, however little the data cost; not counted in `fed`."""
     period: int | None = None
     """Every how many batches a long wait comes; None where the waits have no such rhythm."""
     starved: float = 0.0

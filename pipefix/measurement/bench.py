@@ -29,7 +29,7 @@ from pipefix.subject.cut import Cutter
 from pipefix.subject.subject import length_of
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
-CPU_EVERY = 4
+CPU_EVERY = 8
 """One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
 DISCOVERY_UNITS = 2
 """Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
@@ -122,6 +122,7 @@ class Bench:
         self._collating: _Made | None = None
         self._asked_for: list[Any] = []
         self.drawn = 0
+        self.timed = 0
 
     def close(self) -> None:
         self.tap.active = False
@@ -260,7 +261,7 @@ class Bench:
         if experiment is RECORD:
             tap.recording = self._recorder()
         if tap.active:
-            tap.begin(key, cpu=len(made.unit_walls) % CPU_EVERY == 0)
+            tap.begin(key, cpu=self._cpu_turn())
         try:
             sample = self.dataset.__getitems__(list(unit)) if self.of.kind == "batched" else self.dataset[unit]
         finally:
@@ -269,6 +270,11 @@ class Bench:
         made.add(unit, sample, begun, mark=tap.events is not None)
         if experiment is RECORD:
             self._recorded(key, sample)
+
+    def _cpu_turn(self) -> bool:
+        """Whether the next sample has its CPU time read."""
+        self.timed += 1
+        return self.timed % CPU_EVERY == 1
 
     def _key(self, unit: Any) -> Any:
         """What a sample is kept under: samplers also ask for lists, tensors and whatever else their dataset understands."""
@@ -297,7 +303,7 @@ class Bench:
             if experiment is RECORD:
                 tap.recording = self._recorder()
             if tap.active:
-                tap.begin(self.position, cpu=len(made.unit_walls) % CPU_EVERY == 0)
+                tap.begin(self.position, cpu=self._cpu_turn())
             try:
                 sample = next(self.stream)
             except StopIteration:

@@ -43,7 +43,7 @@ NO_HANDOVER = _arm("handover-skipped", H, answers="what if crossing from the wor
 DECODED = _arm("decoded-recorded", S, D, every=2, answers="what if samples were stored decoded?")
 SAMPLES = _arm("samples-recorded", S, D, A, every=2, answers="what if samples were stored ready?")
 PREBUILT = _arm("batch-prebuilt", S, D, A, C, consumer=False, answers="what does the hand-over alone carry?")
-FLOOR = _arm("loader-floor", S, D, A, C, H, every=2, consumer=False, answers="the loader's own limit")
+FLOOR = _arm("loader-floor", S, D, A, C, H, every=2, answers="what does the loader itself take, whatever the data?")
 TRACED = _arm("traced", answers="the pipeline as it is, with every operation's begin and end noted")
 SUPPLY = _arm("no-consumer", consumer=False, answers="what if the step were free?")
 

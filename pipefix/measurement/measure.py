@@ -124,8 +124,9 @@ def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, fo
     finally:
         session.close(at_once=not complete)
     if clock.left > min(0.05 * plan.budget, session.first_seconds):
-        plan.progress("measuring start-up", clock.spent / plan.budget)
+        plan.progress("measuring start-up", min(1.0, clock.spent / plan.budget))
         startup.measure(subject, found, clock.left)
+    plan.progress("done", 1.0)
 
 
 class _Session:

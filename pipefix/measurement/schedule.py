@@ -22,7 +22,7 @@ SHORTEST, LONGEST = 0.04, 1.5
 """Seconds of steady state in a block."""
 THROWN_AWAY = 1.6
 """Rounds of all workers that a block spends before it is steady."""
-GIVEN_UP_FIRST = (experiments.FLOOR, experiments.SAMPLES, experiments.DECODED)
+GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 """Arms that only refine a remedy, in the order in which a tight budget gives them up. All others, the verdict rests on."""
 
 

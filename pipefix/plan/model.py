@@ -116,7 +116,7 @@ class Line:
         computing = _sum(one.cpu for one in (*self.making.values(), *self.taking.values())) / self.cores
         if not self.workers:
             return np.maximum(making + taking, computing)
-        return np.maximum.reduce([making / self.workers, self.crossing, taking, computing])
+        return np.asarray(np.maximum.reduce([making / self.workers, self.crossing, taking, computing]))
 
     def speedup(self, after: Line) -> Interval:
         return ratio_of(self.seconds(), after.seconds())

@@ -191,6 +191,7 @@ def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
         wait_s=[round((row.got - row.asked) / 1e9, 6) for row in rows],
         step_s=[round((row.done - row.got) / 1e9, 6) for row in rows],
         fed=diagnosis.fed,
+        loader_s=diagnosis.loader_wait,
         period=diagnosis.period,
     )
 

@@ -114,7 +114,8 @@ def _flow(run: Run, paint: Paint) -> Iterator[str]:
             rows.append(("the consumer could take", wording.rate_between(run.throughput.demand, unit)))
     if run.waits is not None and wording.known(run.waits.fed):
         period = f"; a long wait every {run.waits.period} batches" if run.waits.period else ""
-        rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{period}"))
+        apart = f"; the loader's own {wording.seconds(run.waits.loader_s)} a batch apart" if run.waits.loader_s else ""
+        rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{apart}{period}"))
     rows += _start_and_tails(run)
     cold = about.cold_sentence(run)
     if cold:

@@ -33,7 +33,7 @@ def install(tap: Tap, patches: Patches) -> None:
         stage = known[1] if known is not None and known[0]() is self else _stage_of(self)
         value = tap.through(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
         if not tap.replaced or stage not in tap.replaced:
-            tap.bytes_read += getattr(value, "nbytes", 0)
+            tap.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0
         return value
 
     patches.replace(h5py.Dataset, "__getitem__", getitem)

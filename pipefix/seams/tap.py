@@ -170,6 +170,7 @@ class Tap:
         *,
         replayable: bool = True,
         deferred: bool = False,
+        only_timed: bool = False,
     ) -> T:
         """Call ``fn`` as operation ``op`` of ``stage``: timed, recorded or replaced as the mode says.
 
@@ -180,13 +181,8 @@ class Tap:
             return fn(*args, **kwargs)
         if get_ident() != self.owner:
             return self._beside(stage, op, fn, args, kwargs)
-        if self.recording is not None or self.replaced:
-            return self._taped(stage, op, fn, args, kwargs, replayable, deferred)
-        return self._timed(stage, op, fn, args, kwargs, deferred)
-
-    def _timed(
-        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any], deferred: bool
-    ) -> T:
+        if (self.recording is not None or self.replaced) and replayable and not only_timed:
+            return self._taped(stage, op, fn, args, kwargs, deferred)
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
@@ -223,12 +219,9 @@ class Tap:
         fn: Callable[..., T],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        replayable: bool,
         deferred: bool,
     ) -> T:
         """A call while recording or replaying."""
-        if not replayable:
-            return self._timed(stage, op, fn, args, kwargs, deferred)
         label, ordinal = self.place(op)
         if stage in self.replaced:
             value = self.answer(stage, label, ordinal, args, kwargs)
@@ -241,7 +234,7 @@ class Tap:
         if reads is not None:
             self.trail = reads
         try:
-            value = self._timed(stage, op, fn, args, kwargs, deferred)
+            value = self.through(stage, op, fn, args, kwargs, deferred=deferred, only_timed=True)
         finally:
             self._scope, self._base, self.trail = scope, base, trail
         if recording is not None:
@@ -340,6 +333,7 @@ class Tap:
         *,
         force: Callable[..., None],
         leaf: bool = False,
+        only_timed: bool = False,
     ) -> T:
         """Call the user's own code as one piece of ``stage``: seams inside it keep their names, the rest is charged to ``op``.
 
@@ -349,9 +343,61 @@ class Tap:
         """
         if not self.live or self._stage is stage or get_ident() != self.owner:
             return fn(*args, **kwargs)
-        key = self.op_id(stage, op)
+        if (self.recording is not None or self.replaced) and not only_timed:
+            return self._taped_entry(stage, op, fn, args, kwargs, force, leaf)
+        key = self._ids.get((stage, op), -1)
+        if key < 0:
+            key = self.op_id(stage, op)
+        top, above, crossed = self._top, self._stage, self._crossed
+        # In line again: every operation of every sample passes here.
+        now = perf_counter_ns()
+        spent = now - self._last
+        self.wall[top] += spent
+        begun = self._last = self._charge_cpu(top, spent) if self.cpu else now
+        self.calls[key] += 1
+        self._top = key
+        if leaf:
+            self._stage = stage
+        self._crossed = 0
+        value: Any = MISSING
+        try:
+            value = fn(*args, **kwargs)
+        finally:
+            now = perf_counter_ns()
+            spent = now - self._last
+            self.wall[self._top] += spent
+            self._last = self._charge_cpu(self._top, spent) if self.cpu else now
+            bit = _BITS[stage]
+            if self._crossed & ~bit or value is None:
+                # Without a result it works on its arguments or its object: a recording could not stand in for that.
+                self.mixed.add(op)
+            self._crossed |= crossed | bit
+            self._top, self._stage = top, above
+            if self.events is not None:
+                self.events.append((key, begun, self._last))
+            # `_passed`, in line as well.
+            own = top <= OWN_DECODED
+            if stage is not _STORAGE:
+                self._phase = OWN_DECODED
+            elif own or self._phase == OWN_BEFORE:
+                self._phase = OWN_RAW
+            if own:
+                self._top = self._phase
+        return value  # type: ignore[no-any-return]
+
+    def _taped_entry(
+        self,
+        stage: Stage,
+        op: str,
+        fn: Callable[..., T],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        force: Callable[..., None],
+        leaf: bool,
+    ) -> T:
+        """An entry while recording or replaying."""
         whole = op not in self.mixed
-        label, ordinal = self.place(op) if self.recording is not None or self.replaced else (op, 0)
+        label, ordinal = self.place(op)
         if whole and stage in self.replaced and self.playing is not None:
             if stage is _AUGMENT and _DECODE not in self.replaced:
                 force(args, kwargs)
@@ -363,28 +409,10 @@ class Tap:
         hushed, scope, base = self._hushed, self._scope, self._base
         if whole:
             self._hushed, self._scope, self._base = True, f"{label}/", (ordinal + 1) * _NESTED
-        top, above = self._top, self._stage
-        self._charge()
-        self.calls[key] += 1
-        self._top = key
-        if leaf:
-            self._stage = stage
-        begun, crossed = self._last, self._crossed
-        self._crossed = 0
-        value = MISSING
         try:
-            value = fn(*args, **kwargs)
+            value = self.entry(stage, op, fn, args, kwargs, force=force, leaf=leaf, only_timed=True)
         finally:
-            self._charge()
             self._hushed, self._scope, self._base = hushed, scope, base
-            if self._crossed & ~_BITS[stage] or value is None:
-                # Without a result it works on its arguments or its object: a recording could not stand in for that.
-                self.mixed.add(op)
-            self._crossed |= crossed | _BITS[stage]
-            self._top, self._stage = top, above
-            if self.events is not None:
-                self.events.append((key, begun, self._last))
-            self._passed(stage)
         if recording is not None and op not in self.mixed:
             self.keep(stage, label, ordinal, value)
         return value

@@ -49,11 +49,13 @@ def install(tap: Tap, patches: Patches) -> None:
 def _split(tap: Tap, original: Callable[..., Any], read_file: Callable[..., Any]) -> Callable[..., Any]:
     from torch import Tensor
 
+    decode = Stage.DECODE
+
     @functools.wraps(original)
     def decode_image(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not tap.live:
             return original(input, *args, **kwargs)
         data = input if type(input) is Tensor or isinstance(input, Tensor) else read_file(str(input))
-        return tap.through(Stage.DECODE, "torchvision.io.decode_image", original, (data, *args), kwargs)
+        return tap.through(decode, "torchvision.io.decode_image", original, (data, *args), kwargs)
 
     return decode_image

@@ -13,6 +13,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from threading import get_ident
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch.utils.data import Dataset
 from pipefix.seams.fresh import force
 from pipefix.seams.seam import Patches, stand_in
 from pipefix.seams.tap import Tap
-from pipefix.subject.evidence import Evidence
+from pipefix.subject.evidence import UNKNOWN, Evidence
 from pipefix.subject.randomness import attributes, own_dict
 from pipefix.subject.staging import is_lazy, is_users, is_users_function
 
@@ -134,7 +135,9 @@ class Cutter:
         if not isinstance(original, FunctionType):
             self.opaque[kind.__name__] = "its call is written in C, or made when it is asked for"
             return
-        self._replace(kind, "__call__", self._call(original, composed=composed))
+        # What a Lambda holds differs from one to the next; every other operation bears its type's name.
+        holds = not composed and "lambd" in attributes(operation)
+        self._replace(kind, "__call__", self._call(original, composed=composed, label=_label if holds else None))
 
     def _inside(self, operation: Any, depth: int) -> bool:
         """Cut what a Compose, a RandomApply, a StandardTransform, an albumentations list … holds. True where that is anything."""
@@ -155,20 +158,23 @@ class Cutter:
                     found = True
         return found
 
-    def _call(self, original: Callable[..., Any], *, composed: bool) -> Callable[..., Any]:
+    def _call(self, original: Callable[..., Any], *, composed: bool, label: Callable[[Any], str] | None) -> Callable[..., Any]:
         tap, evidence = self.tap, self.evidence
 
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not tap.live:
                 return original(self, *args, **kwargs)
-            label = type(self).__name__ if composed else _label(self)
-            told = evidence.of(label, (*args, *kwargs.values()), tap.phase, lambda: original(self, *args, **kwargs))
-            if told.ran:
-                return told.result
-            if told.stage is None:
+            name = type(self).__name__ if label is None else label(self)
+            stage = evidence.of(name, args, kwargs)
+            if stage is None:
                 return original(self, *args, **kwargs)
-            return tap.entry(told.stage, label, original, (self, *args), kwargs, force=force, leaf=not composed)
+            if stage is UNKNOWN:
+                phase = tap.phase
+                result = original(self, *args, **kwargs)
+                evidence.learn(name, args, kwargs, phase, result)
+                return result
+            return tap.entry(stage, name, original, (self, *args), kwargs, force=force, leaf=not composed)
 
         return call
 
@@ -261,16 +267,20 @@ class Cutter:
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             nonlocal inside
-            if not tap.live or inside or not tap.owns:
+            if not tap.live or inside or get_ident() != tap.owner:
                 return function(*args, **kwargs)
             inside = True
             try:
-                told = evidence.of(label, (*args[skip:], *kwargs.values()), tap.phase, lambda: function(*args, **kwargs))
-                if told.ran:
-                    return told.result
-                if told.stage is None:
+                given = args[skip:] if skip else args
+                stage = evidence.of(label, given, kwargs)
+                if stage is None:
                     return function(*args, **kwargs)
-                return tap.entry(told.stage, label, function, args, kwargs, force=force)
+                if stage is UNKNOWN:
+                    phase = tap.phase
+                    result = function(*args, **kwargs)
+                    evidence.learn(label, given, kwargs, phase, result)
+                    return result
+                return tap.entry(stage, label, function, args, kwargs, force=force)
             finally:
                 inside = False
 

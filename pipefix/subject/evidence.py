@@ -6,24 +6,23 @@ mean it read, pixels that it loaded. Text and lists say nothing by themselves: t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
 
 from pipefix.seams.tap import OWN_DECODED, OWN_RAW
 from pipefix.subject.staging import data_stage
 from pipefix.vocabulary.stage import Stage
 
+
+class Unknown(Enum):
+    """The answer where only making the call will tell."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = Unknown.UNKNOWN
 _PLAIN = (int, float, bool, complex, type(None))
-
-
-class Told(NamedTuple):
-    """What the evidence says of one call."""
-
-    stage: Stage | None
-    """None: the call is the user's own code and no piece of a stage."""
-    ran: bool = False
-    """True where the call had to be made to find out; then ``result`` is what it returned."""
-    result: Any = None
 
 
 class Evidence:
@@ -32,16 +31,16 @@ class Evidence:
     def __init__(self) -> None:
         self.learned: dict[str, Stage | None] = {}
 
-    def of(self, label: str, values: Sequence[Any], phase: int, call: Callable[[], Any]) -> Told:
-        """The stage of the call ``label`` with ``values``; the first of a kind is made right away, to learn from its result."""
-        stage = data_stage(values)
-        if stage is not None:
-            return Told(stage)
-        if label in self.learned:
-            return Told(self.learned[label])
-        result = call()
-        self.learned[label] = _by_result(result, values, phase)
-        return Told(None, True, result)
+    def of(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Stage | Unknown | None:
+        """The stage of the call ``label`` with these arguments. None: it is the user's own code and no piece of a stage."""
+        stage = data_stage(args)
+        if stage is None and kwargs:
+            stage = data_stage(kwargs.values())
+        return stage if stage is not None else self.learned.get(label, UNKNOWN)
+
+    def learn(self, label: str, args: Sequence[Any], kwargs: Mapping[str, Any], phase: int, result: Any) -> None:
+        """The first call of a kind whose arguments told nothing gave back ``result``."""
+        self.learned[label] = _by_result(result, (*args, *kwargs.values()), phase)
 
 
 def _by_result(result: Any, values: Sequence[Any], phase: int) -> Stage | None:

@@ -7,6 +7,7 @@ import io
 import sys
 import sysconfig
 from collections.abc import Iterable
+from enum import Enum
 from functools import lru_cache
 from itertools import islice
 from pathlib import PurePath
@@ -18,6 +19,8 @@ from pipefix.vocabulary.stage import Stage
 _LIBRARY_FOLDERS = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 _INSTALLED = {"site-packages", "dist-packages"}
 _RAW = (bytes, bytearray, memoryview, io.BytesIO)
+_AUGMENT = Stage.AUGMENT
+"""Looked up once: an enum member costs more to fetch than a comparison."""
 _LOOK_AT = 8
 """How many elements of a list or dict decide what it holds."""
 
@@ -46,27 +49,59 @@ def is_users_function(value: Any) -> bool:
     return isinstance(value, FunctionType) and is_users(value.__module__) and not is_lazy(value)
 
 
-def data_stage(values: Iterable[Any]) -> Stage | None:
+class _Kind(Enum):
+    """What a type's values are, as far as stages go."""
+
+    PLAIN, RAW, ARRAY, PICTURE, CONTAINER = range(5)
+
+
+_PLAIN, _ARRAY = _Kind.PLAIN, _Kind.ARRAY
+_kinds: dict[type, _Kind] = {}
+"""Asked for every argument of every call, so it is found out once a type."""
+_MOST_KINDS = 4096
+
+
+def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
     """What a call that is handed ``values`` does, by the first that is bytes or pixels; None where none is (an index, a path)."""
-    return next((stage for value in values if (stage := _stage_of_one(value)) is not None), None)
-
-
-def _stage_of_one(value: Any, nested: bool = False) -> Stage | None:
-    kind = type(value)
-    if kind in (int, str, float, bool, type(None)):
-        return None
-    if isinstance(value, _RAW):
-        return Stage.DECODE
-    module = str(kind.__module__).partition(".")[0]
-    if module in ("numpy", "torch", "torchvision") and hasattr(value, "dtype") and hasattr(value, "ndim"):
-        raw = value.ndim == 1 and str(value.dtype).endswith("uint8")
-        return Stage.DECODE if raw else Stage.AUGMENT if value.ndim else None
-    if module == "PIL" and hasattr(value, "size"):
-        return Stage.AUGMENT
-    if not nested:
-        inner = (_stage_of_one(one, nested=True) for one in _first(value))
-        return next((stage for stage in inner if stage is not None), None)
+    for value in values:
+        kind = _kinds.get(type(value))
+        if kind is None:
+            kind = _learn(type(value))
+        if kind is _PLAIN:
+            continue
+        if kind is _ARRAY:
+            dimensions = value.ndim
+            if dimensions > 1:
+                return _AUGMENT
+            if dimensions:
+                return Stage.DECODE if str(value.dtype).endswith("uint8") else _AUGMENT
+        elif kind is _Kind.RAW:
+            return Stage.DECODE
+        elif kind is _Kind.PICTURE:
+            return _AUGMENT
+        elif not nested:
+            stage = data_stage(_first(value), nested=True)
+            if stage is not None:
+                return stage
     return None
+
+
+def _learn(kind: type) -> _Kind:
+    if len(_kinds) > _MOST_KINDS:
+        _kinds.clear()
+    _kinds[kind] = found = _kind_of(kind)
+    return found
+
+
+def _kind_of(kind: type) -> _Kind:
+    if issubclass(kind, _RAW):
+        return _Kind.RAW
+    module = str(kind.__module__).partition(".")[0]
+    if module in ("numpy", "torch", "torchvision") and hasattr(kind, "dtype") and hasattr(kind, "ndim"):
+        return _Kind.ARRAY
+    if module == "PIL" and hasattr(kind, "size"):
+        return _Kind.PICTURE
+    return _Kind.CONTAINER if issubclass(kind, (dict, list, tuple)) else _Kind.PLAIN
 
 
 def _first(value: Any) -> Any:

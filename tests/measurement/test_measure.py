@@ -124,7 +124,7 @@ class TestBudget:
         parts = [done for _, done in told]
         assert parts == sorted(parts)
         assert 0 <= parts[0] < 0.2
-        assert parts[-1] > 0.7
+        assert parts[-1] == 1.0
         assert told[0][0] == "recording samples"
 
 

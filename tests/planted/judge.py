@@ -72,14 +72,17 @@ def target_of(pipeline: Pipeline) -> tuple[Any, dict[str, Any]]:
 
 
 def reality(pipeline: Pipeline, seconds: float = 0.5) -> tuple[dict[str, float], float]:
-    """What the untouched pipeline spends just now: seconds a sample per stage, and of its loader alone."""
+    """What the untouched pipeline spends just now: seconds a sample per stage, and of its loader alone.
+
+    Wall seconds: where workers crowd the processors, that is part of what their stages take.
+    """
     planted = pipeline.planted
     ledger.clear()
     supply = tuning.pace(pipeline.loader, seconds)[0] / planted.batch_size
     costs = {}
     for stage, spent in ledger.spent().items():
         if stage in POOL:
-            costs[stage] = spent.wall_s if stage in planted.waits else spent.cpu_s
+            costs[stage] = spent.wall_s
     if planted.workers:
         # Large batches take a varying time to hand over, by the state of the memory they are put in; never longer than all of it.
         costs["ipc"] = min(tuning.handover(pipeline, 0.2), supply)

@@ -355,22 +355,22 @@ class TestLateImports:
     def test_a_library_imported_while_a_sample_is_made_gets_its_seams(
         self, paths: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        for name in [name for name in sys.modules if name == "h5py" or name.startswith("h5py.")]:
+        for name in [name for name in sys.modules if name == "imageio" or name.startswith("imageio.")]:
             monkeypatch.delitem(sys.modules, name)
         ours = Alone(_Late(paths))
         told = ours.record(batches=1)[-1]
-        assert "h5py" not in told.seams
+        assert "imageio" not in told.seams
         ours.turn_to(RECORD)
-        assert "h5py" in ours.ask([0, 1])[1].seams
+        assert "imageio" in ours.ask([0, 1])[1].seams
 
 
 class _Late(Mapped):
     """Imports its reader when the first sample is asked for, as plenty of datasets do."""
 
     def __getitem__(self, index: int) -> Any:
-        import h5py
+        import imageio
 
-        assert h5py.__name__ == "h5py"
+        assert imageio.__name__ == "imageio"
         return super().__getitem__(index)
 
 

@@ -136,6 +136,8 @@ def _tiles(run: Run) -> Markup | None:
             tiles.append(("the consumer could take", wording.rate_between(rates.demand, rates.unit)))
     if run.waits is not None and wording.known(run.waits.fed):
         tiles.append(("fed", f"{wording.percent(run.waits.fed)} (of the loop's time)"))
+        if run.waits.loader_s:
+            tiles.append(("the loader's own wait", f"{wording.seconds(run.waits.loader_s)} (a batch, whatever the data)"))
     if run.startup is not None and wording.known(run.startup.first_batch_s):
         tiles.append(("first batch", wording.seconds(run.startup.first_batch_s)))
     made = [_tile(label, *figure.partition(" (")) for label, figure in tiles]
@@ -178,7 +180,8 @@ def _remedy(remedy: RemedyFigures) -> Markup:
     cost = remedy_cost(remedy)
     facts = el("p", sentence(remedy.why), el("span", f"Costs {cost}.", class_="cost") if cost else None)
     head = el("h3", name(remedy.title), " ", worth, pedigree)
-    return el("li", head, facts, command(remedy.command) if remedy.command else None)
+    aside = el("p", "Mind: ", sentence(remedy.risk), class_="aside") if remedy.risk else None
+    return el("li", head, facts, aside, command(remedy.command) if remedy.command else None)
 
 
 def _audit(run: Run) -> Markup:

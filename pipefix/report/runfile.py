@@ -104,6 +104,10 @@ class RemedyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Exactly what to type or change."""
     measured: bool = False
     """True where the speed-up was measured on a trial arm rather than derived from the model."""
+    risk: str | None = None
+    """What may change besides speed."""
+    frees: str | None = None
+    """What it gives back where it gains no time."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -193,6 +193,8 @@ def _proposed(rank: int, remedy: RemedyFigures, paint: Paint) -> Iterator[str]:
     cost = remedy_cost(remedy)
     detail = f"{remedy.stage}: {remedy.why}" + (f" ({cost})" if cost else "")
     yield from ("      " + row for row in wrap(paint.text(detail), paint.width - 6))
+    if remedy.risk:
+        yield from ("      " + row for row in wrap(paint.text(f"mind: {remedy.risk}"), paint.width - 6))
     if remedy.command:
         yield from paint.command(remedy.command, indent=6)
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipefix.diagnosis.diagnose import diagnose, settled
+from pipefix.measurement.measurement import Block
 from pipefix.measurement.trace import Charge
 from pipefix.seams.tap import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
@@ -180,3 +181,52 @@ def test_handing_over_that_leads_on_both_sides_of_the_border_is_named_whichever_
     found = measured({"decode": 0.5, "ipc": 2.0}, workers=1, step=0.5, handing=2.0)
     verdict = diagnose(found).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
+
+
+def arm(found, name, ms):  # type: ignore[no-untyped-def]
+    """Add an arm that takes ``ms`` a sample, in three blocks."""
+    found.blocks += [Block(name, (), ms * 48 / 1e3, 48) for _ in range(3)]
+    return found
+
+
+def test_a_crossing_that_takes_longer_than_making_and_using_limits_although_neither_side_is_busy() -> None:
+    diagnosis = diagnose(arm(measured({"decode": 1.0}, workers=1, step=1.0, handing=0.2), "batch-prebuilt", 2.0))
+    assert (diagnosis.verdict.kind, diagnosis.verdict.stage) == ("input-bound", Stage.IPC)
+    assert diagnosis.stations.border is not None
+    assert diagnosis.stations.border.value == pytest.approx(2e-3, rel=0.02)
+
+
+def test_workers_that_wait_for_the_crossing_are_no_unattributed_time() -> None:
+    """A worker makes a sample in 1 ms and may begin the next one 3 ms later."""
+    found = arm(measured({"decode": 1.0}, workers=1, step=0.5, handing=2.5), "batch-prebuilt", 3.0)
+    diagnosis = diagnose(found)
+    assert diagnosis.verdict.stage is Stage.IPC
+    assert diagnosis.unattributed == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_loader_that_is_slower_alone_than_its_workers_look_is_not_step_bound() -> None:
+    """The workers seem to need 1 ms a sample, the step 2: but left alone, the loader takes 3."""
+    found = arm(measured({"decode": 1.0}, workers=1, step=2.0), "no-consumer", 3.0)
+    assert diagnose(found).verdict.kind != "step-bound"
+
+
+def test_nothing_gains_where_a_step_limits_that_workers_run_beside() -> None:
+    arms = {"handover-skipped": 1.5, "decode-recorded": 1.0}
+    verdict = diagnose(measured({"decode": 1.0}, workers=2, step=2.0, arms=arms)).verdict
+    assert verdict.kind == "inconclusive"
+    assert verdict.sentence.startswith("Inconclusive: the clocks point to step, but the replayed arms to ipc")
+
+
+def test_without_workers_other_stages_do_gain_beside_a_step_that_limits() -> None:
+    verdict = diagnose(measured({"decode": 1.5}, step=2.0, arms={"decode-recorded": 1.75, "no-consumer": 2.3})).verdict
+    assert verdict.kind == "step-bound"
+
+
+def test_what_the_loader_takes_whatever_the_data_is_no_waiting_for_data() -> None:
+    """The step of 2 ms waits 0.5 ms for every batch, and no less when batches cost nothing."""
+    found = measured({"decode": 0.1}, workers=1, step=0.5, handing=0.125)
+    assert diagnose(found).fed == pytest.approx(0.8, abs=0.01)
+    found.blocks += [dataclasses.replace(block, arm="loader-floor") for block in found.of("real")]
+    diagnosis = diagnose(found)
+    assert diagnosis.fed == pytest.approx(1.0, abs=0.001)
+    assert diagnosis.loader_wait == pytest.approx(0.5e-3, rel=0.01)

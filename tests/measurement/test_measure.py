@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import random
@@ -257,3 +258,19 @@ class TestLeftAsFound:
         planted.forget_calls()
         assert len(list(built)) == 6
         assert calls() == {"decode": 24, "augment": 24, "collate": 6}
+
+
+class TestGarbage:
+    def test_collections_pass_over_what_was_there_before_and_the_users_setting_comes_back(self, paths: list[str]) -> None:
+        seen: list[int] = []
+        measured(loader("map", paths), budget=1.0, progress=lambda phase, done: seen.append(gc.get_freeze_count()))
+        assert seen[0] > 1000
+        assert gc.get_freeze_count() == 0
+
+    def test_what_the_user_had_frozen_stays_frozen(self, paths: list[str]) -> None:
+        gc.freeze()
+        try:
+            measured(loader("map", paths), budget=1.0)
+            assert gc.get_freeze_count() > 1000
+        finally:
+            gc.unfreeze()

@@ -62,10 +62,11 @@ def border_bound(draws: Floats, workers: int) -> Floats:
 def supply_over_main(draws: Floats, workers: int) -> Floats:
     """How many times longer a sample takes to be made and to cross than the training process takes with it.
 
-    Taking a batch over belongs to the training process, but to the crossing where that is what limits the supply.
+    Taking a batch over belongs to the training process, but to the supply where the loader was measured alone or the crossing limits.
     """
     supply = np.maximum.reduce([pool_seconds(draws, workers), draws[:, INDEX["border"]], draws[:, INDEX["supply"]]])
-    taking = np.where(border_bound(draws, workers), 0.0, draws[:, INDEX["main_ipc"]])
+    apart = border_bound(draws, workers) | (draws[:, INDEX["supply"]] > 0)
+    taking = np.where(apart, 0.0, draws[:, INDEX["main_ipc"]])
     return np.asarray(supply / np.maximum(columns(draws, ("transfer", "step")).sum(axis=1) + taking, 1e-12))
 
 

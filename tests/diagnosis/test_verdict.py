@@ -230,3 +230,9 @@ def test_what_the_loader_takes_whatever_the_data_is_no_waiting_for_data() -> Non
     diagnosis = diagnose(found)
     assert diagnosis.fed == pytest.approx(1.0, abs=0.001)
     assert diagnosis.loader_wait == pytest.approx(0.5e-3, rel=0.01)
+
+
+def test_taking_over_counts_once_where_the_loader_was_measured_alone() -> None:
+    """Alone the loader takes 3 ms a sample, 1 of them in the training process; the step takes 2."""
+    found = arm(measured({"decode": 1.5, "ipc": 0.5}, workers=1, step=2.0, handing=1.0), "no-consumer", 3.0)
+    assert diagnose(arm(found, "batch-prebuilt", 1.9)).verdict.stage is Stage.IPC

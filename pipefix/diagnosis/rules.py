@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER
 from pipefix.measurement.statistics import Floats, interval
@@ -54,15 +55,16 @@ def main_seconds(draws: Floats) -> Floats:
     return np.asarray(columns(draws, MAIN).sum(axis=1))
 
 
-def border_bound(draws: Floats, workers: int) -> Floats:
+def border_bound(draws: Floats, workers: int) -> NDArray[np.bool_]:
     """Where handing batches over takes longer than making them: neither side is busy then, each waits for the other."""
-    return np.asarray(draws[:, INDEX["border"]] > pool_seconds(draws, workers))
+    return np.asarray(draws[:, INDEX["border"]] > pool_seconds(draws, workers), dtype=np.bool_)
 
 
 def supply_over_main(draws: Floats, workers: int) -> Floats:
     """How many times longer a sample takes to be made and to cross than the training process takes with it.
 
-    Taking a batch over belongs to the training process, but to the supply where the loader was measured alone or the crossing limits.
+    Taking a batch over belongs to the training process, but to the supply where the loader was measured alone, or the crossing
+    limits.
     """
     supply = np.maximum.reduce([pool_seconds(draws, workers), draws[:, INDEX["border"]], draws[:, INDEX["supply"]]])
     apart = border_bound(draws, workers) | (draws[:, INDEX["supply"]] > 0)

@@ -141,8 +141,8 @@ def _remedy(step: Step) -> runfile.RemedyFigures:
         cost=runfile.Cost(disk_bytes=step.disk_bytes, seconds=step.seconds) if proposed else None,
         command=step.command if proposed else None,
         measured=step.measured,
-        risk=step.risk if proposed else None,
-        frees=step.frees if proposed else None,
+        risk=step.risk if isinstance(step, Proposed) else None,
+        frees=step.frees if isinstance(step, Proposed) else None,
     )
 
 

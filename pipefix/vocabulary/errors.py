@@ -46,6 +46,15 @@ class UnreadableFile(PipefixError):
     default_advice = "Make a fresh run file with: pipefix probe TARGET --out run.json"
 
 
+class CacheDamaged(UnreadableFile):
+    """A cache is not what was written: a checksum, a size or a figure does not fit."""
+
+    exit_code = 4
+    default_advice = (
+        "See what is damaged with: pipefix verify CACHE; and mend it from the source with: pipefix verify CACHE --repair"
+    )
+
+
 class MissingExtra(PipefixError):
     """An optional package is needed and absent."""
 

@@ -1,0 +1,216 @@
+"""What a container of records is: the protocol that LMDB and Parquet implement, and the index that guards both.
+
+Beside each data file lies an index of its blocks: place, length, checksum and how many records each holds. Blocks are what is read
+at once: a value of LMDB, a row group of Parquet (and its footer). The chain of trust is manifest -> index -> block, and no byte of
+a data file is looked at, or handed to a library that parses it, before the checksum of its block was found to fit. Each process
+checks a block when it first reads it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import weakref
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipefix.caches.manifest import SUFFIXES, Part
+from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
+
+_HEAD = struct.Struct("<8sQQ")
+_MAGIC = b"PFIXIDX1"
+_BLOCK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("records", "<u4")])
+
+
+class PartWriter(Protocol):
+    """Writes the records of one part, in order, and tells its blocks once it is closed."""
+
+    def add(self, sample: int, record: Any) -> None: ...
+
+    def close(self) -> list[tuple[int, int, int, int]]:
+        """Finish the file (not yet on the disk for certain); offset, length, checksum and records of each block."""
+
+    def abandon(self) -> None:
+        """Let go of the file, which will be removed."""
+
+
+class PartReader(Protocol):
+    """Reads the records of one part by their position in it."""
+
+    def get(self, position: int) -> Any: ...
+
+    def get_many(self, positions: Iterable[int]) -> list[Any]: ...
+
+    def samples(self) -> list[int]:
+        """The number of the source's sample for each position, as the data file itself says."""
+
+
+class Index:
+    """The blocks of one data file."""
+
+    def __init__(self, blocks: Any) -> None:
+        self.blocks = blocks
+
+    @classmethod
+    def of(cls, blocks: list[tuple[int, int, int, int]]) -> Index:
+        return cls(np.array(blocks, _BLOCK))
+
+    def to_bytes(self) -> bytes:
+        return _HEAD.pack(_MAGIC, len(self.blocks), 0) + self.blocks.tobytes()
+
+    @classmethod
+    def read(cls, path: Path, part: Part) -> Index:
+        data = _whole(path, part.index_bytes)
+        if zlib.crc32(data) != part.index_crc:
+            raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
+        return cls.parse(data, path)
+
+    @classmethod
+    def parse(cls, data: bytes, path: Path) -> Index:
+        try:
+            magic, count, _ = _HEAD.unpack_from(data)
+        except struct.error:
+            raise CacheDamaged(f"{path} is too short to be an index.") from None
+        if magic != _MAGIC or len(data) != _HEAD.size + count * _BLOCK.itemsize:
+            raise CacheDamaged(f"{path} is not the index of a cache.")
+        return cls(np.frombuffer(data, _BLOCK, count, _HEAD.size))
+
+    def check(self, part: Part, path: Path) -> None:
+        """Every block lies inside the data file, and together they hold the part's records."""
+        blocks = self.blocks
+        ends = blocks["offset"] + blocks["length"]
+        outside = (ends > part.bytes) | (ends < blocks["offset"])
+        if outside.any() or int(blocks["records"].sum(dtype=np.uint64)) != part.records:
+            raise CacheDamaged(f"{path} does not fit its data file: blocks lie outside it, or records are missing.")
+
+
+def _whole(path: Path, expected: int) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size != expected:
+            raise CacheDamaged(f"{path} is {size} bytes long, and was {expected} when it was written.")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise CacheDamaged(f"{path} is missing.") from None
+    except OSError as error:
+        raise UnreadableFile(
+            f"{path} cannot be read: {error.strerror or error}.", advice=f"Check its permissions: ls -l {path}"
+        ) from error
+
+
+class Mapped:
+    """A data file mapped into memory, whose blocks are checked the first time they are read. Threads may share it."""
+
+    def __init__(self, path: Path, part: Part, index: Index, *, check: str = "first", scattered: bool = False) -> None:
+        index.check(part, path)
+        self.path = path
+        self.offsets: list[int] = index.blocks["offset"].tolist()
+        self.ends: list[int] = (index.blocks["offset"] + index.blocks["length"]).tolist()
+        self.crcs = index.blocks["crc"]
+        self.view = memoryview(_map(path, part.bytes, scattered=scattered))
+        self.always = check == "always"
+        self.seen = bytearray(len(self.offsets)) if check != "never" else bytearray(b"\1") * len(self.offsets)
+
+    def block(self, number: int) -> memoryview:
+        data = self.view[self.offsets[number] : self.ends[number]]
+        if not self.seen[number]:
+            self._check(number, data)
+        return data
+
+    def _check(self, number: int, data: memoryview) -> None:
+        if zlib.crc32(data) != self.crcs[number]:
+            raise CacheDamaged(f"{self.path} is damaged: {len(data)} bytes at {self.offsets[number]} do not fit their checksum.")
+        self.seen[number] = not self.always
+
+
+def _map(path: Path, expected: int, *, scattered: bool) -> Any:
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected:
+                # A map that is longer than its file ends the process when it is read.
+                raise CacheDamaged(f"{path} is {size} bytes long, and was {expected} when it was written.")
+            if size == 0:
+                return b""
+            found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise CacheDamaged(f"{path} is missing.") from None
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path} cannot be read: {error}.", advice=f"Check its permissions: ls -l {path}") from error
+    if scattered and hasattr(mmap, "MADV_RANDOM"):
+        # Read-ahead would fetch, for each record, neighbours that are evicted again before their turn comes.
+        found.madvise(mmap.MADV_RANDOM)
+    return found
+
+
+def larger_than_memory(total: int) -> bool:
+    import psutil
+
+    return bool(total > psutil.virtual_memory().available)
+
+
+class Parts:
+    """The data files of a cache, opened when they are first needed; forgotten in forked children and when pickled."""
+
+    def __init__(self, folder: Path, parts: list[Part], container: str, *, check: str = "first") -> None:
+        self.folder = folder
+        self.parts = parts
+        self.container = container
+        self.check = check
+        self.scattered = larger_than_memory(sum(part.bytes for part in parts))
+        self.options: dict[str, Any] = {}
+        """What the container's reader is told besides: columns of Parquet."""
+        self._open: list[Any] = [None] * len(parts)
+        _all.add(self)
+
+    def file(self, number: int) -> Path:
+        return self.folder / "parts" / (self.parts[number].name(number) + SUFFIXES[self.container])
+
+    def __getitem__(self, number: int) -> Any:
+        reader = self._open[number]
+        return self._opened(number) if reader is None else reader
+
+    def _opened(self, number: int) -> Any:
+        part, file = self.parts[number], self.file(number)
+        index = Index.read(file.with_suffix(".idx"), part)
+        mapped = Mapped(file, part, index, check=self.check, scattered=self.scattered)
+        reader = self._open[number] = reader_of(self.container)(mapped, part, index, **self.options)
+        return reader
+
+    def forget(self) -> None:
+        self._open = [None] * len(self.parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_open": [None] * len(self.parts)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _all.add(self)
+
+
+_all: weakref.WeakSet[Parts] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    """In a forked child: what libraries opened in the parent is the parent's."""
+    for parts in list(_all):
+        parts.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def reader_of(container: str) -> Any:
+    if container == "lmdb":
+        from pipefix.caches.lmdb import Reader
+
+        return Reader
+    from pipefix.caches.parquet import Reader as Rows
+
+    return Rows

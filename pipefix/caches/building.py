@@ -42,7 +42,7 @@ class Lock:
     def __enter__(self) -> Lock:
         import fcntl
 
-        self._file = open(self._path, "a+", encoding="ascii")  # noqa: SIM115 - open as long as the lock is held
+        self._file = open(self._path, "a+", encoding="ascii")
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -23,7 +23,7 @@ from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, Opened, Tell, make_part, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
-from pipefix.vocabulary.quantity import percent, size
+from pipefix.vocabulary.quantity import percent
 
 _LEAST_BAD = 10
 DEFAULT_SIZE = 256
@@ -61,6 +61,10 @@ class Converted:
 
 
 Progress = Callable[[State], None]
+
+
+def silent(_: State) -> None:
+    """No progress."""
 
 
 def recipe_of(
@@ -104,7 +108,7 @@ def convert(
 ) -> Converted:
     """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was."""
     begun = time.perf_counter()
-    say = progress or (lambda state: None)
+    say = progress or silent
     state = State()
     say(state)
     folder = Path(os.path.abspath(folder))
@@ -118,7 +122,7 @@ def convert(
         try:
             building.resume()
             found = len(building.done)
-            made = _make_parts(source, building, _missing(building), workers, state, say)
+            made = make_parts(source, building, _missing(building), workers, state, say)
             state.phase = "bringing it to the disk"
             say(state)
             manifest = building.seal()
@@ -161,7 +165,7 @@ def _until_ended(building: Building) -> Any:
         number += 1
 
 
-def _make_parts(
+def make_parts(
     source: Surveyed, building: Building, numbers: Any, workers: int | None, state: State, say: Progress,
     generations: dict[int, int] | None = None,
 ) -> int:  # fmt: skip
@@ -184,7 +188,7 @@ def _make_parts(
 
         return make
 
-    count = workers if workers is not None else _cores()
+    count = workers if workers is not None else cores()
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
     made = 0
@@ -211,7 +215,7 @@ def _make_parts(
     return made
 
 
-def _cores() -> int:
+def cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -225,8 +229,8 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
     if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * seen:
         first = min(bad, key=lambda one: one.index)
         raise TargetError(
-            f"{len(bad)} of {seen} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample {first.index} "
-            f"({', '.join(first.files[:2]) or 'no file'}): {first.error}",
+            f"{len(bad)} of {seen} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
+            f"{first.index} ({', '.join(first.files[:2]) or 'no file'}): {first.error}",
             advice="Mend them, or allow more: --max-bad 20%",
         )
 
@@ -275,7 +279,7 @@ def _again(
     state = State()
     try:
         building.done.update(kept)
-        _make_parts(source, building, changed, workers, state, say, generations)
+        make_parts(source, building, changed, workers, state, say, generations)
         manifest = building.seal(generations=generations)
     finally:
         building.close()
@@ -310,23 +314,3 @@ def _files_unchanged(facts: Facts, root: str | None) -> bool:
         if (status.st_size, status.st_mtime_ns) != (length, changed):
             return False
     return True
-
-
-def summary(done: Converted) -> list[str]:
-    """In words, what was made and what it saves."""
-    manifest = done.manifest
-    recipe = manifest.recipe
-    saved = 1 - manifest.bytes / manifest.source.bytes if manifest.source.bytes else 0.0
-    lines = [f"{done.folder}: {manifest.length:,} records, {recipe.store} in {recipe.container}, {size(manifest.bytes)}"]
-    if manifest.source.bytes:
-        lines[0] += f" from {size(manifest.source.bytes)} of files" + (f" ({percent(saved)} saved)" if saved > 0 else "")
-    if manifest.cut is not None and manifest.cut.attribute is not None:
-        cut = manifest.cut
-        lines.append(
-            f"stored: everything up to {cut.kept[-1] if cut.kept else 'the transforms'}"
-            + (f"; live: {', '.join(cut.live)}" if cut.live else "")
-        )
-    if manifest.bad:
-        where = f"; they are listed in {done.folder / 'quarantine.jsonl'}" if recipe.on_bad == "quarantine" else ""
-        lines.append(f"{manifest.bad} damaged samples have no record{where}")
-    return lines

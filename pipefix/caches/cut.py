@@ -86,7 +86,8 @@ class Holder:
 def holders(dataset: Any) -> list[Holder]:
     """The attributes of a dataset, and of those it wraps, that hold transforms."""
     found: list[Holder] = []
-    waiting, seen = [dataset], set()
+    waiting: list[Any] = [dataset]
+    seen: set[int] = set()
     while waiting and len(seen) < 64:
         one = waiting.pop(0)
         if id(one) in seen:
@@ -313,8 +314,8 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
         if holder.name == cut.attribute:
             if names != [*cut.kept, *cut.live]:
                 raise BadUsage(
-                    f"The cache was made with {cut.attribute} = {', '.join([*cut.kept, *cut.live]) or 'nothing'}, and this dataset has "
-                    f"{', '.join(names)}.",
+                    f"The cache was made with {cut.attribute} = {', '.join([*cut.kept, *cut.live]) or 'nothing'}, and this dataset "
+                    f"has {', '.join(names)}.",
                     advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
                 )
             if not cut.kept:

@@ -34,10 +34,10 @@ class CachedDataset(Dataset[Any]):
     stores the part of its transforms that was not stored runs live; ``transform`` gives that part by hand instead, and is called
     as the dataset would call it (without a known place in the sample: on its only image, or else on the whole sample).
 
-    ``images``: what pictures become: ``as-was`` (what the dataset gave), ``image`` (PIL), ``tensor`` or ``array``.
+    ``images``: what pictures become: ``as-was`` (what the dataset gave), ``image`` (PIL), ``tensor``, ``array``.
     ``check``: checksums are compared when a process ``first`` reads a record, ``always`` or ``never``.
     ``copy=False`` gives arrays that are views of the cache, read-only.
-    ``columns`` and ``where`` (Parquet rows only): the fields to read, and conditions such as ``[("label", "==", 3)]`` that rows meet.
+    ``columns`` and ``where`` (Parquet rows only): the fields to read, and conditions such as ``[("label", "==", 3)]``.
     """
 
     def __init__(
@@ -59,6 +59,15 @@ class CachedDataset(Dataset[Any]):
         self._attach(dataset, transform)
         self._narrow(columns, where)
 
+    @classmethod
+    def over(cls, manifest: Manifest, folder: Path, *, dataset: Any = None) -> CachedDataset:
+        """Of a manifest that lies in no file: parts that were made for a forecast."""
+        made = cls.__new__(cls)
+        made._begin(manifest, folder, images="as-was", check="first", copy=True)
+        made.root = manifest.source.root
+        made._attach(dataset, None)
+        return made
+
     def _begin(self, manifest: Manifest, folder: Path, *, images: str, check: str, copy: bool) -> None:
         if images not in pictures.FORMS or check not in CHECKS:
             wrong, choices = (images, pictures.FORMS) if images not in pictures.FORMS else (check, CHECKS)
@@ -67,9 +76,9 @@ class CachedDataset(Dataset[Any]):
         self.manifest = manifest
         self._starts = [0, *accumulate(part.records for part in manifest.parts)][:-1]
         self._parts = Parts(folder, manifest.parts, manifest.recipe.container, check=check)
-        self._decode = Decoder(pictures.picture_as(images), pictures.pixels_as(images, copy=copy), copy=copy)
+        self._images, self._copy = images, copy
+        self._decode = self._decoder()
         self._length = manifest.length
-        self._how = {"images": images, "check": check, "copy": copy}
         self._rows: Any = None
         self._shelf: replay.Shelf | None = None
         if manifest.recipe.store == "rows":
@@ -109,6 +118,9 @@ class CachedDataset(Dataset[Any]):
             )
         self._rows.narrow(columns, where)
         self._length = len(self._rows)
+
+    def _decoder(self) -> Decoder:
+        return Decoder(pictures.picture_as(self._images), pictures.pixels_as(self._images, copy=self._copy), copy=self._copy)
 
     # -- samples -------------------------------------------------------------------------------------------------------
 
@@ -215,8 +227,7 @@ class CachedDataset(Dataset[Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        images, copy = self._how["images"], self._how["copy"]
-        self._decode = Decoder(pictures.picture_as(images), pictures.pixels_as(images, copy=copy), copy=copy)
+        self._decode = self._decoder()
         self._shelf = None
         if self.dataset is not None:
             self._take = getter(self.dataset, None)

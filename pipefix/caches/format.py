@@ -53,15 +53,30 @@ class PartReader(Protocol):
 class Index:
     """The blocks of one data file."""
 
-    def __init__(self, blocks: Any) -> None:
+    def __init__(self, blocks: Any, rest: int) -> None:
         self.blocks = blocks
+        self.rest = rest
+        """Checksum of what lies between the blocks: LMDB's tree. Only `verify` looks at that."""
 
     @classmethod
-    def of(cls, blocks: list[tuple[int, int, int, int]]) -> Index:
-        return cls(np.array(blocks, _BLOCK))
+    def of(cls, blocks: list[tuple[int, int, int, int]], data: Path) -> Index:
+        index = cls(np.array(blocks, _BLOCK), 0)
+        with data.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            index.rest = index.rest_of(view)
+        return index
+
+    def rest_of(self, data: memoryview) -> int:
+        order = np.argsort(self.blocks["offset"], kind="stable")
+        starts: list[int] = self.blocks["offset"][order].tolist()
+        ends: list[int] = (self.blocks["offset"] + self.blocks["length"])[order].tolist()
+        crc = 0
+        for gap, following in zip([0, *ends], [*starts, len(data)], strict=True):
+            if following > gap:
+                crc = zlib.crc32(data[gap:following], crc)
+        return crc
 
     def to_bytes(self) -> bytes:
-        return _HEAD.pack(_MAGIC, len(self.blocks), 0) + self.blocks.tobytes()
+        return _HEAD.pack(_MAGIC, len(self.blocks), self.rest) + self.blocks.tobytes()
 
     @classmethod
     def read(cls, path: Path, part: Part) -> Index:
@@ -73,12 +88,12 @@ class Index:
     @classmethod
     def parse(cls, data: bytes, path: Path) -> Index:
         try:
-            magic, count, _ = _HEAD.unpack_from(data)
+            magic, count, rest = _HEAD.unpack_from(data)
         except struct.error:
             raise CacheDamaged(f"{path} is too short to be an index.") from None
         if magic != _MAGIC or len(data) != _HEAD.size + count * _BLOCK.itemsize:
             raise CacheDamaged(f"{path} is not the index of a cache.")
-        return cls(np.frombuffer(data, _BLOCK, count, _HEAD.size))
+        return cls(np.frombuffer(data, _BLOCK, count, _HEAD.size), rest)
 
     def check(self, part: Part, path: Path) -> None:
         """Every block lies inside the data file, and together they hold the part's records."""

@@ -73,17 +73,20 @@ class Writer:
         if not self._crcs:
             return
         environment = lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False)
-        with self._path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            with environment.begin(buffers=True) as transaction:
-                base: int | None = None
-                for (_, value), crc in zip(transaction.cursor(), self._crcs, strict=True):
-                    address = np.frombuffer(value, np.uint8).__array_interface__["data"][0]
-                    if base is None:
-                        base = _base(mapped, value, address)
-                    offset, length = address - base, len(value)
-                    if mapped[offset : offset + 16] != value[:16] or mapped[offset + length - 8 : offset + length] != value[-8:]:
-                        raise CacheDamaged(f"{self._path}: a record is not where it was put.")
-                    yield offset, length, crc, 1
+        with (
+            self._path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            environment.begin(buffers=True) as transaction,
+        ):
+            base: int | None = None
+            for (_, value), crc in zip(transaction.cursor(), self._crcs, strict=True):
+                address = np.frombuffer(value, np.uint8).__array_interface__["data"][0]
+                if base is None:
+                    base = _base(mapped, value, address)
+                offset, length = address - base, len(value)
+                if mapped[offset : offset + 16] != value[:16] or mapped[offset + length - 8 : offset + length] != value[-8:]:
+                    raise CacheDamaged(f"{self._path}: a record is not where it was put.")
+                yield offset, length, crc, 1
         environment.close()
 
 

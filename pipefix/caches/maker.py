@@ -202,7 +202,7 @@ class TreeMaker:
             if isinstance(one, dict):
                 return {key: walk(inner) for key, inner in one.items()}
             if isinstance(one, tuple) and hasattr(one, "_fields"):
-                return type(one)._make([walk(inner) for inner in one])
+                return type(one)(*[walk(inner) for inner in one])
             wanted = pictures.is_image(one) if found else type(one).__module__.partition(".")[0] == "PIL"
             return change(one, next(counter)) if wanted else one
 

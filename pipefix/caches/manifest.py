@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,7 @@ def _check(manifest: Manifest, path: Path) -> None:
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
         and manifest.samples == (parts[-1].stop if parts else 0)
-        and all(a.stop == b.start for a, b in zip(parts, parts[1:], strict=False))
+        and all(a.stop == b.start for a, b in pairwise(parts))
         and (not parts or parts[0].start == 0)
     )
     for part in parts:

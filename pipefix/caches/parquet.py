@@ -1,7 +1,8 @@
 """Records in Parquet: a column ``sample`` with the sample's number and a column ``record``; or, for rows, a column a field.
 
 Row groups are small, so that one record does not cost the reading of thousands; pages carry an index, statistics and checksums.
-Any program that reads Parquet reads the file. Our reader parses a row group once its checksum was found to fit, and keeps the last few.
+Any program that reads Parquet reads the file. Our reader parses a row group once its checksum was found to fit, and keeps the last
+few.
 """
 
 from __future__ import annotations

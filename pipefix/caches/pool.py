@@ -161,8 +161,8 @@ class _Worker:
         how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
         return TargetError(
             f"A worker process {how} while it made sample {self._place.value}.",
-            advice="Signal 9 is often the kernel's, out of memory: fewer --workers need less. Otherwise look at that sample; what is done "
-            "is kept.",
+            advice="Signal 9 is often the kernel's, out of memory: fewer --workers need less. Otherwise look at that sample. "
+            "What is done is kept.",
         )
 
     def end(self) -> None:

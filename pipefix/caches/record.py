@@ -282,4 +282,4 @@ def _scalar(dtype: str, data: bytes) -> Any:
 
 @lru_cache(maxsize=256)
 def _named(name: str, fields: tuple[str, ...]) -> Any:
-    return collections.namedtuple(name, fields)  # noqa: PYI024 - its fields are known only now
+    return collections.namedtuple(name, fields)

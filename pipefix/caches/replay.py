@@ -105,8 +105,12 @@ def _is_entry(entry: Any) -> bool:
         and type(entry[0]) is str
         and type(entry[1]) is int
         and isinstance(entry[2], list)
-        and all(isinstance(piece, list) and len(piece) == 4 and all(type(one) is int for one in piece) and piece[0] >= 0 and piece[1] >= 0 and piece[2] >= 0 for piece in entry[2])
-    )  # fmt: skip
+        and all(map(_is_piece, entry[2]))
+    )
+
+
+def _is_piece(piece: Any) -> bool:
+    return isinstance(piece, list) and len(piece) == 4 and all(type(one) is int for one in piece) and min(piece[:3]) >= 0
 
 
 class Replayer:
@@ -152,7 +156,7 @@ class Replayer:
             if tap.misses != before and not self._told:
                 self._told = True
                 warnings.warn(
-                    f"Sample {index} read what the cache does not hold; it came from the original files. `misses` counts such reads.",
+                    f"Sample {index} read what the cache does not hold; it came from the files themselves (see `misses`).",
                     RuntimeWarning,
                     stacklevel=4,
                 )

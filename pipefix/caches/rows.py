@@ -19,8 +19,8 @@ from pipefix.vocabulary.extras import need
 
 GROUP_ROWS = 1024
 TOKENS = "input_ids"
-_TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double", "bool", "string",
-          "binary", "large_string")  # fmt: skip
+_TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double", "bool",
+          "string", "binary", "large_string")  # fmt: skip
 _LIST = re.compile(r"list<(?:item: |element: )?(\w+)>\Z")
 
 
@@ -39,7 +39,7 @@ def fields(sample: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(sample, dict):
         return "dict", {str(key): value for key, value in sample.items()}
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
-        return "dict", sample._asdict()
+        return "dict", dict(zip(sample._fields, sample, strict=True))
     if isinstance(sample, (tuple, list)) and not all(isinstance(one, (int, float)) for one in sample):
         return "tuple", {f"field_{place}": one for place, one in enumerate(sample)}
     return "value", {"value": sample}

@@ -27,9 +27,9 @@ from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 _LOOKED_AT = 32
 _LEARNED_FROM = 6
 _ROWS_LOOKED_AT = 64
-_PARTS = 16
+_PARTS = 32
 """How many parts a cache is divided into, unless they became too small or too large."""
-_SMALLEST_PART, _LARGEST_PART = 8 << 20, 256 << 20
+_SMALLEST_PART, _LARGEST_PART = 1 << 20, 256 << 20
 _MOST_SAMPLES = 1 << 16
 
 
@@ -142,7 +142,7 @@ class _Look:
         for index in self.indices:
             try:
                 reads = self.witness.read_only(get, index)
-            except Exception:  # noqa: BLE001 - a damaged sample: told when its part is made
+            except Exception:  # noqa: BLE001, S112 - a damaged sample: told when its part is made
                 continue
             sizes.append(sum(read.size for read in reads.files.values()))
         return sizes
@@ -269,11 +269,11 @@ class _Look:
                 for seed in range(2):
                     with cuts.seeded(seed + 1, index):
                         seen.append(get(index))
-            except Exception:  # noqa: BLE001 - a damaged sample, or a stream's end
+            except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
                 continue
             if not _same(*seen):
                 raise TargetError(
-                    f"Sample {index} comes out different every time: the dataset's own code draws random numbers besides its transforms.",
+                    f"Sample {index} comes out different every time: the dataset draws random numbers besides its transforms.",
                     advice="Hold the random part in an attribute such as self.transform, or keep what samples read: --store source",
                 )
 

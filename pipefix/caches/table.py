@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,15 +116,16 @@ def _possible(group: Any, name: str, operator: str, value: Any) -> bool:
     if told is None or not told.has_min_max:
         return True
     low, high = told.min, told.max
+    rules: dict[str, Callable[[], bool]] = {
+        "==": lambda: low <= value <= high,
+        "<": lambda: low < value,
+        "<=": lambda: low <= value,
+        ">": lambda: high > value,
+        ">=": lambda: high >= value,
+        "in": lambda: any(low <= one <= high for one in value),
+    }
     try:
-        return {
-            "==": lambda: low <= value <= high,
-            "<": lambda: low < value,
-            "<=": lambda: low <= value,
-            ">": lambda: high > value,
-            ">=": lambda: high >= value,
-            "in": lambda: any(low <= one <= high for one in value),
-        }.get(operator, lambda: True)()
+        return rules[operator]() if operator in rules else True
     except TypeError:
         return True
 

@@ -135,7 +135,7 @@ def make_part(number: int, opened: Opened, folder: Path, tell: Tell, *, generati
         writer.abandon()
         draft.unlink(missing_ok=True)
         raise
-    index = Index.of(blocks).to_bytes()
+    index = Index.of(blocks, draft).to_bytes()
     facts = Facts(
         start=start, stop=made.stop, records=made.records, bytes=draft.stat().st_size, index_bytes=len(index),
         index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=sorted(made.files), ended=made.ended,
@@ -179,7 +179,7 @@ def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell)
             raise _unstorable(error, index, opened.blueprint) from error
         except PipefixError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             made.bad.append(_bad(error, index, opened))
         else:
             writer.add(index, record)

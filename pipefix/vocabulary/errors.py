@@ -36,7 +36,7 @@ class TargetError(PipefixError):
     """The target could not be found, loaded or run."""
 
     exit_code = 3
-    default_advice = "A target is FILE.py, FILE.py:name, package.module:name or a directory of class folders."
+    default_advice = "A target is FILE.py, FILE.py:name, package.module:name, a directory of class folders or a cache."
 
 
 class UnreadableFile(PipefixError):

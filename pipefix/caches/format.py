@@ -76,7 +76,8 @@ class Index:
         return crc
 
     def to_bytes(self) -> bytes:
-        return _HEAD.pack(_MAGIC, len(self.blocks), self.rest) + self.blocks.tobytes()
+        blocks: bytes = self.blocks.tobytes()
+        return _HEAD.pack(_MAGIC, len(self.blocks), self.rest) + blocks
 
     @classmethod
     def read(cls, path: Path, part: Part) -> Index:

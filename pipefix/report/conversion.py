@@ -101,8 +101,8 @@ def predicted(
     """What a conversion would come to."""
     paint = Paint(max(width, 40), color, unicode)
     lines = [
-        f"{counted(samples, 'sample')} would take {seconds(took)} and {size(cache_bytes)} of disk ({size(free)} are free): "
-        f"{tried:,} were converted to tell, and removed again.",
+        f"{counted(samples, 'sample')} would take {seconds(took)} and {size(cache_bytes)} of disk ({size(free)} are free).",
+        f"Told from {tried:,} that were converted for this, and removed again.",
     ]
     if source_bytes:
         lines.append(f"The source is {size(source_bytes)}; {_than(1 - cache_bytes / source_bytes)}.")

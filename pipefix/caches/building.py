@@ -23,7 +23,7 @@ from pipefix.caches import blueprint as blueprints
 from pipefix.caches import manifest as manifests
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.format import Index, Mapped
-from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, sealed_text, sync_folder, write_whole
+from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, sealed_text, sync_folder, write_whole
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
 
@@ -68,7 +68,7 @@ def prepare(folder: Path) -> None:
     """Make the directory; one that holds something else is left alone."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        known = {blueprints.NAME, manifests.NAME, LOCK, QUARANTINE, "parts"}
+        known = {blueprints.NAME, manifests.NAME, LOCK, QUARANTINE, "parts", "index"}
         others = [one.name for one in folder.iterdir() if one.name not in known and not one.name.endswith(".draft")]
     except OSError as error:
         raise UnreadableFile(
@@ -81,7 +81,8 @@ def prepare(folder: Path) -> None:
             f"{folder} exists and holds other things, such as {sorted(others)[0]!r}: nothing is written there.",
             advice="Name a directory that does not exist yet: --out DIR",
         )
-    (folder / "parts").mkdir(exist_ok=True)
+    for name in ("parts", "index"):
+        (folder / name).mkdir(exist_ok=True)
 
 
 class Building:
@@ -108,20 +109,22 @@ class Building:
         write_whole(path, sealed_text(self.blueprint))
 
     def _adopt(self, *, trusted: bool) -> None:
-        for path in sorted(self.parts_folder.glob("[0-9]*.facts")):
+        for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
             try:
                 number = int(path.stem)
                 facts = read_facts(path)
                 if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
-                    self._check(path, facts, thorough=not trusted)
+                    self._check(self._data(path.stem), facts, thorough=not trusted)
                     self.done[number] = facts
             except (OSError, ValueError, CacheDamaged):
                 continue  # made anew
 
-    def _check(self, path: Path, facts: Facts, *, thorough: bool) -> None:
+    def _data(self, name: str) -> Path:
+        return self.parts_folder / f"{name}{SUFFIXES[self.blueprint.recipe.container]}"
+
+    def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
         part = facts.part(0)
-        data = path.with_suffix(SUFFIXES[self.blueprint.recipe.container])
-        index = Index.read(path.with_suffix(".idx"), part)
+        index = Index.read(beside(data, ".idx"), part)
         mapped = Mapped(data, part, index)
         if thorough:
             for number in range(len(mapped.offsets)):
@@ -130,7 +133,7 @@ class Building:
     def sweep(self, keep: Iterable[str]) -> None:
         """Remove drafts, and the files of parts that are not kept."""
         kept = set(keep)
-        for path in [*self.parts_folder.iterdir(), *self.folder.glob("*.draft")]:
+        for path in [*self.parts_folder.iterdir(), *(self.folder / "index").iterdir(), *self.folder.glob("*.draft")]:
             if path.stem not in kept or path.name.startswith("."):
                 path.unlink(missing_ok=True)
 
@@ -138,9 +141,9 @@ class Building:
         """A part was made. It is written to the disk while others are being made."""
         self.done[number] = facts
         self._synced.add(number)
-        name = facts.part(0, generation).name(number)
-        for suffix in (SUFFIXES[self.blueprint.recipe.container], ".idx", ".facts"):
-            self._syncing.append(self._pool.submit(_sync, self.parts_folder / f"{name}{suffix}"))
+        data = self._data(facts.part(0, generation).name(number))
+        for path in (data, beside(data, ".idx"), beside(data, ".facts")):
+            self._syncing.append(self._pool.submit(_sync, path))
 
     def bytes(self) -> int:
         return sum(facts.bytes + facts.index_bytes for facts in self.done.values())
@@ -151,6 +154,7 @@ class Building:
             future.result()
         self._syncing.clear()
         sync_folder(self.parts_folder)
+        sync_folder(self.folder / "index")
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -175,7 +179,7 @@ class Building:
             facts, generation = self.done[number], generations.get(number, 0)
             if facts.records == 0 and not facts.bad and plan.samples is None:
                 continue  # the stream ended right before it
-            path = self.parts_folder / f"{facts.part(0, generation).name(number)}.facts"
+            path = beside(self._data(facts.part(0, generation).name(number)), ".facts")
             parts.append(facts.part(facts_crc(path), generation))
         return Manifest(
             target=plan.target,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,23 +178,23 @@ def make_parts(
     state.phase = "converting"
     folder, given = building.parts_folder, generations or {}
 
-    def prepare_process() -> pool.Make:
-        witness = Witness()
-        witness.__enter__()
-        opened = Opened(source.dataset, plan, source.hook(), witness)
+    @contextmanager
+    def process() -> Iterator[pool.Make]:
+        with Witness() as witness, source.hooked() as hook:
+            opened = Opened(source.dataset, plan, hook, witness)
 
-        def make(number: int, tell: Tell) -> Facts:
-            witness.install()
-            return make_part(number, opened, folder, tell, generation=given.get(number, 0))
+            def make(number: int, tell: Tell) -> Facts:
+                witness.install()
+                return make_part(number, opened, folder, tell, generation=given.get(number, 0))
 
-        return make
+            yield make
 
     count = workers if workers is not None else cores()
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
     made = 0
     try:
-        for event in pool.run(numbers, prepare_process, count):
+        for event in pool.run(numbers, process, count):
             if isinstance(event, pool.Moved):
                 state.done += event.samples
                 state.read += event.read
@@ -297,7 +298,7 @@ def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, 
         if (part.start, part.stop) != plan.range(number):
             continue
         try:
-            facts = read_facts(folder / "parts" / f"{part.name(number)}.facts", part.facts_crc)
+            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
         except (OSError, CacheDamaged):
             continue
         if facts.lists == fingerprint.part(part.start, part.stop) and _files_unchanged(facts, existing.source.root):

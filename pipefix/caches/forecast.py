@@ -85,7 +85,8 @@ def _nearest(folder: Path) -> Path:
 def _tried(source: Surveyed, scratch: Path, workers: int | None, say: Callable[[State], None], place: Path) -> Forecast:
     plan = source.blueprint
     samples = plan.samples or 0
-    (scratch / "parts").mkdir()
+    for name in ("parts", "index"):
+        (scratch / name).mkdir()
     count = workers if workers is not None else converting.cores()
     # A first small round tells the pace, a second one fills the time.
     pace, _ = _round(source, scratch, min(8 * max(1, count), samples), workers, say)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipefix.caches.manifest import SUFFIXES, Part
+from pipefix.caches.manifest import SUFFIXES, Part, beside
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 
 _HEAD = struct.Struct("<8sQQ")
@@ -193,7 +193,7 @@ class Parts:
 
     def _opened(self, number: int) -> Any:
         part, file = self.parts[number], self.file(number)
-        index = Index.read(file.with_suffix(".idx"), part)
+        index = Index.read(beside(file, ".idx"), part)
         mapped = Mapped(file, part, index, check=self.check, scattered=self.scattered)
         reader = self._open[number] = reader_of(self.container)(mapped, part, index, **self.options)
         return reader

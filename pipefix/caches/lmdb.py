@@ -24,7 +24,7 @@ from pipefix.vocabulary.errors import CacheDamaged
 KEY = struct.Struct(">Q")
 _FIRST_MAP = 1 << 24
 _GROWTH = 2
-_COMMIT_BYTES = 32 << 20
+_COMMIT_BYTES = 4 << 20
 """Pages that were written to wait in memory until a transaction ends."""
 
 
@@ -39,8 +39,11 @@ class Writer:
         self._waiting: list[tuple[bytes, Any]] = []
         self._waiting_bytes = 0
         self._crcs: list[int] = []
+        self._first = 0
 
     def add(self, sample: int, record: Any) -> None:
+        if not self._crcs:
+            self._first = sample
         self._crcs.append(zlib.crc32(record))
         self._waiting.append((KEY.pack(sample), record))
         self._waiting_bytes += len(record)
@@ -63,38 +66,57 @@ class Writer:
     def close(self) -> list[tuple[int, int, int, int]]:
         self._commit()
         self._environment.close()
-        return list(self._blocks())
+        return self._blocks()
 
     def abandon(self) -> None:
         self._environment.close()
 
-    def _blocks(self) -> Iterable[tuple[int, int, int, int]]:
-        """Where the values lie in the file: how far apart they are in LMDB's map, counted from the first, which is searched for."""
+    def _blocks(self) -> list[tuple[int, int, int, int]]:
+        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first of them.
+
+        The file may hold stale copies of a value, on pages that were split; only one place fits all values.
+        """
         if not self._crcs:
-            return
+            return []
         environment = lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False)
-        with (
-            self._path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-            environment.begin(buffers=True) as transaction,
-        ):
-            base: int | None = None
-            for (_, value), crc in zip(transaction.cursor(), self._crcs, strict=True):
-                address = np.frombuffer(value, np.uint8).__array_interface__["data"][0]
-                if base is None:
-                    base = _base(mapped, value, address)
-                offset, length = address - base, len(value)
-                if mapped[offset : offset + 16] != value[:16] or mapped[offset + length - 8 : offset + length] != value[-8:]:
-                    raise CacheDamaged(f"{self._path}: a record is not where it was put.")
-                yield offset, length, crc, 1
-        environment.close()
+        try:
+            with (
+                self._path.open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+                environment.begin(buffers=True) as transaction,
+            ):
+                found = [(_address(value), len(value), _ends(value)) for _, value in transaction.cursor()]
+                first = bytes(transaction.get(KEY.pack(self._first)))
+                base = _base(mapped, first, found)
+        finally:
+            environment.close()
+        told = zip(found, self._crcs, strict=True)
+        return [(address - base, length, crc, 1) for (address, length, _), crc in told]
 
 
-def _base(mapped: mmap.mmap, value: Any, address: int) -> int:
-    offset = mapped.find(value)
-    if offset < 0:
-        raise CacheDamaged("The first record is not in the file that it was written to.")
-    return int(address - offset)
+def _address(value: Any) -> int:
+    return int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
+
+
+def _ends(value: Any) -> bytes:
+    return bytes(value[:16]) + bytes(value[-8:])
+
+
+def _base(mapped: mmap.mmap, first: bytes, values: list[tuple[int, int, bytes]]) -> int:
+    offset = mapped.find(first)
+    while offset >= 0:
+        base = values[0][0] - offset
+        if all(_is_at(mapped, address - base, length, ends) for address, length, ends in values):
+            return base
+        offset = mapped.find(first, offset + 1)
+    raise CacheDamaged("The records are not in the file that they were written to.")
+
+
+def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
+    return (
+        0 <= offset <= len(mapped) - length
+        and mapped[offset : offset + 16][:length] + mapped[offset + length - 8 : offset + length] == ends
+    )
 
 
 class Reader:

@@ -1,7 +1,7 @@
 """What a cache says of itself: one JSON file, read and checked before anything else in the directory is touched.
 
-A cache is a directory: ``manifest.json`` and ``parts/``. The manifest is written last and appears by a rename, so a directory
-without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and its last
+A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a
+rename, so a directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and its last
 field is the digest of all that stands before it.
 """
 
@@ -144,6 +144,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bad(self) -> int:
         return self.samples - self.length
+
+
+def beside(data: Path, suffix: str) -> Path:
+    """A data file's index or facts: in a directory of their own, so that ``parts`` holds nothing but data."""
+    return data.parent.parent / "index" / f"{data.stem}{suffix}"
 
 
 def sealed_text(value: msgspec.Struct) -> bytes:

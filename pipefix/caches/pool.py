@@ -5,6 +5,7 @@ Memory is bounded by what one part holds back before writing, times the processe
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -13,6 +14,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
@@ -23,6 +25,9 @@ from pipefix.caches.writer import Facts, Tell
 from pipefix.vocabulary.errors import PipefixError, TargetError
 
 Make = Callable[[int, Tell], Facts]
+Ready = Callable[[], AbstractContextManager[Make]]
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Of mallopt(3)."""
 _TELL_SECONDS = 0.1
 _WATCH_PARENT_SECONDS = 1.0
 
@@ -75,8 +80,8 @@ class _Told:
             self._from, self._read, self._written = self._at, 0, 0
 
 
-def run(numbers: Iterable[int], make: Callable[[], Make], workers: int) -> Iterator[Moved | Done]:
-    """Make these parts; yields what happened as it happens. ``make`` is called once in every process, and gives what makes a part.
+def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | Done]:
+    """Make these parts; yields what happened as it happens. ``make`` is entered once in every process, and gives what makes a part.
 
     Whatever a worker raises is raised here, after the others were ended. Leaving early ends them too.
     """
@@ -106,18 +111,18 @@ def run(numbers: Iterable[int], make: Callable[[], Make], workers: int) -> Itera
             worker.end()
 
 
-def _here(numbers: Iterable[int], make: Callable[[], Make]) -> Iterator[Moved | Done]:
+def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | Done]:
     """In this process, where nothing can be forked or nobody wants it."""
     said: list[Moved] = []
     told = _Told(said.append, _Place())
-    one = make()
-    for number in numbers:
-        told.begin()
-        facts = one(number, told)
-        told.flush()
-        yield from said
-        said.clear()
-        yield Done(number, facts)
+    with make() as one:
+        for number in numbers:
+            told.begin()
+            facts = one(number, told)
+            told.flush()
+            yield from said
+            said.clear()
+            yield Done(number, facts)
 
 
 class _Place:
@@ -125,7 +130,7 @@ class _Place:
 
 
 class _Worker:
-    def __init__(self, context: Any, make: Callable[[], Make], others: list[Any]) -> None:
+    def __init__(self, context: Any, make: Ready, others: list[Any]) -> None:
         self.connection, inner = context.Pipe()
         self._place = context.RawValue("q", -1)
         self._busy = True
@@ -175,7 +180,7 @@ class _Worker:
         self.connection.close()
 
 
-def _work(connection: Any, others: list[Any], make: Callable[[], Make], place: Any) -> None:
+def _work(connection: Any, others: list[Any], make: Ready, place: Any) -> None:
     """The life of a worker: it takes numbers until there are none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -183,19 +188,30 @@ def _work(connection: Any, others: list[Any], make: Callable[[], Make], place: A
         other.close()
     try:
         forget_threads()
-        one = make()
+        _keep_freed_memory()
         told = _Told(connection.send, place)
-        while (number := connection.recv()) is not None:
-            told.begin()
-            facts = one(number, told)
-            told.flush()
-            connection.send(("done", number, msgspec.msgpack.encode(facts)))
+        with make() as one:
+            while (number := connection.recv()) is not None:
+                told.begin()
+                facts = one(number, told)
+                told.flush()
+                connection.send(("done", number, msgspec.msgpack.encode(facts)))
     except (EOFError, BrokenPipeError):
         os._exit(1)
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
         connection.send(_sendable(error))
     connection.close()
     os._exit(0)
+
+
+def _keep_freed_memory() -> None:
+    """Memory is taken and freed a few megabytes at a time; given back to the system, it would cost page faults each time."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # not the GNU C library
+    mallopt(_TRIM_THRESHOLD, 64 << 20)
+    mallopt(_MMAP_THRESHOLD, 32 << 20)
 
 
 def _sendable(error: BaseException) -> BaseException:

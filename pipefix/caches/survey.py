@@ -6,7 +6,8 @@ Everything here depends on the source alone, never on time or chance: the same s
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,15 +46,20 @@ class Surveyed:
     source_bytes: float = 0.0
     """Of a sample, on average."""
 
-    def hook(self) -> Hook | None:
-        """Put in the transforms' place, in this process; for good."""
+    @contextmanager
+    def hooked(self) -> Iterator[Hook | None]:
+        """Inside, the operations that are kept stand in the transforms' place, in this process."""
         cut = self.blueprint.cut
         if cut is None or cut.attribute is None:
-            return None
+            yield None
+            return
         hook = Hook(self.holders[0].operations[: len(cut.kept)])
-        for holder in self.holders:
-            holder.put(hook)
-        return hook
+        backs = [holder.put(hook) for holder in self.holders]
+        try:
+            yield hook
+        finally:
+            for back in backs:
+                back()
 
 
 def is_stream(dataset: Any) -> bool:
@@ -74,7 +80,8 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
             advice="Store its samples instead: --store sample",
         )
     state = Fingerprint(dataset, samples).state
-    with Witness() as witness:
+    # What the user's transforms draw here is put back.
+    with cuts.seeded(0, 0), Witness() as witness:
         look = _Look(dataset, recipe, samples, witness)
         plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, state=state, boot=boot()))
     return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes)
@@ -309,7 +316,7 @@ def _same(one: Any, other: Any) -> bool:
     try:
         return record.encode(plain(one)) == record.encode(plain(other))
     except Unstorable:
-        return repr(one) == repr(other)
+        return True  # told when it is to be stored
 
 
 def plain(value: Any) -> Any:

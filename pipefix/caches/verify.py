@@ -17,7 +17,7 @@ from pipefix.caches import record, replay
 from pipefix.caches.building import Lock, of_manifest
 from pipefix.caches.format import Index, Mapped, reader_of
 from pipefix.caches.maker import path_of
-from pipefix.caches.manifest import SUFFIXES, Manifest, Part
+from pipefix.caches.manifest import SUFFIXES, Manifest, Part, beside
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, Opened, make_part, read_facts
@@ -101,13 +101,13 @@ class _PartCheck:
 
     def problems(self, positions: list[int] | None) -> Iterator[str]:
         try:
-            self.facts = read_facts(self.file.with_suffix(".facts"), self.part.facts_crc)
+            self.facts = read_facts(beside(self.file, ".facts"), self.part.facts_crc)
         except CacheDamaged as error:
             yield str(error)
         except OSError as error:
             yield f"{self.file.with_suffix('.facts')} cannot be read: {error.strerror or error}."
         try:
-            index = Index.read(self.file.with_suffix(".idx"), self.part)
+            index = Index.read(beside(self.file, ".idx"), self.part)
             mapped = Mapped(self.file, self.part, index)
         except UnreadableFile as error:
             yield str(error)
@@ -190,9 +190,10 @@ def repair(found: Checked, dataset: Any) -> Checked:
                 f"The source is not what {folder} was made from: it has {len(dataset)} samples, the cache {manifest.samples}.",
                 advice=_UPDATE,
             )
-        scratch = folder / "parts" / ".repair"
+        scratch = folder / ".repair"
         shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
+        (scratch / "parts").mkdir(parents=True)
+        (scratch / "index").mkdir()
         try:
             _remake(found, source, scratch)
         finally:
@@ -201,36 +202,20 @@ def repair(found: Checked, dataset: Any) -> Checked:
 
 
 def _remake(found: Checked, source: Surveyed, scratch: Path) -> None:
-    with Witness() as witness:
-        hook, backs = _hooked(source)
-        try:
-            opened = Opened(source.dataset, source.blueprint, hook, witness)
-            for number in sorted(found.damage):
-                part = found.manifest.parts[number]
-                facts = make_part(number, opened, scratch, lambda *_: None, generation=part.generation)
-                name = part.name(number)
-                crc = zlib.crc32((scratch / f"{name}.facts").read_bytes()[:-4])
-                if facts.part(crc, part.generation) != part:
-                    raise TargetError(
-                        f"Part {number} cannot be mended: its source (samples {part.start} to {part.stop - 1}) has changed since.",
-                        advice=_UPDATE,
-                    )
-                for path in sorted(scratch.iterdir(), key=lambda path: path.suffix == ".facts"):
-                    path.replace(scratch.parent / path.name)
-                found.repaired.append(number)
-        finally:
-            for back in backs:
-                back()
+    with Witness() as witness, source.hooked() as hook:
+        opened = Opened(source.dataset, source.blueprint, hook, witness)
+        for number in sorted(found.damage):
+            part = found.manifest.parts[number]
+            facts = make_part(number, opened, scratch / "parts", lambda *_: None, generation=part.generation)
+            name = part.name(number)
+            crc = zlib.crc32((scratch / "index" / f"{name}.facts").read_bytes()[:-4])
+            if facts.part(crc, part.generation) != part:
+                raise TargetError(
+                    f"Part {number} cannot be mended: its source (samples {part.start} to {part.stop - 1}) has changed since.",
+                    advice=_UPDATE,
+                )
+            for path in sorted(scratch.rglob("*.*"), key=lambda path: path.suffix == ".facts"):
+                path.replace(found.folder / path.relative_to(scratch))
+            found.repaired.append(number)
     for number in found.repaired:
         del found.damage[number]
-
-
-def _hooked(source: Surveyed) -> tuple[Any, list[Callable[[], None]]]:
-    """The survey's hook in the transforms' place, and the way back."""
-    from pipefix.caches.cut import Hook
-
-    cut = source.blueprint.cut
-    if cut is None or cut.attribute is None:
-        return None, []
-    hook = Hook(source.holders[0].operations[: len(cut.kept)])
-    return hook, [holder.put(hook) for holder in source.holders]

@@ -21,7 +21,7 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.format import Index
-from pipefix.caches.manifest import SUFFIXES, Part
+from pipefix.caches.manifest import SUFFIXES, Part, beside
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
@@ -121,7 +121,7 @@ def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
 
 
 def make_part(number: int, opened: Opened, folder: Path, tell: Tell, *, generation: int = 0) -> Facts:
-    """Write the part's three files into ``folder``; the last of them appears when all is done."""
+    """Write the part's data into ``folder`` and the rest beside it; the facts appear last, when all is done."""
     blueprint = opened.blueprint
     start, stop = blueprint.range(number)
     name = Part(start=0, stop=0, records=0, bytes=0, index_bytes=0, index_crc=0, facts_crc=0, generation=generation).name(number)
@@ -142,9 +142,9 @@ def make_part(number: int, opened: Opened, folder: Path, tell: Tell, *, generati
         lists=opened.fingerprint.part(start, made.stop),
     )  # fmt: skip
     draft.replace(data)
-    _appear(data.with_suffix(".idx"), index)
+    _appear(beside(data, ".idx"), index)
     text = msgspec.msgpack.encode(facts)
-    _appear(data.with_suffix(".facts"), text + zlib.crc32(text).to_bytes(4, "little"))
+    _appear(beside(data, ".facts"), text + zlib.crc32(text).to_bytes(4, "little"))
     return facts
 
 

@@ -118,7 +118,8 @@ def predicted(
 
 def checked(
     manifest: Manifest, folder: str, *, records: int, damage: Mapping[int, Sequence[str]], changed: Sequence[str],
-    changed_count: int, missing_count: int, repaired: Sequence[int] = (), width: int = 100, color: bool = False, unicode: bool = True,
+    changed_count: int, missing_count: int, repaired: Sequence[int] = (), width: int = 100, color: bool = False,
+    unicode: bool = True,
 ) -> list[str]:  # fmt: skip
     """What a verification found."""
     paint = Paint(max(width, 40), color, unicode)

@@ -129,10 +129,8 @@ class CachedDataset(Dataset[Any]):
 
     def raw(self, index: int) -> Any:
         """The record itself: a view of the cache, not to be kept longer than the dataset."""
-        if index < 0:
-            index += self._length
         if not 0 <= index < self._length:
-            raise IndexError(f"sample {index} of {self._length}")
+            index = self._inside(index)
         part = bisect_right(self._starts, index) - 1
         return self._parts[part].get(index - self._starts[part])
 

@@ -72,7 +72,7 @@ class Writer:
         self._environment.close()
 
     def _blocks(self) -> list[tuple[int, int, int, int]]:
-        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first of them.
+        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first.
 
         The file may hold stale copies of a value, on pages that were split; only one place fits all values.
         """
@@ -113,10 +113,8 @@ def _base(mapped: mmap.mmap, first: bytes, values: list[tuple[int, int, bytes]])
 
 
 def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
-    return (
-        0 <= offset <= len(mapped) - length
-        and mapped[offset : offset + 16][:length] + mapped[offset + length - 8 : offset + length] == ends
-    )
+    end = offset + length
+    return offset >= 0 and end <= len(mapped) and mapped[offset : offset + 16] + mapped[end - 8 : end] == ends
 
 
 class Reader:

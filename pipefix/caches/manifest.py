@@ -1,8 +1,8 @@
 """What a cache says of itself: one JSON file, read and checked before anything else in the directory is touched.
 
-A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a
-rename, so a directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and its last
-field is the digest of all that stands before it.
+A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
+directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
+its last field is the digest of all that stands before it.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
     wanted = kind if kind in _IN and not labels else "png" if kind is not None or labels else "jpeg"
     if image.mode not in _IN[wanted]:
         wanted = "png"
-    if image.mode not in _IN["png"]:
+    if wanted == "png" and image.mode not in _IN["png"]:
         image = image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB")
     out = io.BytesIO()
     if wanted == "jpeg":

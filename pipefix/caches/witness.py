@@ -119,6 +119,8 @@ class Witness:
         self.tap = _Watch()
         self._patches = Patches()
         self.stop_at: int | None = None
+        self._by_path = False
+        """The decode that samples are stopped at is handed a path, and would read that file."""
 
     def __enter__(self) -> Witness:
         self.install()
@@ -173,7 +175,7 @@ class Witness:
                 make(index)
         except _Enough as enough:
             first = enough.first
-            _complete(tap.reads, first)
+            _complete(tap.reads, first if self._by_path else None)
         finally:
             tap.stop_at = None
         return tap.reads
@@ -193,7 +195,7 @@ class Witness:
         if len(places) != 1 or not all(reads.files for reads, _ in runs):
             return False
         last = places.pop()
-        for place in (last - 1, last):
+        for place, self._by_path in ((last - 1, True), (last - 1, False), (last, False), (last, True)):
             self.stop_at = place
             if place >= 0 and all(self._same(make, index, reads) for index, (reads, _) in zip(indices, runs, strict=True)):
                 return True
@@ -224,10 +226,12 @@ class _Noting(Reads):
 
 def _complete(reads: Reads, first: Any) -> None:
     """Read what the decoder would have: the file it was handed, or what was opened for it, to the end."""
-    if isinstance(first, (str, os.PathLike)):
-        path = os.path.abspath(os.fspath(first))
-        if path not in reads.files and os.path.isfile(path):
-            reads.files[path] = FileRead(os.stat(path).st_size)
+    if isinstance(first, (str, bytes, os.PathLike)):
+        path = os.path.abspath(os.fsdecode(first))
+        if path not in reads.files:
+            data = read_file(path)
+            reads.files[path] = FileRead(len(data))
+            reads.files[path].pieces = [(0, data)]
     for path, found in reads.files.items():
         if sum(len(data) for _, data in found.pieces) < found.size:
             found.pieces = [(0, read_file(path))]

@@ -109,17 +109,17 @@ def test_streams_end_when_they_end(make, to):
 
 
 def test_an_empty_stream(make):
-    with pytest.raises(TargetError, match="None of the samples"):
+    with pytest.raises(TargetError, match=r"None of the samples"):
         make(Stream(0), "sample")
 
 
 def test_source_of_a_stream_is_refused(make):
-    with pytest.raises(BadUsage, match="stream reads ahead"):
+    with pytest.raises(BadUsage, match=r"stream reads ahead"):
         make(Stream(5), "source")
 
 
 def test_randomness_is_not_frozen(make):
-    with pytest.raises(TargetError, match="comes out different every time"):
+    with pytest.raises(TargetError, match=r"comes out different every time"):
         make(Noisy(), "sample")
 
 
@@ -189,11 +189,11 @@ def test_it_goes_on_where_it_was(files, make, monkeypatch, to):
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(pool, "_here", interrupted)
-    with pytest.raises(Interrupted, match="2 of 3 parts are made and kept") as raised:
+    with pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
         make(files, "decoded", to, name="cache")
     assert raised.value.advice == "The same command goes on where it was."
     folder = whole.folder.parent / "cache"
-    with pytest.raises(UnreadableFile, match="never finished"):
+    with pytest.raises(UnreadableFile, match=r"never finished"):
         CachedDataset(folder)
     monkeypatch.setattr(pool, "_here", real)
     done = make(files, "decoded", to, name="cache")
@@ -237,7 +237,7 @@ def test_a_second_converter_is_refused_with_the_first_ones_number(files, make, t
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None and first.stdout.readline() == "held\n"
-        with pytest.raises(BadUsage, match=f"being written by another converter \\(process {first.pid} on"):
+        with pytest.raises(BadUsage, match=rf"being written by another converter \(process {first.pid} on"):
             make(files, "source")
         first.kill()
     assert make(files, "source").manifest.length == 12  # a killed one holds nothing
@@ -259,7 +259,7 @@ def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Building, "finished", full)
-    with pytest.raises(UnreadableFile, match="is full. Finished parts are kept"):
+    with pytest.raises(UnreadableFile, match=r"is full. Finished parts are kept"):
         make(files, "source")
     monkeypatch.setattr(Building, "finished", real)
     assert make(files, "source").found == 2
@@ -280,13 +280,13 @@ def test_a_dead_worker_is_told_with_its_sample(make):
 def test_other_things_in_the_directory_are_left_alone(files, make, tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "thesis.tex").write_text("mine")
-    with pytest.raises(BadUsage, match="holds other things, such as 'thesis.tex'"):
+    with pytest.raises(BadUsage, match=r"holds other things, such as 'thesis.tex'"):
         make(files, "source")
 
 
 def test_another_recipe_does_not_overwrite(files, make):
     make(files, "source")
-    with pytest.raises(BadUsage, match="is a finished cache already, of another recipe: source in lmdb"):
+    with pytest.raises(BadUsage, match=r"is a finished cache already, of another recipe: source in lmdb"):
         make(files, "decoded")
 
 
@@ -395,7 +395,7 @@ def test_too_many_are_a_mistake_elsewhere(make):
                 raise ValueError("not mounted")
             return super().__getitem__(index)
 
-    with pytest.raises(TargetError, match="20 of 100 samples cannot be read, more than 1.0 %. The first is sample 0"):
+    with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 1.0 %. The first is sample 0"):
         make(Broken(), "sample", on_bad="skip")
     assert make(Broken(), "sample", on_bad="skip", max_bad=0.5, name="more").manifest.length == 80
 
@@ -405,7 +405,7 @@ def test_none_is_no_sample(make):
         def __getitem__(self, index):
             return None if index == 60 else super().__getitem__(index)
 
-    with pytest.raises(TargetError, match="Sample 60 cannot be read: Unreadable: the dataset returned None"):
+    with pytest.raises(TargetError, match=r"Sample 60 cannot be read: Unreadable: the dataset returned None"):
         make(Nothing(), "sample")
 
 

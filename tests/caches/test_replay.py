@@ -115,7 +115,7 @@ def test_what_the_cache_lacks_is_read_and_counted(folder, make):
     assert cached.misses == 0
     other = ReadBy(folder[::-1], "pil")
     over = CachedDataset(cached.path, dataset=other)
-    with pytest.warns(RuntimeWarning, match="Sample 1 read what the cache does not hold"):
+    with pytest.warns(RuntimeWarning, match=r"Sample 1 read what the cache does not hold"):
         assert equal(over[1], other[1])
     assert over.misses > 0
 
@@ -143,7 +143,7 @@ def test_another_dataset_is_refused(folder, make):
     from pipefix.vocabulary.errors import BadUsage
 
     done = make(ReadBy(folder, "pil"), "source")
-    with pytest.raises(BadUsage, match="The dataset has 9 samples, and .* was made from one of 10"):
+    with pytest.raises(BadUsage, match=r"The dataset has 9 samples, and .* was made from one of 10"):
         CachedDataset(done.folder, dataset=ReadBy(folder[1:], "pil"))
 
 
@@ -152,6 +152,6 @@ def test_a_damaged_picture_stays_what_it_was(folder, make):
     folder[4].write_bytes(folder[4].read_bytes()[:300])
     dataset = ReadBy(folder, "pil")
     cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
-    with pytest.raises(OSError, match="(?i)truncated"):
+    with pytest.raises(OSError, match=r"(?i)truncated"):
         cached[4]
     assert cached.files(4)["4.jpg"] == folder[4].read_bytes()

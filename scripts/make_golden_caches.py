@@ -1,4 +1,4 @@
-"""Makes the caches of the present format version for ``fixtures/caches/``. Those that are there are kept for ever, never made again."""
+"""Makes the caches of the present format for ``fixtures/caches/``. Those that are there are kept for ever, never made again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Pictures(Dataset[Any]):
 
     def __init__(self) -> None:
         self.root = str(ROOT / "fixtures" / "datasets" / "good")
-        self.names = sorted(str(path.relative_to(self.root)) for path in Path(self.root).rglob("*.jpg"))[:3]
+        found = sorted(str(path.relative_to(self.root)) for path in Path(self.root).rglob("*.jpg"))
+        self.names = found[:3]
 
     def __len__(self) -> int:
         return len(self.names)

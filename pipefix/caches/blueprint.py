@@ -27,6 +27,8 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     """Samples draw random numbers: each then starts from a seed of its own."""
     stop_at: int | None = None
     """After how many decodes a sample has read all that it reads; None runs it to its end."""
+    by_path: bool = False
+    """The decode that it stops at is handed a path, and would read that file."""
     root: str | None = None
     cut: Cut | None = None
     columns: list[Column] = []

@@ -218,10 +218,11 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def of_manifest(manifest: Manifest, *, stop_at: int | None = None, seeded: bool = False) -> Blueprint:
-    """The blueprint that a finished cache was made from, as far as its manifest says."""
+def of_manifest(manifest: Manifest, survey: Blueprint) -> Blueprint:
+    """The blueprint that a finished cache was made from; how its samples are run comes from a survey of today."""
     return Blueprint(
-        target=manifest.target, recipe=manifest.recipe, samples=manifest.samples, part_samples=manifest.part_samples, seeded=seeded,
-        stop_at=stop_at, root=manifest.source.root, cut=manifest.cut, columns=manifest.columns, shape=manifest.shape,
+        target=manifest.target, recipe=manifest.recipe, samples=manifest.samples, part_samples=manifest.part_samples,
+        seeded=survey.seeded, stop_at=survey.stop_at, by_path=survey.by_path, root=manifest.source.root, cut=manifest.cut,
+        columns=manifest.columns, shape=manifest.shape,
         state=manifest.source.state,
     )  # fmt: skip

@@ -86,7 +86,7 @@ class Writer:
                 environment.begin(buffers=True) as transaction,
             ):
                 found = [(_address(value), len(value), _ends(value)) for _, value in transaction.cursor()]
-                first = bytes(transaction.get(KEY.pack(self._first)))
+                first = bytes(transaction.get(KEY.pack(self._first)) or b"")
                 base = _base(mapped, first, found)
         finally:
             environment.close()
@@ -114,7 +114,9 @@ def _base(mapped: mmap.mmap, first: bytes, values: list[tuple[int, int, bytes]])
 
 def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
     end = offset + length
-    return offset >= 0 and end <= len(mapped) and mapped[offset : offset + 16] + mapped[end - 8 : end] == ends
+    return (
+        offset >= 0 and end <= len(mapped) and mapped[offset : min(offset + 16, end)] + mapped[max(end - 8, offset) : end] == ends
+    )
 
 
 class Reader:

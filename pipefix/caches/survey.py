@@ -139,6 +139,7 @@ class _Look:
         return msgspec.structs.replace(
             plan,
             stop_at=self.witness.stop_at if learned else None,
+            by_path=learned and self.witness.by_path,
             root=_root(self.dataset, list(files)),
             part_samples=_part_samples(self.samples, self.record_bytes),
         )

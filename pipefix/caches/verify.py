@@ -183,7 +183,7 @@ def repair(found: Checked, dataset: Any) -> Checked:
     folder, manifest = found.folder, found.manifest
     with Lock(folder):
         source = survey(dataset, manifest.recipe, manifest.target)
-        plan = of_manifest(manifest, stop_at=source.blueprint.stop_at, seeded=source.blueprint.seeded)
+        plan = of_manifest(manifest, source.blueprint)
         source.blueprint = plan
         if plan.cut != manifest.cut or len(dataset) != manifest.samples:
             raise TargetError(

@@ -119,7 +119,7 @@ class Witness:
         self.tap = _Watch()
         self._patches = Patches()
         self.stop_at: int | None = None
-        self._by_path = False
+        self.by_path = False
         """The decode that samples are stopped at is handed a path, and would read that file."""
 
     def __enter__(self) -> Witness:
@@ -175,7 +175,7 @@ class Witness:
                 make(index)
         except _Enough as enough:
             first = enough.first
-            _complete(tap.reads, first if self._by_path else None)
+            _complete(tap.reads, first if self.by_path else None)
         finally:
             tap.stop_at = None
         return tap.reads
@@ -195,7 +195,7 @@ class Witness:
         if len(places) != 1 or not all(reads.files for reads, _ in runs):
             return False
         last = places.pop()
-        for place, self._by_path in ((last - 1, True), (last - 1, False), (last, False), (last, True)):
+        for place, self.by_path in ((last - 1, True), (last - 1, False), (last, False), (last, True)):
             self.stop_at = place
             if place >= 0 and all(self._same(make, index, reads) for index, (reads, _) in zip(indices, runs, strict=True)):
                 return True

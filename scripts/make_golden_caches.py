@@ -45,7 +45,8 @@ class Everything(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return {
-            "number": index, "float": index / 4, "text": "ü" * index, "none": None, "bytes": bytes(range(index)), "list": [1, (2, True)],
+            "number": index, "float": index / 4, "text": "ü" * index, "none": None, "bytes": bytes(range(index)),
+            "list": [1, (2, True)],
             "array": np.arange(4, dtype=np.int16) * index, "tensor": torch.full((2, 2), index / 2), "scalar": np.float32(index),
         }  # fmt: skip
 

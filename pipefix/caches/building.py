@@ -42,17 +42,21 @@ class Lock:
     def __enter__(self) -> Lock:
         import fcntl
 
-        self._file = open(self._path, "a+", encoding="ascii")
-        try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.seek(0)
-            holder = self._file.read(200).strip() or "unknown"
-            self._file.close()
-            raise BadUsage(
-                f"{self._path.parent} is being written by another converter (process {holder}).",
-                advice="Wait until it is done, or give this one another directory: --out DIR",
-            ) from None
+        while True:
+            self._file = open(self._path, "a+", encoding="ascii")
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self._file.seek(0)
+                holder = self._file.read(200).strip() or "unknown"
+                self._file.close()
+                raise BadUsage(
+                    f"{self._path.parent} is being written by another converter (process {holder}).",
+                    advice="Wait until it is done, or give this one another directory: --out DIR",
+                ) from None
+            if _is_at(self._file, self._path):
+                break
+            self._file.close()  # its holder removed it just before it let go
         self._file.truncate(0)
         self._file.write(f"{os.getpid()} on {socket.gethostname()}")
         self._file.flush()
@@ -62,6 +66,14 @@ class Lock:
         with contextlib.suppress(OSError):
             self._path.unlink()
         self._file.close()
+
+
+def _is_at(file: Any, path: Path) -> bool:
+    """Whether an open file is the one that its path names now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def prepare(folder: Path) -> None:
@@ -115,7 +127,7 @@ class Building:
                 facts = read_facts(path)
                 if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
                     self._check(self._data(path.stem), facts, thorough=not trusted)
-                    self.done[number] = facts
+                    self.done[number] = facts.brief()
             except (OSError, ValueError, CacheDamaged):
                 continue  # made anew
 
@@ -194,7 +206,7 @@ class Building:
                 root=plan.root,
                 state=plan.state,
                 bytes=sum(facts.source_bytes for facts in self.done.values()),
-                files=sum(len(facts.files) for facts in self.done.values()),
+                files=sum(facts.file_count for facts in self.done.values()),
             ),
             part_samples=plan.part_samples,
             parts=parts,

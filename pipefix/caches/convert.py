@@ -267,6 +267,12 @@ def _again(
 ) -> Converted:
     """A finished cache of the same recipe: nothing to do, unless its source has changed."""
     plan = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
+    if plan.samples is None:
+        if update:
+            raise BadUsage(
+                "What of a stream has changed cannot be told.", advice=f"Remove the cache and make it anew: rm -r {folder}"
+            )
+        return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
     source.blueprint = plan
     kept = _unchanged(source, existing, folder)
     count = plan.parts or 0
@@ -302,7 +308,7 @@ def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, 
         except (OSError, CacheDamaged):
             continue
         if facts.lists == fingerprint.part(part.start, part.stop) and _files_unchanged(facts, existing.source.root):
-            kept[number] = facts
+            kept[number] = facts.brief()
     return kept
 
 

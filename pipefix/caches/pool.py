@@ -122,7 +122,7 @@ def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | Done]:
             told.flush()
             yield from said
             said.clear()
-            yield Done(number, facts)
+            yield Done(number, facts.brief())
 
 
 class _Place:
@@ -195,7 +195,7 @@ def _work(connection: Any, others: list[Any], make: Ready, place: Any) -> None:
                 told.begin()
                 facts = one(number, told)
                 told.flush()
-                connection.send(("done", number, msgspec.msgpack.encode(facts)))
+                connection.send(("done", number, msgspec.msgpack.encode(facts.brief())))
     except (EOFError, BrokenPipeError):
         os._exit(1)
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it

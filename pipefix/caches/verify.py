@@ -158,7 +158,7 @@ class _PartCheck:
 
 
 def _against_source(check: _PartCheck, found: Checked) -> None:
-    """Files that went into the part: still there, and unchanged by size and time; their bytes, where the time says otherwise."""
+    """Files that went into the part: still there, and unchanged by size and time."""
     if check.facts is None:
         return
     for name, length, changed in check.facts.files:

@@ -56,8 +56,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     bad: list[Bad] = []
     files: list[tuple[str, int, int]] = []
     """Name, size and time of last change of every file that was read."""
+    file_count: int = 0
     ended: bool = False
     """A stream ended within this part."""
+
+    def brief(self) -> Facts:
+        """Without the list of files: what is kept in memory must not grow with the dataset."""
+        return msgspec.structs.replace(self, files=[])
 
     def part(self, crc: int, generation: int = 0) -> Part:
         return Part(
@@ -138,7 +143,8 @@ def make_part(number: int, opened: Opened, folder: Path, tell: Tell, *, generati
     index = Index.of(blocks, draft).to_bytes()
     facts = Facts(
         start=start, stop=made.stop, records=made.records, bytes=draft.stat().st_size, index_bytes=len(index),
-        index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=sorted(made.files), ended=made.ended,
+        index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=sorted(made.files),
+        file_count=len(made.files), ended=made.ended,
         lists=opened.fingerprint.part(start, made.stop),
     )  # fmt: skip
     draft.replace(data)

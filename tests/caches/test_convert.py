@@ -424,3 +424,11 @@ def test_the_manifest_is_written_last(files, make, monkeypatch):
 
 def test_convert_without_progress_or_workers(files, tmp_path):
     assert convert(files, recipe_of("lmdb", "source"), tmp_path / "x").manifest.length == 12
+
+
+def test_a_finished_stream_is_left_alone(make):
+    make(Stream(9), "sample")
+    again = make(Stream(9), "sample")
+    assert (again.made, again.changed) == (0, ())
+    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
+        make(Stream(9), "sample", update=True)

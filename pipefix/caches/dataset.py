@@ -18,9 +18,9 @@ from torch.utils.data import Dataset
 from pipefix.caches import cut as cuts
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pictures, replay
-from pipefix.caches.format import Parts
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
+from pipefix.caches.parts import Parts
 from pipefix.caches.record import Decoder
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 

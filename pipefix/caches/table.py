@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from pipefix.caches import rows
-from pipefix.caches.format import Parts
 from pipefix.caches.manifest import Manifest
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.caches.parts import Parts
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 
 _OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
 _KEPT_GROUPS = 8
@@ -87,7 +87,11 @@ class Rows:
         key = (number, group)
         found = self._groups.get(key)
         if found is None:
-            found = self._rebuilt.all(self._parts[number].group(group))
+            table = self._parts[number].group(group)
+            try:
+                found = self._rebuilt.all(table)
+            except (AttributeError, TypeError, ValueError, KeyError) as error:
+                raise CacheDamaged(f"The rows of a cache are not what its manifest says: {error}.") from error
             while len(self._groups) >= self._kept:
                 del self._groups[next(iter(self._groups))]
             self._groups[key] = found

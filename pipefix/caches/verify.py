@@ -15,9 +15,10 @@ from typing import Any
 from pipefix.caches import manifest as manifests
 from pipefix.caches import record, replay
 from pipefix.caches.building import Lock, of_manifest
-from pipefix.caches.format import Index, Mapped, reader_of
+from pipefix.caches.format import Index, Mapped
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import SUFFIXES, Manifest, Part, beside
+from pipefix.caches.parts import reader_of
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, Opened, make_part, read_facts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,8 @@ from pipefix.vocabulary.stage import Stage
 
 _STORAGE = Stage.STORAGE
 _HEAD = 16
+_NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+"""Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
 
 
 class FileRead:
@@ -62,8 +65,8 @@ class Reads:
         self.files: dict[str, FileRead] = {}
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
-        if path.startswith("inode:"):
-            return  # read by a bare descriptor: nothing to find it by again
+        if path.startswith(_NOT_DATA):
+            return
         found = self.files.get(path)
         if found is None:
             found = self.files[path] = FileRead(size)

@@ -13,6 +13,15 @@ import msgspec
 from pipefix.audit import observe
 from pipefix.audit.finding import AuditFacts, Finding
 from pipefix.audit.rules import audit
+from pipefix.caches import convert as conversion
+from pipefix.caches import forecast as forecasting
+from pipefix.caches import target as cached_target
+from pipefix.caches import verify as verifying
+from pipefix.caches.convert import Converted, State
+from pipefix.caches.dataset import CachedDataset as CachedDataset
+from pipefix.caches.forecast import Forecast
+from pipefix.caches.table import GroupSampler as GroupSampler
+from pipefix.caches.verify import Checked
 from pipefix.diagnosis.diagnose import diagnose, settled
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
@@ -22,6 +31,7 @@ from pipefix.measurement.machine import Machine, look
 from pipefix.measurement.measure import Plan, measure, silent
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.advise import advise
+from pipefix.report import conversion as telling
 from pipefix.report import runfile, tell, timeline
 from pipefix.report.runfile import Run
 from pipefix.subject.load import load
@@ -31,6 +41,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE
 
 Progress = Callable[[str, float], None]
 
+VERBS = frozenset({"convert"})
+"""Commands that remedies may name."""
 QUIET_BUDGET = 8.0
 """Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
 
@@ -53,7 +65,7 @@ def probe(
     begun = time.perf_counter()
     say = progress or silent
     say("loading the target", 0.0)
-    subject = load(target, batch_size=batch_size, workers=workers)
+    subject = _load(target, batch_size=batch_size, workers=workers)
     consumer = consumer_for(subject, step_ms=step_ms, target_rate=target_rate)
     machine = look()
     plan = Plan(
@@ -86,9 +98,106 @@ def doctor(target: Any = None) -> tuple[dict[str, Any], list[runfile.Finding]]:
     machine = look()
     facts = AuditFacts(machine=machine)
     if target is not None:
-        subject = load(target)
+        subject = _load(target)
         facts = AuditFacts(machine=machine, settings=subject.settings, **observe.loader_facts(subject.loader))
     return machine.as_dict(), [tell.finding(one) for one in audit(facts)]
+
+
+def convert(
+    target: Any,
+    *,
+    to: str = "lmdb",
+    store: str = "source",
+    out: str | Path | None = None,
+    size: int | None = None,
+    quality: int = 90,
+    workers: int | None = None,
+    on_bad: str = "raise",
+    max_bad: float = 0.01,
+    tokenizer: str | None = None,
+    text: str | None = None,
+    update: bool = False,
+    progress: Progress | None = None,
+) -> Converted:
+    """Store what ``target`` reads or makes in a cache, or go on with one that was begun."""
+    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text)
+    say = progress or silent
+    say("loading the target", 0.0)
+    subject = _load(target)
+    folder = Path(out) if out is not None else Path(f"cache-{store}")
+    return conversion.convert(
+        subject.dataset, recipe, folder, target=subject.target, workers=workers, update=update, progress=_Pace(say)
+    )
+
+
+def forecast(
+    target: Any,
+    *,
+    to: str = "lmdb",
+    store: str = "source",
+    out: str | Path | None = None,
+    size: int | None = None,
+    quality: int = 90,
+    workers: int | None = None,
+    on_bad: str = "raise",
+    max_bad: float = 0.01,
+    tokenizer: str | None = None,
+    text: str | None = None,
+    progress: Progress | None = None,
+) -> Forecast:
+    """What `convert` would take and bring, from a sample."""
+    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text)
+    say = progress or silent
+    say("loading the target", 0.0)
+    subject = _load(target)
+    folder = Path(out) if out is not None else Path(f"cache-{store}")
+    return forecasting.forecast(subject.dataset, recipe, folder, target=subject.target, workers=workers, progress=_Pace(say))
+
+
+def verify(
+    cache: str | Path,
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+    repair: bool = False,
+    target: Any = None,
+    progress: Progress | None = None,
+) -> Checked:
+    """Check a cache's every byte, or some of its records; with ``repair`` make what is damaged anew from its source."""
+    say = progress or silent
+
+    def part(number: int, count: int) -> None:
+        say(f"checking: part {number + 1} of {count}", number / max(count, 1))
+
+    found = verifying.verify(Path(cache), sample=sample, seed=seed, progress=part)
+    if repair and not found.sound:
+        say("mending", 0.9)
+        found = verifying.repair(found, _load(target if target is not None else found.manifest.target).dataset)
+    return found
+
+
+class _Pace:
+    """A conversion's state as a sentence and the part done."""
+
+    def __init__(self, say: Progress) -> None:
+        self._say = say
+        self._begun: float | None = None
+
+    def __call__(self, state: State) -> None:
+        now = time.perf_counter()
+        new = state.done - state.before
+        if new and self._begun is None:
+            self._begun = now
+        pace = new / (now - self._begun) if self._begun is not None and now > self._begun + 0.5 else 0.0
+        words = telling.doing(
+            state.phase, done=state.done, samples=state.samples, written=state.written, read=state.read, a_second=pace
+        )
+        self._say(words, state.done / state.samples if state.samples else 0.0)
+
+
+def _load(target: Any, *, batch_size: int | None = None, workers: int | None = None) -> Subject:
+    """A target may also be a cache."""
+    return load(target, batch_size=batch_size, workers=workers, directories=(cached_target.dataset,))
 
 
 def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...]:
@@ -110,7 +219,7 @@ def _told(subject: Subject, machine: Machine, found: Measurement) -> Run:
         machine.as_dict(),
         found,
         diagnosis,
-        steps=advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus)),
+        steps=advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS),
         findings=_audit(subject, machine, found, diagnosis),
         replaces={arm.name: sorted(map(str, arm.replaces)) for arm in POOL},
     )

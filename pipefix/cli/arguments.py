@@ -87,3 +87,11 @@ def batch_size(text: str) -> int:
 
 def workers(text: str) -> int:
     return _whole(text, 0, 4096, "from 0 to 4096", "4")
+
+
+def pixels(text: str) -> int:
+    return _whole(text, 1, 65535, "from 1 to 65535", "256")
+
+
+def quality(text: str) -> int:
+    return _whole(text, 1, 100, "from 1 to 100", "90")

@@ -57,6 +57,23 @@ class Progress:
         return f" (about {spent * (1 - done) / done:.0f} s left)"
 
 
+class Paced(Progress):
+    """For steps that tell how far they are many times a second: passed on four times a second, or every ten without a terminal."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__(quiet=quiet)
+        self._step = 0.25 if is_terminal(sys.stderr) else 10.0
+        self._next = 0.0
+        self._kind = ""
+
+    def __call__(self, phase: str, fraction: float) -> None:
+        kind = phase.partition(":")[0]
+        now = monotonic()
+        if kind != self._kind or now >= self._next:
+            self._kind, self._next = kind, now + self._step
+            super().__call__(phase, fraction)
+
+
 def _bar() -> Bar:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

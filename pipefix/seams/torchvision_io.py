@@ -1,14 +1,19 @@
 """torchvision.io: ``read_file`` maps the file, so its pages are touched under the storage clock; the decoders get the bytes.
 
+What it reads is recorded as the file's bytes, as Python's own reads are, and answered from them.
+
 Decoders that take a path are split into the read and the decode they consist of (which is how torchvision itself is written).
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
+from pipefix.seams.files import key_of, note
+from pipefix.seams.from_memory import remembered
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -17,6 +22,7 @@ LIBRARY = "torchvision.io"
 OPAQUE = {"torchvision.io.read_video": "reading and decoding a video cannot be told apart; all of it is charged to decode"}
 
 _DECODERS = ("decode_jpeg", "decode_png", "decode_gif", "decode_webp", "decode_avif", "decode_heic")
+_READ_FILE = "torchvision.io.read_file"
 _VIDEO = ("read_video", "read_video_timestamps")
 
 
@@ -36,7 +42,16 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(read_file)
     def timed_read_file(path: Any) -> Any:
-        return tap.through(Stage.STORAGE, "torchvision.io.read_file", read, (path,)) if tap.live else read_file(path)
+        if not tap.live:
+            return read_file(path)
+        named = tap.owns and isinstance(path, (str, os.PathLike))
+        known = _from_memory(tap, path) if named else None
+        if known is not None:
+            return known
+        data = tap.through(Stage.STORAGE, _READ_FILE, read, (path,), replayable=not named)
+        if named and tap.recording is not None:
+            note(tap, key_of(path), 0, data.numpy().data, data.numel())
+        return data
 
     patches.replace(image, "read_file", timed_read_file, everywhere=True)
     patches.replace(image, "decode_image", _split(tap, image.decode_image, timed_read_file), everywhere=True)
@@ -44,6 +59,21 @@ def install(tap: Tap, patches: Patches) -> None:
         cut(tap, patches, image, name, Stage.DECODE, f"torchvision.io.{name}")
     for name in _VIDEO:
         cut(tap, patches, io, name, Stage.DECODE, f"torchvision.io.{name}")
+
+
+def _from_memory(tap: Tap, path: Any) -> Any:
+    """The recorded file as a tensor of its own; None where it is to be read."""
+    files = remembered(tap)
+    if files is None:
+        return None
+    from torch import empty, frombuffer, uint8
+
+    tap.pause()
+    data = files.whole(key_of(path))
+    found = None if data is None else frombuffer(bytearray(data), dtype=uint8) if data else empty(0, dtype=uint8)
+    tap.resume(None if found is None else Stage.STORAGE)
+    tap.misses += found is None
+    return found
 
 
 def _split(tap: Tap, original: Callable[..., Any], read_file: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Resolve TARGET: a file, ``FILE.py:name``, ``package.module:name``, a directory of class folders, or an object.
+"""Resolve TARGET: a file, ``FILE.py:name``, ``package.module:name``, a directory of class folders, a cache, or an object.
 
 Runs the user's code.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,14 +23,23 @@ from pipefix.vocabulary.errors import BadUsage, TargetError
 ASSUMED_BATCH_SIZE = 32
 
 
-def load(target: Any, *, batch_size: int | None = None, workers: int | None = None) -> Subject:
-    """The subject that ``target`` names. ``batch_size`` and ``workers`` replace what was found."""
+Directory = Callable[[Path], Any]
+"""Makes a dataset of a directory, or None where the directory is not of its kind."""
+
+
+def load(
+    target: Any, *, batch_size: int | None = None, workers: int | None = None, directories: Sequence[Directory] = ()
+) -> Subject:
+    """The subject that ``target`` names. ``batch_size`` and ``workers`` replace what was found.
+
+    ``directories`` are asked in turn what a directory is, before it is taken for one of class folders.
+    """
     _check_numbers(batch_size, workers)
     begun = time.perf_counter()
     module: ModuleType | None = None
     if isinstance(target, (str, Path)):
         name = str(target)
-        found, module, label = _resolve(name)
+        found, module, label = _resolve(name, directories)
     else:
         found, label = target, f"<{type(target).__name__} object>"
     found = _call(found, label)
@@ -59,10 +69,12 @@ def _check_numbers(batch_size: int | None, workers: int | None) -> None:
 # -- what is named -----------------------------------------------------------------------------------------------------
 
 
-def _resolve(name: str) -> tuple[Any, ModuleType | None, str]:
+def _resolve(name: str, directories: Sequence[Directory]) -> tuple[Any, ModuleType | None, str]:
     path = Path(name).expanduser()
     if path.is_dir():
-        return image_folder.dataset(path), None, name
+        known = (found for directory in directories if (found := directory(path)) is not None)
+        found = next(known, None)
+        return image_folder.dataset(path) if found is None else found, None, name
     location, colon, attribute = name.rpartition(":")
     if not colon or path.is_file():
         location, attribute = name, ""

@@ -36,7 +36,7 @@ class TargetError(PipefixError):
     """The target could not be found, loaded or run."""
 
     exit_code = 3
-    default_advice = "A target is FILE.py, FILE.py:name, package.module:name or a directory of class folders."
+    default_advice = "A target is FILE.py, FILE.py:name, package.module:name, a directory of class folders or a cache."
 
 
 class UnreadableFile(PipefixError):
@@ -44,6 +44,15 @@ class UnreadableFile(PipefixError):
 
     exit_code = 4
     default_advice = "Make a fresh run file with: pipefix probe TARGET --out run.json"
+
+
+class CacheDamaged(UnreadableFile):
+    """A cache is not what was written: a checksum, a size or a figure does not fit."""
+
+    exit_code = 4
+    default_advice = (
+        "See what is damaged with: pipefix verify CACHE; and mend it from the source with: pipefix verify CACHE --repair"
+    )
 
 
 class MissingExtra(PipefixError):

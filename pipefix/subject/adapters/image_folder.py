@@ -12,11 +12,6 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def dataset(path: Path) -> Any:
-    if (path / "manifest.json").is_file():
-        raise TargetError(
-            f"{str(path)!r} looks like a pipefix cache, and this version cannot open one as a target.",
-            advice="Probe the file that builds the dataset from it: pipefix probe FILE.py",
-        )
     from torchvision import transforms
     from torchvision.datasets import ImageFolder
 

@@ -1,0 +1,67 @@
+"""What a part is made from: a part is a pure function of its number and of this, whichever process or machine makes it.
+
+It is written before the first part, as ``plan.json``, and read again by the command that goes on after an interruption.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pipefix.caches.manifest import Column, Cut, Recipe, unseal
+from pipefix.vocabulary.version import VERSION
+
+NAME = "plan.json"
+
+
+class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
+    format: str = "pipefix.cache-plan/1"
+    pipefix: str = VERSION
+    target: str = ""
+    recipe: Recipe
+    samples: int | None = None
+    """None for a stream, whose end is not known beforehand."""
+    part_samples: int = 1
+    seeded: bool = False
+    """Samples draw random numbers: each then starts from a seed of its own."""
+    stop_at: int | None = None
+    """After how many decodes a sample has read all that it reads; None runs it to its end."""
+    by_path: bool = False
+    """The decode that it stops at is handed a path, and would read that file."""
+    root: str | None = None
+    cut: Cut | None = None
+    columns: list[Column] = []
+    shape: str = "dict"
+    state: str = ""
+    """Digest of the dataset object, without its long lists."""
+    boot: str = ""
+    """Which start of the machine this was begun in: parts from before it may not have reached the disk."""
+    digest: str = ""
+
+    @property
+    def parts(self) -> int | None:
+        return None if self.samples is None else -(-self.samples // self.part_samples)
+
+    def range(self, number: int) -> tuple[int, int | None]:
+        """The samples of a part; no end where that is not known."""
+        start = number * self.part_samples
+        return start, start + self.part_samples if self.samples is None else min(start + self.part_samples, self.samples)
+
+    def same_work(self, other: Blueprint) -> bool:
+        """Whether parts made for one serve the other."""
+        blank = {"boot": "", "digest": "", "pipefix": ""}
+        return msgspec.structs.replace(self, **blank) == msgspec.structs.replace(other, **blank)
+
+
+def read(path: Path) -> Blueprint:
+    found: Blueprint = unseal(path.read_bytes(), Blueprint, path)
+    return found
+
+
+def boot() -> str:
+    """Differs after every start of the machine, where the system tells."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,240 @@
+"""A cache on its way into being: its directory, who works on it, what is done, and the sealing.
+
+Order of writing: a part's data, its index, then its facts, each by a rename. When all parts are there, everything is brought to the
+disk, and only then the manifest appears. So whatever moment the power goes, there is either a whole cache or a directory without a
+manifest, on which the same command goes on. Parts from before a restart of the machine may not have reached the disk whole: they
+are checked against their checksums before they are counted as done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.caches import blueprint as blueprints
+from pipefix.caches import manifest as manifests
+from pipefix.caches.blueprint import Blueprint
+from pipefix.caches.format import Index, Mapped
+from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, sealed_text, sync_folder, write_whole
+from pipefix.caches.writer import Facts, facts_crc, read_facts
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+
+LOCK = ".lock"
+QUARANTINE = "quarantine.jsonl"
+_SYNCING_AT_ONCE = 4
+
+
+class Lock:
+    """One converter a directory. Held by the process: it goes with it, however that ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK
+        self._file: Any = None
+
+    def __enter__(self) -> Lock:
+        import fcntl
+
+        while True:
+            self._file = open(self._path, "a+", encoding="ascii")
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self._file.seek(0)
+                holder = self._file.read(200).strip() or "unknown"
+                self._file.close()
+                raise BadUsage(
+                    f"{self._path.parent} is being written by another converter (process {holder}).",
+                    advice="Wait until it is done, or give this one another directory: --out DIR",
+                ) from None
+            if _is_at(self._file, self._path):
+                break
+            self._file.close()  # its holder removed it just before it let go
+        self._file.truncate(0)
+        self._file.write(f"{os.getpid()} on {socket.gethostname()}")
+        self._file.flush()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        self._file.close()
+
+
+def _is_at(file: Any, path: Path) -> bool:
+    """Whether an open file is the one that its path names now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def prepare(folder: Path) -> None:
+    """Make the directory; one that holds something else is left alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        known = {blueprints.NAME, manifests.NAME, LOCK, QUARANTINE, "parts", "index"}
+        others = [one.name for one in folder.iterdir() if one.name not in known and not one.name.endswith(".draft")]
+    except OSError as error:
+        raise UnreadableFile(
+            f"{folder} cannot be made or read: {error.strerror or error}.",
+            advice="Choose a directory that you may write to: --out DIR",
+        ) from error
+    ours = (folder / blueprints.NAME).exists() or (folder / manifests.NAME).exists()
+    if others and not ours:
+        raise BadUsage(
+            f"{folder} exists and holds other things, such as {sorted(others)[0]!r}: nothing is written there.",
+            advice="Name a directory that does not exist yet: --out DIR",
+        )
+    for name in ("parts", "index"):
+        (folder / name).mkdir(exist_ok=True)
+
+
+class Building:
+    """The parts that are there, and what becomes of them. Only the process that holds the lock has one."""
+
+    def __init__(self, folder: Path, blueprint: Blueprint) -> None:
+        self.folder = folder
+        self.parts_folder = folder / "parts"
+        self.blueprint = blueprint
+        self.done: dict[int, Facts] = {}
+        self._syncing: list[Future[None]] = []
+        self._synced: set[int] = set()
+        self._pool = ThreadPoolExecutor(_SYNCING_AT_ONCE, "pipefix-sync")
+
+    def resume(self) -> None:
+        """Take over what an interrupted run of the same work left, and clear away the rest."""
+        path = self.folder / blueprints.NAME
+        before: Blueprint | None = None
+        with contextlib.suppress(OSError, CacheDamaged):
+            before = blueprints.read(path)
+        if before is not None and before.same_work(self.blueprint):
+            self._adopt(trusted=before.boot == self.blueprint.boot != "")
+        self.sweep(keep={f"{number:05d}" for number in self.done})
+        write_whole(path, sealed_text(self.blueprint))
+
+    def _adopt(self, *, trusted: bool) -> None:
+        for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
+            try:
+                number = int(path.stem)
+                facts = read_facts(path)
+                if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
+                    self._check(self._data(path.stem), facts, thorough=not trusted)
+                    self.done[number] = facts.brief()
+            except (OSError, ValueError, CacheDamaged):
+                continue  # made anew
+
+    def _data(self, name: str) -> Path:
+        return self.parts_folder / f"{name}{SUFFIXES[self.blueprint.recipe.container]}"
+
+    def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
+        part = facts.part(0)
+        index = Index.read(beside(data, ".idx"), part)
+        mapped = Mapped(data, part, index)
+        if thorough:
+            for number in range(len(mapped.offsets)):
+                mapped.block(number)
+
+    def sweep(self, keep: Iterable[str]) -> None:
+        """Remove drafts, and the files of parts that are not kept."""
+        kept = set(keep)
+        for path in [*self.parts_folder.iterdir(), *(self.folder / "index").iterdir(), *self.folder.glob("*.draft")]:
+            if path.stem not in kept or path.name.startswith("."):
+                path.unlink(missing_ok=True)
+
+    def finished(self, number: int, facts: Facts, *, generation: int = 0) -> None:
+        """A part was made. It is written to the disk while others are being made."""
+        self.done[number] = facts
+        self._synced.add(number)
+        data = self._data(facts.part(0, generation).name(number))
+        for path in (data, beside(data, ".idx"), beside(data, ".facts")):
+            self._syncing.append(self._pool.submit(_sync, path))
+
+    def bytes(self) -> int:
+        return sum(facts.bytes + facts.index_bytes for facts in self.done.values())
+
+    def settle(self) -> None:
+        """Everything that was made is on the disk."""
+        for future in self._syncing:
+            future.result()
+        self._syncing.clear()
+        sync_folder(self.parts_folder)
+        sync_folder(self.folder / "index")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def seal(self, *, generations: dict[int, int] | None = None) -> Manifest:
+        """The last step: from here on the cache exists."""
+        generations = generations or {}
+        for number in self.done.keys() - self._synced:
+            self.finished(number, self.done[number], generation=generations.get(number, 0))
+        self.settle()
+        manifest = self._manifest(generations)
+        self._write_quarantine()
+        write_whole(self.folder / manifests.NAME, sealed_text(manifest))
+        (self.folder / blueprints.NAME).unlink(missing_ok=True)
+        self.sweep(keep={part.name(number) for number, part in enumerate(manifest.parts)})
+        return manifest
+
+    def _manifest(self, generations: dict[int, int]) -> Manifest:
+        plan = self.blueprint
+        parts = []
+        for number in sorted(self.done):
+            facts, generation = self.done[number], generations.get(number, 0)
+            if facts.records == 0 and not facts.bad and plan.samples is None:
+                continue  # the stream ended right before it
+            path = beside(self._data(facts.part(0, generation).name(number)), ".facts")
+            parts.append(facts.part(facts_crc(path), generation))
+        return Manifest(
+            target=plan.target,
+            stage=STAGES[plan.recipe.store],
+            length=sum(part.records for part in parts),
+            samples=parts[-1].stop if parts else 0,
+            recipe=plan.recipe,
+            cut=plan.cut,
+            columns=plan.columns,
+            shape=plan.shape,
+            source=Source(
+                root=plan.root,
+                state=plan.state,
+                bytes=sum(facts.source_bytes for facts in self.done.values()),
+                files=sum(facts.file_count for facts in self.done.values()),
+            ),
+            part_samples=plan.part_samples,
+            parts=parts,
+        )
+
+    def _write_quarantine(self) -> None:
+        path = self.folder / QUARANTINE
+        bad = [one for number in sorted(self.done) for one in self.done[number].bad]
+        if self.blueprint.recipe.on_bad == "quarantine" and bad:
+            lines = (json.dumps(msgspec.to_builtins(one), ensure_ascii=True) + "\n" for one in bad)
+            write_whole(path, "".join(lines).encode())
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def of_manifest(manifest: Manifest, survey: Blueprint) -> Blueprint:
+    """The blueprint that a finished cache was made from; how its samples are run comes from a survey of today."""
+    return Blueprint(
+        target=manifest.target, recipe=manifest.recipe, samples=manifest.samples, part_samples=manifest.part_samples,
+        seeded=survey.seeded, stop_at=survey.stop_at, by_path=survey.by_path, root=manifest.source.root, cut=manifest.cut,
+        columns=manifest.columns, shape=manifest.shape,
+        state=manifest.source.state,
+    )  # fmt: skip

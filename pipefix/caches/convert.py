@@ -1,0 +1,323 @@
+"""`convert`: from a dataset to a sealed cache. Surveys, takes up what was begun, makes the missing parts, seals."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.caches import manifest as manifests
+from pipefix.caches import pool
+from pipefix.caches.blueprint import Blueprint
+from pipefix.caches.building import Building, Lock, prepare
+from pipefix.caches.fingerprint import Fingerprint
+from pipefix.caches.maker import path_of
+from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe
+from pipefix.caches.survey import Surveyed, survey
+from pipefix.caches.witness import Witness
+from pipefix.caches.writer import Facts, Opened, Tell, make_part, read_facts
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
+from pipefix.vocabulary.quantity import percent
+
+_LEAST_BAD = 10
+DEFAULT_SIZE = 256
+ON_BAD = ("raise", "skip", "quarantine")
+
+
+@dataclass
+class State:
+    """How far a conversion is."""
+
+    samples: int | None = None
+    done: int = 0
+    """Samples, those that an earlier run made included."""
+    before: int = 0
+    """Of these, samples that were there when it began."""
+    written: int = 0
+    read: int = 0
+    bad: int = 0
+    phase: str = "looking at some samples"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What came of it."""
+
+    folder: Path
+    manifest: Manifest
+    seconds: float
+    made: int
+    """Parts that were made now."""
+    found: int
+    """Parts that were there already."""
+    changed: tuple[int, ...] = ()
+    """Parts whose source is not what it was, where nothing was asked to be done about it."""
+
+
+Progress = Callable[[State], None]
+
+
+def silent(_: State) -> None:
+    """No progress."""
+
+
+def recipe_of(
+    to: str, store: str, size: int | None = None, quality: int = 90, on_bad: str = "raise", max_bad: float = 0.01,
+    tokenizer: str | None = None, text: str | None = None,
+) -> Recipe:  # fmt: skip
+    """Check what was asked for."""
+    if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
+        wrong, choices = next((one, many) for one, many in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)) if one not in many)
+        raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
+    if store == "rows" and to != "parquet":
+        raise BadUsage("Rows are stored in columns, which LMDB does not have.", advice="Store them as --to parquet --store rows")
+    if size is not None and (store not in ("resized", "decoded") or size < 1):
+        raise BadUsage(
+            f"--size {size} does not fit --store {store}.",
+            advice="It is the shorter side, in pixels, of resized or decoded images.",
+        )
+    if not 1 <= quality <= 100:
+        raise BadUsage(f"A quality of {quality} is not between 1 and 100.", advice="Leave it at 90: --quality 90")
+    if (tokenizer is None) != (text is None) or (tokenizer is not None and store != "rows"):
+        raise BadUsage(
+            "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",
+            advice="Give all three: --store rows --tokenizer tokenizer.json --text text",
+        )
+    if store == "resized" and size is None:
+        size = DEFAULT_SIZE
+    return Recipe(
+        store=store, container=to, size=size, quality=quality, on_bad=on_bad, max_bad=max_bad, tokenizer=tokenizer, text=text
+    )
+
+
+def convert(
+    dataset: Any,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    target: str = "",
+    workers: int | None = None,
+    update: bool = False,
+    progress: Progress | None = None,
+) -> Converted:
+    """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was."""
+    begun = time.perf_counter()
+    say = progress or silent
+    state = State()
+    say(state)
+    folder = Path(os.path.abspath(folder))
+    prepare(folder)
+    with Lock(folder), _full_disk(folder):
+        existing = _existing(folder, recipe)
+        source = survey(dataset, recipe, target)
+        if existing is not None:
+            return _again(source, existing, folder, update=update, workers=workers, say=say, begun=begun)
+        building = Building(folder, source.blueprint)
+        try:
+            building.resume()
+            found = len(building.done)
+            made = make_parts(source, building, _missing(building), workers, state, say)
+            state.phase = "bringing it to the disk"
+            say(state)
+            manifest = building.seal()
+        finally:
+            building.close()
+    return Converted(folder, manifest, time.perf_counter() - begun, made, found)
+
+
+def _existing(folder: Path, recipe: Recipe) -> Manifest | None:
+    if not (folder / manifests.NAME).exists():
+        return None
+    found = manifests.read(folder)
+    if found.recipe != recipe:
+        was = found.recipe
+        raise BadUsage(
+            f"{folder} is a finished cache already, of another recipe: {was.store} in {was.container}"
+            + (f", {was.size} pixels" if was.size else "") + f", {found.length} records.",
+            advice="Give the new one a directory of its own: --out DIR",
+        )  # fmt: skip
+    return found
+
+
+def _missing(building: Building) -> Any:
+    """Numbers of the parts that are to be made; of a stream, until it ends."""
+    count = building.blueprint.parts
+    if count is not None:
+        return [number for number in range(count) if number not in building.done]
+    return _until_ended(building)
+
+
+def _until_ended(building: Building) -> Any:
+    number = 0
+    while True:
+        facts = building.done.get(number)
+        if facts is None:
+            yield number
+            facts = building.done[number]
+        if facts.ended:
+            return
+        number += 1
+
+
+def make_parts(
+    source: Surveyed, building: Building, numbers: Any, workers: int | None, state: State, say: Progress,
+    generations: dict[int, int] | None = None,
+) -> int:  # fmt: skip
+    plan = building.blueprint
+    state.samples = plan.samples
+    state.before = state.done = sum(facts.stop - facts.start for facts in building.done.values())
+    state.written = building.bytes()
+    state.read = sum(facts.source_bytes for facts in building.done.values())
+    state.phase = "converting"
+    folder, given = building.parts_folder, generations or {}
+
+    @contextmanager
+    def process() -> Iterator[pool.Make]:
+        with Witness() as witness, source.hooked() as hook:
+            opened = Opened(source.dataset, plan, hook, witness)
+
+            def make(number: int, tell: Tell) -> Facts:
+                witness.install()
+                return make_part(number, opened, folder, tell, generation=given.get(number, 0))
+
+            yield make
+
+    count = workers if workers is not None else cores()
+    if plan.samples is None:
+        count = 0  # a stream has one reader, which goes on where the last part ended
+    made = 0
+    try:
+        for event in pool.run(numbers, process, count):
+            if isinstance(event, pool.Moved):
+                state.done += event.samples
+                state.read += event.read
+                state.written += event.written
+            else:
+                made += 1
+                building.finished(event.number, event.facts, generation=given.get(event.number, 0))
+                state.bad += len(event.facts.bad)
+                _check_bad(building, plan)
+            say(state)
+    except KeyboardInterrupt:
+        building.settle()
+        total = plan.parts
+        of = f" of {total}" if total is not None else ""
+        raise Interrupted(
+            f"Interrupted: {len(building.done)}{of} parts are made and kept in {building.folder}.",
+            advice="The same command goes on where it was.",
+        ) from None
+    return made
+
+
+def cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _check_bad(building: Building, plan: Blueprint) -> None:
+    """Many damaged samples are a mistake elsewhere: a wrong path, a share that was not mounted."""
+    seen = sum(facts.stop - facts.start for facts in building.done.values())
+    bad = [one for facts in building.done.values() for one in facts.bad]
+    if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * seen:
+        first = min(bad, key=lambda one: one.index)
+        raise TargetError(
+            f"{len(bad)} of {seen} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
+            f"{first.index} ({', '.join(first.files[:2]) or 'no file'}): {first.error}",
+            advice="Mend them, or allow more: --max-bad 20%",
+        )
+
+
+class _full_disk:  # noqa: N801 - reads as a statement
+    """A full disk is told in words; what was made until then stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None and _is_full(error):
+            raise UnreadableFile(
+                f"The disk that holds {self._folder} is full. Finished parts are kept.",
+                advice="Make room and run the same command again: it goes on where it was.",
+            ) from error
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return "No space left on device" in str(error) and not isinstance(error, TargetError)
+
+
+# -- caches that are there already -------------------------------------------------------------------------------------------
+
+
+def _again(
+    source: Surveyed, existing: Manifest, folder: Path, *, update: bool, workers: int | None, say: Progress, begun: float
+) -> Converted:
+    """A finished cache of the same recipe: nothing to do, unless its source has changed."""
+    plan = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
+    if plan.samples is None:
+        if update:
+            raise BadUsage(
+                "What of a stream has changed cannot be told.", advice=f"Remove the cache and make it anew: rm -r {folder}"
+            )
+        return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
+    source.blueprint = plan
+    kept = _unchanged(source, existing, folder)
+    count = plan.parts or 0
+    changed = tuple(number for number in range(count) if number not in kept)
+    gone = len(existing.parts) > count
+    if not update or not (changed or gone):
+        return Converted(folder, existing, time.perf_counter() - begun, 0, len(kept), changed or ((count,) if gone else ()))
+    building = Building(folder, plan)
+    generations = {number: existing.parts[number].generation for number in kept}
+    generations |= {number: existing.parts[number].generation + 1 for number in changed if number < len(existing.parts)}
+    state = State()
+    try:
+        building.done.update(kept)
+        make_parts(source, building, changed, workers, state, say, generations)
+        manifest = building.seal(generations=generations)
+    finally:
+        building.close()
+    return Converted(folder, manifest, time.perf_counter() - begun, len(changed), len(kept))
+
+
+def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:
+    """The parts whose samples come from the same files, unchanged since, by the same lists."""
+    plan = source.blueprint
+    if plan.samples is None or plan.state != existing.source.state or plan.cut != existing.cut or plan.columns != existing.columns:
+        return {}
+    fingerprint = Fingerprint(source.dataset, plan.samples)
+    kept = {}
+    for number, part in enumerate(existing.parts):
+        if (part.start, part.stop) != plan.range(number):
+            continue
+        try:
+            facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
+        except (OSError, CacheDamaged):
+            continue
+        if facts.lists == fingerprint.part(part.start, part.stop) and _files_unchanged(facts, existing.source.root):
+            kept[number] = facts.brief()
+    return kept
+
+
+def _files_unchanged(facts: Facts, root: str | None) -> bool:
+    for name, length, changed in facts.files:
+        try:
+            status = os.stat(path_of(name, root))
+        except OSError:
+            return False
+        if (status.st_size, status.st_mtime_ns) != (length, changed):
+            return False
+    return True

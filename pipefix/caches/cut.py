@@ -1,0 +1,328 @@
+"""Where a dataset's transform list is cut: what gives the same every time goes into the cache, the random rest runs live.
+
+The dataset's code is not changed. Its attribute that holds the transforms (``transform``, ``transforms``, ``aug`` …) is replaced,
+in the converter's own processes, by an object that runs only the first operations, and notes what came out of it; in the sample
+that the dataset then returns, those very objects are looked up. Code that goes on working on them cannot be cut there.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pipefix.caches.fingerprint import TARGETS, TRANSFORMS
+from pipefix.caches.manifest import Call, Cut
+from pipefix.vocabulary.errors import BadUsage
+
+_RANDOM = re.compile(
+    r"Random|Jitter|AutoAugment|RandAugment|TrivialAugment|AugMix|MixUp|CutMix|Dropout|Noise|Erasing|Elastic|OneOf|SomeOf|Flip(?!.*functional)"
+)
+"""Names of operations that draw numbers, whether or not a few tries show it."""
+_TRIES = 3
+_LISTS = ("Compose", "Sequential")
+
+
+class Hook:
+    """Stands in the transforms' place: runs the first of them, and remembers what it gave."""
+
+    def __init__(self, first: Sequence[Any] = (), whole: Any = None) -> None:
+        self.first = list(first)
+        self.whole = whole
+        self.given: list[Any] = []
+        """Results of the last sample's calls: one value, or several."""
+        self.keywords: list[str] = []
+        self.calls = 0
+
+    def begin(self) -> None:
+        self.given, self.calls = [], 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        if kwargs:
+            for operation in self.first:
+                kwargs = {**kwargs, **operation(**kwargs)}
+            self.keywords, self.given = list(kwargs), list(kwargs.values())
+            return kwargs
+        value: Any = args[0] if len(args) == 1 else args
+        for operation in self.first:
+            value = operation(value) if len(args) == 1 else operation(*value)
+        self.given = [value] if len(args) == 1 else list(value)
+        return value
+
+
+class Holder:
+    """A dataset's attribute that holds transforms."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+        self.value = getattr(owner, name)
+        self.operations = listed(self.value)
+
+    def put(self, hook: Any) -> Callable[[], None]:
+        """Replace the transforms; returns the way back."""
+        undo = []
+        for owner, name in ((self.owner, self.name), *self._aliases()):
+            before = getattr(owner, name)
+            setattr(owner, name, hook)
+            undo.append((owner, name, before))
+
+        def back() -> None:
+            for owner, name, before in undo:
+                setattr(owner, name, before)
+
+        return back
+
+    def _aliases(self) -> list[tuple[Any, str]]:
+        """torchvision's datasets hold the same list once more, in their ``transforms``."""
+        joint = getattr(self.owner, "transforms", None)
+        same = joint is not None and joint is not self.value and getattr(joint, "transform", None) is self.value
+        return [(joint, "transform")] if same else []
+
+
+def holders(dataset: Any) -> list[Holder]:
+    """The attributes of a dataset, and of those it wraps, that hold transforms."""
+    found: list[Holder] = []
+    waiting: list[Any] = [dataset]
+    seen: set[int] = set()
+    while waiting and len(seen) < 64:
+        one = waiting.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        own = getattr(one, "__dict__", {})
+        names = [name for name in own if TRANSFORMS.search(name) and not TARGETS.search(name) and callable(own[name])]
+        if "transform" in names and "transforms" in names:
+            names.remove("transforms")
+        elif "transforms" in names and _is_standard(own["transforms"]):
+            names.remove("transforms")  # made of a transform that is None and one for targets
+        found += [Holder(one, name) for name in names if own[name] is not None]
+        inner = own.get("datasets")
+        waiting += [
+            value for value in (own.get("dataset"), *(inner if isinstance(inner, (list, tuple)) else ())) if value is not None
+        ]
+    return found
+
+
+def _is_standard(value: Any) -> bool:
+    return type(value).__name__ == "StandardTransform" and getattr(value, "transform", None) is None
+
+
+def listed(value: Any) -> list[Any]:
+    """The operations of a Compose, or the one operation."""
+    held = getattr(value, "transforms", None)
+    if getattr(value, "processors", None):
+        return [value]  # albumentations with boxes or key points: they are looked after by the list as a whole
+    if isinstance(held, (list, tuple)) and type(value).__name__ in _LISTS:
+        return [inner for one in held for inner in listed(one)]
+    if type(value).__name__ == "Sequential" and hasattr(value, "_modules"):
+        return [inner for one in value for inner in listed(one)]
+    return [value]
+
+
+def label(operation: Any) -> str:
+    """What an operation is called in reports."""
+    if isinstance(operation, type) or hasattr(operation, "__qualname__"):
+        return str(operation.__qualname__)
+    name = type(operation).__name__
+    size = getattr(operation, "size", None)
+    return f"{name}({size})" if isinstance(size, (int, tuple, list)) else name
+
+
+# -- which operations are fixed --------------------------------------------------------------------------------------------
+
+
+def fixed_operations(
+    holder: Holder, inputs: Sequence[tuple[tuple[Any, ...], dict[str, Any]]], same: Callable[[Any, Any], bool]
+) -> int:
+    """How many leading operations give the same every time. ``inputs`` are what the dataset called its transforms with."""
+    values = [(args, kwargs) for args, kwargs in inputs]
+    for count, operation in enumerate(holder.operations):
+        if _says_random(operation):
+            return count
+        try:
+            following = []
+            for args, kwargs in values:
+                result = _tried(operation, args, kwargs, same)
+                if result is None:
+                    return count
+                following.append(result)
+        except Exception:  # noqa: BLE001 - whatever the user's operation raises alone: it stays where it is, live
+            return count
+        values = following
+    return len(holder.operations)
+
+
+def _says_random(operation: Any) -> bool:
+    chance = getattr(operation, "p", 1.0)
+    return bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+
+
+def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: Callable[[Any, Any], bool]) -> Any:
+    """The next call's arguments; None where two calls differ, or where random numbers were drawn."""
+    results = []
+    for attempt in range(_TRIES):
+        with seeded(attempt, 0):
+            before = drawn()
+            copied = [fresh_copy(one) for one in args], {key: fresh_copy(one) for key, one in kwargs.items()}
+            results.append(operation(*copied[0], **copied[1]))
+            if drawn() != before:
+                return None
+    if not all(same(results[0], one) for one in results[1:]):
+        return None
+    if kwargs:
+        return (), {**kwargs, **results[0]}
+    return ((results[0],) if len(args) == 1 else tuple(results[0])), {}
+
+
+def fresh_copy(value: Any) -> Any:
+    from pipefix.seams.fresh import Uncopyable, fresh
+
+    try:
+        return fresh(value)
+    except Uncopyable:
+        return value
+
+
+def drawn() -> tuple[Any, ...]:
+    """The random states of Python, NumPy and torch: what was drawn shows in them."""
+    states: list[Any] = [random.getstate()]
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        state = numpy.random.get_state(legacy=True)
+        states.append((state[1].tobytes(), *state[2:]))
+    if torch is not None:
+        states.append(torch.get_rng_state().numpy().tobytes())
+    return tuple(states)
+
+
+@contextmanager
+def seeded(seed: int, index: int) -> Any:
+    """Inside, what is drawn depends on these two numbers alone; afterwards the states are as before."""
+    python, numpy, torch = random.getstate(), sys.modules.get("numpy"), sys.modules.get("torch")
+    number = (seed * 1_000_003 + index) & 0xFFFFFFFF
+    arrays = numpy.random.get_state() if numpy is not None else None
+    tensors = torch.get_rng_state() if torch is not None else None
+    random.seed(number)
+    if numpy is not None:
+        numpy.random.seed(number)
+    if torch is not None:
+        torch.default_generator.manual_seed(number)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(arrays)
+        if torch is not None:
+            torch.set_rng_state(tensors)
+
+
+# -- where the results lie in the sample -----------------------------------------------------------------------------------
+
+
+def way_to(sample: Any, wanted: Any, depth: int = 0) -> list[int | str] | None:
+    """The positions and keys that lead to this very object."""
+    if sample is wanted:
+        return []
+    if depth > 6:
+        return None
+    pairs: Any = sample.items() if isinstance(sample, dict) else enumerate(sample) if isinstance(sample, (tuple, list)) else ()
+    for key, value in pairs:
+        found = way_to(value, wanted, depth + 1) if isinstance(key, (int, str)) else None
+        if found is not None:
+            return [key, *found]
+    return None
+
+
+def call_of(hook: Hook, sample: Any) -> Call | None:
+    """How the hook's results are found again in the sample; None where they are not in it as they were."""
+    if hook.calls != 1:
+        return None
+    ways, keywords = [], []
+    for place, value in enumerate(hook.given):
+        way = way_to(sample, value)
+        if way is None and hook.keywords:
+            continue
+        if way is None:
+            return None
+        ways.append(way)
+        keywords += hook.keywords[place : place + 1]
+    return Call(keywords=keywords, leaves=ways, joint=len(hook.given) > 1 and not hook.keywords) if ways else None
+
+
+def run_live(rest: Callable[..., Any], call: Call, sample: Any) -> Any:
+    """The sample with the live operations run on the values that the dataset would have handed them."""
+    if call.keywords:
+        result = rest(**{name: _at(sample, way) for name, way in zip(call.keywords, call.leaves, strict=True)})
+        values = [result[name] for name in call.keywords]
+    elif call.joint:
+        values = list(rest(*(_at(sample, way) for way in call.leaves)))
+    else:
+        if call.leaves == [[0]] and type(sample) is tuple and len(sample) == 2:
+            return rest(sample[0]), sample[1]  # (image, label), as most datasets have it
+        values = [rest(_at(sample, call.leaves[0]))]
+    for way, value in zip(call.leaves, values, strict=True):
+        sample = _with(sample, way, value)
+    return sample
+
+
+def _at(sample: Any, way: Sequence[int | str]) -> Any:
+    for key in way:
+        sample = sample[key]
+    return sample
+
+
+def _with(sample: Any, way: Sequence[int | str], value: Any) -> Any:
+    if not way:
+        return value
+    key, rest = way[0], way[1:]
+    changed = _with(sample[key], rest, value)
+    if isinstance(sample, tuple):
+        parts = [changed if place == key else one for place, one in enumerate(sample)]
+        return type(sample)._make(parts) if hasattr(sample, "_make") else tuple(parts)
+    copy = sample.copy()
+    copy[key] = changed
+    return copy
+
+
+class Chain:
+    """Operations one after the other, as the list had them."""
+
+    def __init__(self, operations: Sequence[Any]) -> None:
+        self.operations = list(operations)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for operation in self.operations:
+            if kwargs:
+                kwargs = operation(**kwargs)
+            else:
+                result = operation(*args)
+                args = result if len(args) > 1 else (result,)
+        return kwargs or (args[0] if len(args) == 1 else args)
+
+
+def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
+    """What is to run live of a dataset's own transforms, checked by name against the cache's cut."""
+    if cut.attribute is None:
+        return None
+    for holder in holders(dataset):
+        names = [label(one) for one in holder.operations]
+        if holder.name == cut.attribute:
+            if names != [*cut.kept, *cut.live]:
+                raise BadUsage(
+                    f"The cache was made with {cut.attribute} = {', '.join([*cut.kept, *cut.live]) or 'nothing'}, and this dataset "
+                    f"has {', '.join(names)}.",
+                    advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
+                )
+            if not cut.kept:
+                value: Callable[..., Any] = holder.value
+                return value
+            return Chain(holder.operations[len(cut.kept) :]) if cut.live else None
+    raise BadUsage(
+        f"The cache was cut in the dataset's attribute {cut.attribute!r}, and this dataset has none.",
+        advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
+    )

@@ -1,0 +1,251 @@
+"""`CachedDataset`: a cache as a dataset for any DataLoader.
+
+It holds the manifest and paths, and opens files when the first sample is asked for, in each process for itself: it can be pickled,
+forked and spawned at any time. Files are mapped, so all processes of a machine share their memory.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from pipefix.caches import cut as cuts
+from pipefix.caches import manifest as manifests
+from pipefix.caches import pictures, replay
+from pipefix.caches.maker import getter
+from pipefix.caches.manifest import Manifest
+from pipefix.caches.parts import Parts
+from pipefix.caches.record import Decoder
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged
+
+CHECKS = ("first", "always", "never")
+
+
+class CachedDataset(Dataset[Any]):
+    """The records of a cache, as samples.
+
+    ``dataset`` is the one that the cache was made from. Over ``source`` its own code runs, and reads from the cache. Over other
+    stores the part of its transforms that was not stored runs live; ``transform`` gives that part by hand instead, and is called
+    as the dataset would call it (without a known place in the sample: on its only image, or else on the whole sample).
+
+    ``images``: what pictures become: ``as-was`` (what the dataset gave), ``image`` (PIL), ``tensor``, ``array``.
+    ``check``: checksums are compared when a process ``first`` reads a record, ``always`` or ``never``.
+    ``copy=False`` gives arrays that are views of the cache, read-only.
+    ``columns`` and ``where`` (Parquet rows only): the fields to read, and conditions such as ``[("label", "==", 3)]``.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dataset: Any = None,
+        transform: Callable[..., Any] | None = None,
+        images: str = "as-was",
+        check: str = "first",
+        copy: bool = True,
+        root: str | os.PathLike[str] | None = None,
+        columns: Sequence[str] | None = None,
+        where: Sequence[tuple[str, str, Any]] | None = None,
+    ) -> None:
+        folder = Path(path)
+        self._begin(manifests.read(folder), folder, images=images, check=check, copy=copy)
+        self.root = os.path.abspath(root) if root is not None else self.manifest.source.root
+        self._attach(dataset, transform)
+        self._narrow(columns, where)
+
+    @classmethod
+    def over(cls, manifest: Manifest, folder: Path, *, dataset: Any = None) -> CachedDataset:
+        """Of a manifest that lies in no file: parts that were made for a forecast."""
+        made = cls.__new__(cls)
+        made._begin(manifest, folder, images="as-was", check="first", copy=True)
+        made.root = manifest.source.root
+        made._attach(dataset, None)
+        return made
+
+    def _begin(self, manifest: Manifest, folder: Path, *, images: str, check: str, copy: bool) -> None:
+        if images not in pictures.FORMS or check not in CHECKS:
+            wrong, choices = (images, pictures.FORMS) if images not in pictures.FORMS else (check, CHECKS)
+            raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
+        self.path = folder
+        self.manifest = manifest
+        self._starts = [0, *accumulate(part.records for part in manifest.parts)][:-1]
+        self._parts = Parts(folder, manifest.parts, manifest.recipe.container, check=check)
+        self._images, self._copy = images, copy
+        self._decode = self._decoder()
+        self._length = manifest.length
+        self._rows: Any = None
+        self._shelf: replay.Shelf | None = None
+        if manifest.recipe.store == "rows":
+            from pipefix.caches.table import Rows
+
+            self._rows = Rows(manifest, self._parts, self._starts)
+
+    def _attach(self, dataset: Any, transform: Callable[..., Any] | None) -> None:
+        manifest = self.manifest
+        self.dataset = dataset if manifest.recipe.store == "source" else None
+        self.transform = transform
+        cut = manifest.cut
+        if dataset is not None and manifest.recipe.store == "source":
+            self._take = getter(dataset, None)
+            self._check_length(dataset)
+        elif dataset is not None and transform is None and cut is not None:
+            self.transform = cuts.rest_of(dataset, cut)
+        self._call = cut.call if cut is not None else None
+        if manifest.recipe.store == "source" and dataset is None and transform is not None:
+            self._call = None
+
+    def _check_length(self, dataset: Any) -> None:
+        length = len(dataset) if hasattr(type(dataset), "__len__") else self.manifest.samples
+        if length != self.manifest.samples:
+            raise BadUsage(
+                f"The dataset has {length} samples, and {self.path} was made from one of {self.manifest.samples}.",
+                advice="Bring the cache up to date with: pipefix convert TARGET --update, and the other arguments as before",
+            )
+
+    def _narrow(self, columns: Sequence[str] | None, where: Sequence[tuple[str, str, Any]] | None) -> None:
+        if columns is None and where is None:
+            return
+        if self._rows is None:
+            raise BadUsage(
+                f"{self.path} stores {self.manifest.recipe.store}: columns and conditions belong to rows.",
+                advice="Make a cache of rows: pipefix convert TARGET --to parquet --store rows",
+            )
+        self._rows.narrow(columns, where)
+        self._length = len(self._rows)
+
+    def _decoder(self) -> Decoder:
+        return Decoder(pictures.picture_as(self._images), pictures.pixels_as(self._images, copy=self._copy), copy=self._copy)
+
+    # -- samples -------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._length
+
+    def raw(self, index: int) -> Any:
+        """The record itself: a view of the cache, not to be kept longer than the dataset."""
+        if not 0 <= index < self._length:
+            index = self._inside(index)
+        part = bisect_right(self._starts, index) - 1
+        return self._parts[part].get(index - self._starts[part])
+
+    def __getitem__(self, index: Any) -> Any:
+        index = index.__index__()
+        if self._rows is not None:
+            return self._finish(self._rows.one(self._inside(index)))
+        if self.dataset is not None:
+            return self._replayed(self._inside(index))
+        if self.manifest.recipe.store == "source":
+            return self._finish(self.files(index))
+        return self._finish(self._decode(self.raw(index)))
+
+    def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+        if self._rows is not None:
+            return [self._finish(row) for row in self._rows.many([self._inside(index.__index__()) for index in indices])]
+        if self.manifest.recipe.container != "parquet" or self.manifest.recipe.store == "source":
+            return [self[index] for index in indices]
+        order = sorted(range(len(indices)), key=indices.__getitem__)
+        found: list[Any] = [None] * len(indices)
+        for place in order:  # row groups are read once, whatever the order asked for
+            found[place] = self._decode(self.raw(indices[place].__index__()))
+        return [self._finish(one) for one in found]
+
+    def _inside(self, index: int) -> int:
+        found = index + self._length if index < 0 else index
+        if not 0 <= found < self._length:
+            raise IndexError(f"sample {index} of {self._length}")
+        return found
+
+    def _finish(self, sample: Any) -> Any:
+        if self.transform is None:
+            return sample
+        if self._call is not None:
+            return cuts.run_live(self.transform, self._call, sample)
+        way = _only_image(sample, [])
+        if way is None:
+            return self.transform(sample)
+        return cuts.run_live(self.transform, manifests.Call(leaves=[way]), sample)
+
+    def sample_number(self, index: int) -> int:
+        """Which sample of the source a record is of: damaged ones have no record."""
+        index = self._inside(index)
+        if self._rows is not None:
+            index = self._rows.position(index)
+        number = bisect_right(self._starts, index) - 1
+        part = self.manifest.parts[number]
+        found = part.start + index - self._starts[number]
+        for bad in sorted(part.bad):
+            if bad > found:
+                break
+            found += 1
+        return found
+
+    # -- the source store ----------------------------------------------------------------------------------------------
+
+    def _replayed(self, index: int) -> Any:
+        number = bisect_right(self._starts, index) - 1
+        reader = self._parts[number]
+        shelf = self._shelf
+        if shelf is None:
+            shelf = self._shelf = replay.Shelf(self.root, reader.get)
+        shelf.turn_to(reader.get(index - self._starts[number]), reader.get)
+        part = self.manifest.parts[number]
+        sample = part.start + index - self._starts[number] if not part.bad else self.sample_number(index)
+        value = replay.replayer().run(shelf, self._take, sample)
+        return value if self.transform is None else self._finish(value)
+
+    @property
+    def misses(self) -> int:
+        """Reads in this process that no source cache could answer: they went to the original files."""
+        return replay.replayer().tap.misses if replay._replayer is not None else 0
+
+    def files(self, index: int) -> dict[str, bytes]:
+        """What a sample read, by file name; of a file that was read in part, the parts that were, joined."""
+        index = self._inside(index)
+        number = bisect_right(self._starts, index) - 1
+        reader = self._parts[number]
+        taken = reader.get(index - self._starts[number])
+        found = {}
+        for name, _, pieces in replay.entries(taken):
+            held = [(taken if holder < 0 else reader.get(holder))[place : place + length] for _, length, place, holder in pieces]
+            if any(len(data) != length for data, (_, length, _, _) in zip(held, pieces, strict=True)):
+                raise CacheDamaged(f"{self.path}: sample {index} refers to bytes that its records do not hold.")
+            found[name] = b"".join(held)
+        return found
+
+    # -- between processes ---------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key not in ("_decode", "_shelf", "_take")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._decode = self._decoder()
+        self._shelf = None
+        if self.dataset is not None:
+            self._take = getter(self.dataset, None)
+
+    def __repr__(self) -> str:
+        recipe = self.manifest.recipe
+        return f"CachedDataset({str(self.path)!r}: {self._length} records, {recipe.store} in {recipe.container})"
+
+
+def _only_image(sample: Any, way: list[int | str]) -> list[int | str] | None:
+    found: list[list[int | str]] = []
+    _find_images(sample, way, found)
+    return found[0] if len(found) == 1 else None
+
+
+def _find_images(value: Any, way: list[int | str], found: list[list[int | str]]) -> None:
+    if pictures.is_image(value):
+        found.append(way)
+        return
+    pairs: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (tuple, list)) else ()
+    for key, one in pairs:
+        if isinstance(key, (int, str)):
+            _find_images(one, [*way, key], found)

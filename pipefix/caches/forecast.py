@@ -1,0 +1,164 @@
+"""What a conversion would take and bring, from a sample of it: blocks of samples spread over the source are really converted."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipefix.caches import convert as converting
+from pipefix.caches.blueprint import Blueprint
+from pipefix.caches.building import Building
+from pipefix.caches.convert import State
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.manifest import STAGES, Manifest, Recipe, Source
+from pipefix.caches.survey import Surveyed, survey
+from pipefix.vocabulary.errors import BadUsage
+
+_SECONDS = 4.0
+_BLOCKS = 24
+_READ_AT_MOST = 128
+_ROUNDS = 5
+
+
+class Blocks(Blueprint, frozen=True, kw_only=True):
+    """A blueprint whose parts are some blocks of the source."""
+
+    starts: list[int] = []
+
+    def range(self, number: int) -> tuple[int, int | None]:
+        return self.starts[number], self.starts[number] + self.part_samples
+
+
+@dataclass(frozen=True)
+class Forecast:
+    samples: int
+    """In the source."""
+    tried: int
+    """Converted for this forecast."""
+    bytes: float
+    source_bytes: float
+    seconds: float
+    gain: float | None
+    """Samples a second over the cache, over those of the dataset; one process, files in memory. None for damaged samples only."""
+    free: int
+    """Bytes free on the disk that it would go to."""
+    kept: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+
+
+def forecast(
+    dataset: Any,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    target: str = "",
+    workers: int | None = None,
+    progress: Callable[[State], None] | None = None,
+) -> Forecast:
+    """Convert about four seconds' worth beside ``folder``, and remove it again."""
+    source = survey(dataset, recipe, target)
+    if source.blueprint.samples is None:
+        raise BadUsage("How long a stream is cannot be told before it ends.", advice="Convert it without --dry-run.")
+    place = _nearest(Path(os.path.abspath(folder)))
+    scratch = Path(tempfile.mkdtemp(prefix=".pipefix-forecast-", dir=place))
+    try:
+        return _tried(source, scratch, workers, progress or converting.silent, place)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _nearest(folder: Path) -> Path:
+    """The first directory above that exists."""
+    while not folder.is_dir():
+        folder = folder.parent
+    return folder
+
+
+def _tried(source: Surveyed, scratch: Path, workers: int | None, say: Callable[[State], None], place: Path) -> Forecast:
+    plan = source.blueprint
+    samples = plan.samples or 0
+    for name in ("parts", "index"):
+        (scratch / name).mkdir()
+    count = workers if workers is not None else converting.cores()
+    # A first small round tells the pace, a second one fills the time.
+    pace, _ = _round(source, scratch, min(8 * max(1, count), samples), workers, say)
+    wanted = min(samples, max(32, int(_SECONDS / max(pace, 1e-6))))
+    pace, manifest = _round(source, scratch, wanted, workers, say)
+    tried = sum(part.stop - part.start for part in manifest.parts)
+    return Forecast(
+        samples=samples,
+        tried=tried,
+        bytes=manifest.bytes / tried * samples,
+        source_bytes=manifest.source.bytes / tried * samples,
+        seconds=pace * samples,
+        gain=_gain(source, manifest, scratch),
+        free=shutil.disk_usage(place).free,
+        kept=tuple(plan.cut.kept) if plan.cut is not None else (),
+        live=tuple(plan.cut.live) if plan.cut is not None else (),
+    )
+
+
+def _round(
+    source: Surveyed, scratch: Path, wanted: int, workers: int | None, say: Callable[[State], None]
+) -> tuple[float, Manifest]:
+    """Seconds a sample, and what was made."""
+    plan = source.blueprint
+    samples = plan.samples or 0
+    blocks = max(1, min(_BLOCKS, wanted // 4))
+    each = max(1, wanted // blocks)
+    starts = sorted({(2 * at + 1) * samples // (2 * blocks) // each * each for at in range(blocks)})
+    starts = [start for start in starts if start + each <= samples] or [0]
+    fields = {name: getattr(plan, name) for name in plan.__struct_fields__}
+    trial = Blocks(**{**fields, "part_samples": min(each, samples), "samples": samples, "starts": starts})
+    building = Building(scratch, trial)
+    begun = time.perf_counter()
+    try:
+        numbers = list(range(len(starts)))
+        trying = Surveyed(source.dataset, trial, source.holders)
+        converting.make_parts(trying, building, numbers, workers, State(), say)
+        building.settle()
+        seconds = time.perf_counter() - begun
+        manifest = _manifest(building, trial)
+    finally:
+        building.close()
+    return seconds / sum(part.stop - part.start for part in manifest.parts), manifest
+
+
+def _manifest(building: Building, plan: Blueprint) -> Manifest:
+    parts = [building.done[number].part(0) for number in sorted(building.done)]
+    return Manifest(
+        length=sum(part.records for part in parts), samples=plan.samples or 0, stage=STAGES[plan.recipe.store], recipe=plan.recipe,
+        cut=plan.cut, columns=plan.columns, shape=plan.shape, part_samples=plan.part_samples, parts=parts,
+        source=Source(root=plan.root, bytes=sum(facts.source_bytes for facts in building.done.values())),
+    )  # fmt: skip
+
+
+def _gain(source: Surveyed, manifest: Manifest, scratch: Path) -> float | None:
+    """The dataset and the cache, in turns, over the same samples in random order."""
+    cached = CachedDataset.over(manifest, scratch, dataset=source.dataset)
+    positions = random.Random(0).sample(range(len(cached)), min(len(cached), _READ_AT_MOST))
+    if not positions:
+        return None
+    numbers = [cached.sample_number(position) for position in positions]
+    ratios = []
+    for attempt in range(_ROUNDS + 1):
+        own = _seconds(source.dataset.__getitem__, numbers)
+        ours = _seconds(cached.__getitem__, positions)
+        if attempt:
+            ratios.append(own / ours)
+    return statistics.median(ratios)
+
+
+def _seconds(get: Callable[[int], Any], indices: list[int]) -> float:
+    begun = time.perf_counter()
+    for index in indices:
+        get(index)
+    return time.perf_counter() - begun

@@ -1,0 +1,141 @@
+"""Records in LMDB: key, the sample's number as 8 bytes, big-endian, so that keys sort as numbers; value, the record.
+
+Any program that uses the ``lmdb`` package can read the file. Our own reader does not go through LMDB: the index knows where each
+value lies in the file, so a record is a slice of a map. That is quicker than a walk through the tree, needs no environment a
+process, survives forks, and cannot be led astray by a damaged page.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+
+from pipefix.caches.format import Index, Mapped
+from pipefix.caches.manifest import Part
+from pipefix.vocabulary.errors import CacheDamaged
+
+KEY = struct.Struct(">Q")
+_FIRST_MAP = 1 << 24
+_GROWTH = 2
+_COMMIT_BYTES = 4 << 20
+"""Pages that were written to wait in memory until a transaction ends."""
+
+
+class Writer:
+    """One environment, in one file, that grows as it fills."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._environment = lmdb.open(
+            str(path), subdir=False, map_size=_FIRST_MAP, lock=False, sync=False, metasync=False, readahead=False, max_readers=1
+        )
+        self._waiting: list[tuple[bytes, Any]] = []
+        self._waiting_bytes = 0
+        self._crcs: list[int] = []
+        self._first = 0
+
+    def add(self, sample: int, record: Any) -> None:
+        if not self._crcs:
+            self._first = sample
+        self._crcs.append(zlib.crc32(record))
+        self._waiting.append((KEY.pack(sample), record))
+        self._waiting_bytes += len(record)
+        if self._waiting_bytes >= _COMMIT_BYTES:
+            self._commit()
+
+    def _commit(self) -> None:
+        """Put what waits. A map that turns out too small is enlarged, and the transaction done again."""
+        while True:
+            try:
+                with self._environment.begin(write=True) as transaction:
+                    for key, record in self._waiting:
+                        transaction.put(key, record, append=True)
+                break
+            except lmdb.MapFullError:
+                self._environment.set_mapsize(self._environment.info()["map_size"] * _GROWTH)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def close(self) -> list[tuple[int, int, int, int]]:
+        self._commit()
+        self._environment.close()
+        return self._blocks()
+
+    def abandon(self) -> None:
+        self._environment.close()
+
+    def _blocks(self) -> list[tuple[int, int, int, int]]:
+        """Where the values lie in the file: as far apart as in LMDB's map, whose beginning is found by looking for the first.
+
+        The file may hold stale copies of a value, on pages that were split; only one place fits all values.
+        """
+        if not self._crcs:
+            return []
+        environment = lmdb.open(str(self._path), subdir=False, readonly=True, lock=False, create=False)
+        try:
+            with (
+                self._path.open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+                environment.begin(buffers=True) as transaction,
+            ):
+                found = [(_address(value), len(value), _ends(value)) for _, value in transaction.cursor()]
+                first = bytes(transaction.get(KEY.pack(self._first)) or b"")
+                base = _base(mapped, first, found)
+        finally:
+            environment.close()
+        told = zip(found, self._crcs, strict=True)
+        return [(address - base, length, crc, 1) for (address, length, _), crc in told]
+
+
+def _address(value: Any) -> int:
+    return int(np.frombuffer(value, np.uint8).__array_interface__["data"][0])
+
+
+def _ends(value: Any) -> bytes:
+    return bytes(value[:16]) + bytes(value[-8:])
+
+
+def _base(mapped: mmap.mmap, first: bytes, values: list[tuple[int, int, bytes]]) -> int:
+    offset = mapped.find(first)
+    while offset >= 0:
+        base = values[0][0] - offset
+        if all(_is_at(mapped, address - base, length, ends) for address, length, ends in values):
+            return base
+        offset = mapped.find(first, offset + 1)
+    raise CacheDamaged("The records are not in the file that they were written to.")
+
+
+def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
+    end = offset + length
+    return (
+        offset >= 0 and end <= len(mapped) and mapped[offset : min(offset + 16, end)] + mapped[max(end - 8, offset) : end] == ends
+    )
+
+
+class Reader:
+    """A record is a slice of the mapped file."""
+
+    def __init__(self, mapped: Mapped, part: Part, index: Index) -> None:
+        self._mapped = mapped
+        self._part = part
+        self.get = mapped.block
+
+    def get_many(self, positions: Iterable[int]) -> list[Any]:
+        get = self.get
+        return [get(position) for position in positions]
+
+    def samples(self) -> list[int]:
+        """Asks LMDB itself, which a damaged file could make crash: only for files whose every block was checked."""
+        environment = lmdb.open(str(self._mapped.path), subdir=False, readonly=True, lock=False, create=False)
+        try:
+            with environment.begin() as transaction:
+                return [KEY.unpack(key)[0] for key in transaction.cursor().iternext(keys=True, values=False)]
+        finally:
+            environment.close()

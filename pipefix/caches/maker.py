@@ -1,0 +1,265 @@
+"""Makes the records of samples, one store a class: what a sample read, what it is once decoded, or its fields as a row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pipefix.caches import pictures, record
+from pipefix.caches.blueprint import Blueprint
+from pipefix.caches.cut import Hook, seeded
+from pipefix.caches.witness import Reads, Witness
+from pipefix.seams.fresh import force
+from pipefix.vocabulary.errors import CacheDamaged
+
+File = tuple[str, int, int]
+"""Name, size and time of last change in nanoseconds."""
+
+
+class Unreadable(ValueError):
+    """A sample that came without an error and is no sample all the same."""
+
+
+class Maker(Protocol):
+    """Makes records. ``reads`` of the last sample, damaged ones included."""
+
+    reads: Reads
+
+    def begin(self) -> None:
+        """A part begins: records of other parts cannot be referred to."""
+
+    def make(self, index: int, sample: Callable[[int], Any]) -> Any:
+        """The record of sample ``index``, which ``sample`` makes."""
+
+
+def name_of(path: str, root: str | None) -> str:
+    """What a file is called in records: relative to the root where it lies below it."""
+    if root is not None and path.startswith(root) and path[len(root) : len(root) + 1] == os.sep:
+        path = path[len(root) + 1 :].replace(os.sep, "/")
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "\0" + os.fsencode(path).decode("latin-1")  # bytes that are no UTF-8; no name of a file has a NUL of its own
+    return path
+
+
+def path_of(name: str, root: str | None) -> str:
+    """The file that a name in a record means; names that would lead out of the root mean nothing."""
+    if name.startswith("\0"):
+        name = os.fsdecode(name[1:].encode("latin-1"))
+    if os.path.isabs(name) or root is None:
+        return name
+    path = os.path.normpath(os.path.join(root, name))
+    if not path.startswith(os.path.join(root, "")):
+        raise CacheDamaged(f"The name {name!r} leads out of the directory that the cache was made from.")
+    return path
+
+
+def picture_files(reads: Reads) -> list[tuple[str, Any]]:
+    """The images among the files of a sample, in the order in which they were opened."""
+    found = [(pictures.kind_of(read.head), read) for read in reads.files.values() if read.pieces]
+    return [(kind, read) for kind, read in found if kind is not None]
+
+
+class SourceMaker:
+    """What each sample read. A range that an earlier sample of the part holds is referred to, not stored again."""
+
+    def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
+        self.reads = Reads()
+        self._root = blueprint.root
+        self._witness = witness
+        witness.stop_at, witness.by_path = blueprint.stop_at, blueprint.by_path
+        self._stored: dict[str, list[tuple[int, int, int, int]]] = {}
+        self._position = 0
+
+    def begin(self) -> None:
+        self._stored, self._position = {}, 0
+
+    def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
+        witness = self._witness
+        self.reads = Reads()
+        if witness.stop_at is None:
+            try:
+                _, self.reads = witness.whole(sample, index)
+            except Exception:
+                self.reads = witness.tap.reads
+                raise
+        else:
+            try:
+                self.reads = witness.read_only(sample, index)
+            except Exception:
+                self.reads = witness.tap.reads
+                raise
+        return self._record(self.reads)
+
+    def _record(self, reads: Reads) -> bytes:
+        payloads: list[bytes] = []
+        place = 0
+        told: list[Any] = []
+        for path, found in reads.files.items():
+            name = name_of(path, self._root)
+            pieces = []
+            for offset, data in found.runs():
+                known = self._known(name, offset, len(data))
+                if known is not None:
+                    pieces.append(known)
+                    continue
+                gap = -place % record.ALIGN
+                payloads += [bytes(gap), data] if gap else [data]
+                place += gap
+                pieces.append([offset, len(data), place, -1])
+                self._stored.setdefault(name, []).append((offset, len(data), self._position, place))
+                place += len(data)
+            told.append([name, found.size, pieces])
+        self._position += 1
+        return record.closed(payloads, ["S", *told])
+
+    def _known(self, name: str, offset: int, length: int) -> list[int] | None:
+        for begin, size, position, place in self._stored.get(name, ()):
+            if begin <= offset and offset + length <= begin + size:
+                return [offset, length, place + offset - begin, position]
+        return None
+
+
+class TreeMaker:
+    """The sample itself, its images encoded smaller or laid out as pixels."""
+
+    def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
+        self.reads = Reads()
+        self._recipe = blueprint.recipe
+        self._seeded = blueprint.seeded
+        self._witness = witness
+        self.images = 0
+        """Images in the last sample."""
+
+    def begin(self) -> None:
+        """Every record stands for itself."""
+
+    def sample(self, index: int, sample: Callable[[int], Any]) -> Any:
+        """The sample as the dataset gives it, with the files that it read in ``reads``."""
+        self.reads = Reads()
+
+        def decoded(index: int) -> Any:
+            value = sample(index)
+            force(value)
+            return value
+
+        try:
+            if self._seeded:
+                with seeded(0, index):
+                    value, self.reads = self._witness.whole(decoded, index)
+            else:
+                value, self.reads = self._witness.whole(decoded, index)
+        except Exception:
+            self.reads = self._witness.tap.reads
+            raise
+        if value is None:
+            raise Unreadable("the dataset returned None")
+        return value
+
+    def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
+        value = self.sample(index, sample)
+        files = picture_files(self.reads)
+        for kind, read in files:
+            whole = read.whole()
+            if whole is not None:
+                pictures.check_whole(whole, kind)
+        if self._recipe.store == "sample":
+            return record.encode(
+                self._mapped(value, lambda image, _: pictures.raw(*pictures.as_pil(image)), []) if _has_pil(value) else value
+            )
+        return record.encode(self._with_images(value, [kind for kind, _ in files]))
+
+    def _with_images(self, value: Any, kinds: list[str]) -> Any:
+        found: list[Any] = []
+        _images(value, found)
+        self.images = len(found)
+        one_each = len(kinds) == len(found)
+        common = kinds[0] if kinds and len(set(kinds)) == 1 else None
+        sources = kinds if one_each else [common] * len(found)
+        photos = sum(pictures.as_pil(one)[0].mode in ("RGB", "CMYK", "RGBA") for one in found) if len(found) > 1 else 0
+        return self._mapped(value, lambda image, place: self._stored(image, sources[place], photos > 0), found)
+
+    def _stored(self, image: Any, kind: str | None, beside_a_photo: bool) -> Any:
+        size, recipe = self._recipe.size, self._recipe
+        told, like = pictures.as_pil(image)
+        labels = pictures.is_map(told, kind, beside_a_photo and told.mode not in ("RGB", "CMYK", "RGBA"))
+        fitting = pictures.smaller(pictures.upright(told), size, labels=labels)
+        if recipe.store == "decoded":
+            return pictures.raw(fitting, like)
+        return pictures.encoded(fitting, kind, recipe.quality, like, labels=labels)
+
+    def _mapped(self, value: Any, change: Callable[[Any, int], Any], found: list[Any]) -> Any:
+        """The tree with its images changed, in the order in which they are met."""
+        counter = iter(range(1 << 30))
+
+        def walk(one: Any) -> Any:
+            if type(one) is tuple:
+                return tuple([walk(inner) for inner in one])
+            if type(one) is list:
+                return [walk(inner) for inner in one]
+            if isinstance(one, dict):
+                return {key: walk(inner) for key, inner in one.items()}
+            if isinstance(one, tuple) and hasattr(one, "_fields"):
+                return type(one)(*[walk(inner) for inner in one])
+            wanted = pictures.is_image(one) if found else type(one).__module__.partition(".")[0] == "PIL"
+            return change(one, next(counter)) if wanted else one
+
+        return walk(value)
+
+
+def _images(value: Any, found: list[Any]) -> None:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else None
+    if inner is None:
+        if pictures.is_image(value):
+            found.append(value)
+        return
+    for one in inner:
+        _images(one, found)
+
+
+def _has_pil(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_pil(one) for one in value.values())
+    if isinstance(value, (tuple, list)):
+        return any(_has_pil(one) for one in value[:64])
+    return type(value).__module__.partition(".")[0] == "PIL"
+
+
+def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
+    """``dataset[index]``, or the one sample of ``dataset.__getitems__([index])``."""
+    if hasattr(type(dataset), "__getitem__") and type(dataset).__getitem__ is not _abstract():
+        take: Callable[[int], Any] = dataset.__getitem__
+    else:
+
+        def take(index: int) -> Any:
+            return dataset.__getitems__([index])[0]
+
+    if hook is None:
+        return take
+
+    def hooked(index: int) -> Any:
+        hook.begin()
+        return take(index)
+
+    return hooked
+
+
+def _abstract() -> Any:
+    import sys
+
+    torch = sys.modules.get("torch.utils.data")
+    return torch.Dataset.__getitem__ if torch is not None else None
+
+
+def told(error: BaseException, reads: Reads) -> tuple[str, list[str]]:
+    """One line on what went wrong with a sample, and the files it read until then."""
+    try:
+        text = str(error).strip()
+    except Exception:  # noqa: BLE001 - the user's own __str__
+        text = ""
+    line = text.splitlines()[0][:300] if text else ""
+    named = getattr(error, "filename", None)
+    files = list(reads.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__, files

@@ -1,0 +1,253 @@
+"""What a cache says of itself: one JSON file, read and checked before anything else in the directory is touched.
+
+A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
+directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
+its last field is the digest of all that stands before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
+from pipefix.vocabulary.version import VERSION
+
+FORMAT = "pipefix.cache"
+MAJOR = 1
+NAME = "manifest.json"
+STORES = ("source", "resized", "decoded", "sample", "rows")
+CONTAINERS = ("lmdb", "parquet")
+SUFFIXES = {"lmdb": ".mdb", "parquet": ".parquet"}
+STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
+_LARGEST = 256 * 1024 * 1024
+_DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
+_BLANK = b'"digest": ""\n}\n'
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of the source's samples, and the files that hold their records."""
+
+    start: int
+    stop: int
+    records: int
+    """Samples of the range that have a record: those of damaged sources have none."""
+    bytes: int
+    """Size of the data file."""
+    index_bytes: int
+    index_crc: int
+    """Of the index file, which holds the checksums of everything in the data file."""
+    facts_crc: int
+    source_bytes: int = 0
+    generation: int = 0
+    """How often this part was made anew by an update."""
+    bad: list[int] = []
+    """Samples without a record."""
+
+    def name(self, number: int) -> str:
+        """Of its files, without suffix."""
+        return f"{number:05d}" if not self.generation else f"{number:05d}-{self.generation}"
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for. Two conversions of one recipe from one source give the same bytes."""
+
+    store: str
+    container: str
+    size: int | None = None
+    """Pixels on the shorter side; None leaves images as they are."""
+    quality: int = 90
+    """Of JPEG and WebP."""
+    on_bad: str = "raise"
+    max_bad: float = 0.01
+    """With this part of the samples damaged (and at least ten), the conversion ends."""
+    tokenizer: str | None = None
+    text: str | None = None
+    """The column that is tokenised."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """How the dataset hands a sample to its transforms, and where in the sample their results come to lie."""
+
+    keywords: list[str] = []
+    """Names of keyword arguments, where it uses them (albumentations); none for positional ones."""
+    leaves: list[list[int | str]] = []
+    """For each argument the way to it in the sample: positions and keys."""
+    joint: bool = False
+    """The transforms get and give several values at once: (image, target)."""
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the transform list was cut: what came before is in the records, what comes after runs live."""
+
+    attribute: str | None = None
+    """The dataset's attribute that holds the list, such as ``transform``; None where none was found."""
+    kept: list[str] = []
+    live: list[str] = []
+    call: Call | None = None
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of ``rows``."""
+
+    name: str
+    type: str
+    """Arrow's name for it, such as int64, string or list<int32>."""
+    like: str = "scalar"
+    """What the dataset gave: scalar, list, array or tensor."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the records came from, and what it looked like then."""
+
+    root: str | None = None
+    """The directory that holds the files; names in records are relative to it."""
+    state: str = ""
+    """Digest of the dataset object, without its long lists."""
+    bytes: int = 0
+    files: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    format: str = f"{FORMAT}/{MAJOR}"
+    pipefix: str = VERSION
+    """The version that wrote it."""
+    target: str = ""
+    """What the user named: loaded again only when they ask for an update or a repair."""
+    stage: str = ""
+    length: int
+    """Records."""
+    samples: int
+    """Samples of the source, those without a record included."""
+    recipe: Recipe
+    cut: Cut | None = None
+    columns: list[Column] = []
+    shape: str = "dict"
+    """Of rows: what a sample was, a dict, a tuple or a single value."""
+    source: Source = Source()
+    checksum: str = "crc32"
+    part_samples: int = 0
+    """Samples a part covers; the last one may cover fewer."""
+    parts: list[Part]
+    digest: str = ""
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes + part.index_bytes for part in self.parts)
+
+    @property
+    def bad(self) -> int:
+        return self.samples - self.length
+
+
+def beside(data: Path, suffix: str) -> Path:
+    """A data file's index or facts: in a directory of their own, so that ``parts`` holds nothing but data."""
+    return data.parent.parent / "index" / f"{data.stem}{suffix}"
+
+
+def sealed_text(value: msgspec.Struct) -> bytes:
+    """As JSON for people, ending in the digest of everything before it. The struct's last field is its ``digest``."""
+    text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(value, digest="")), indent=1) + b"\n"
+    assert text.endswith(_BLANK), text[-40:]
+    return text[: -len(_BLANK)] + f'"digest": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
+
+
+def unseal(text: bytes, kind: type[Any], where: Path) -> Any:
+    found = _DIGEST.search(text)
+    if found is None:
+        raise CacheDamaged(f"{where} is cut short, or was edited.")
+    if hashlib.sha256(text[: found.start()] + _BLANK).hexdigest().encode() != found[1]:
+        raise CacheDamaged(f"{where} was changed after it was written: its digest does not fit.")
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+        raise CacheDamaged(f"{where} does not say what a cache says: {error}.") from error
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a whole cache; raises `UnreadableFile` where there is none and `CacheDamaged` where it is wrong."""
+    path = folder / NAME
+    text = _text(path, folder)
+    _check_version(text, path)
+    manifest: Manifest = unseal(text, Manifest, path)
+    _check(manifest, path)
+    return manifest
+
+
+def _text(path: Path, folder: Path) -> bytes:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise CacheDamaged(f"{path} is {path.stat().st_size} bytes long, more than any manifest.")
+        return path.read_bytes()
+    except FileNotFoundError:
+        if (folder / "plan.json").exists():
+            raise UnreadableFile(
+                f"{folder} is a cache that was never finished.",
+                advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
+            ) from None
+        raise UnreadableFile(
+            f"{folder} is not a pipefix cache: it has no {NAME}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
+        ) from None
+    except OSError as error:
+        raise UnreadableFile(
+            f"{path} cannot be read: {error.strerror or error}.", advice="Check the path and its permissions: ls -l " + str(folder)
+        ) from error
+
+
+def _check_version(text: bytes, path: Path) -> None:
+    found = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
+    if found is None or found[1].decode() != FORMAT:
+        raise CacheDamaged(f"{path} is not the manifest of a pipefix cache, or its beginning is damaged.")
+    if int(found[2]) > MAJOR:
+        raise UnreadableFile(
+            f"{path} is of format {FORMAT}/{int(found[2])}; this version of pipefix reads up to {FORMAT}/{MAJOR}.",
+            advice="Update pipefix: pip install --upgrade pipefix",
+        )
+
+
+def _check(manifest: Manifest, path: Path) -> None:
+    """Figures that the rest of the room relies on."""
+    parts = manifest.parts
+    sound = (
+        manifest.recipe.store in STORES
+        and manifest.recipe.container in CONTAINERS
+        and manifest.checksum == "crc32"
+        and manifest.length == sum(part.records for part in parts)
+        and manifest.samples == (parts[-1].stop if parts else 0)
+        and all(a.stop == b.start for a, b in pairwise(parts))
+        and (not parts or parts[0].start == 0)
+    )
+    for part in parts:
+        sound = sound and part.stop - part.start == part.records + len(part.bad)
+        sound = sound and min(part.start, part.records, part.bytes, part.index_bytes, part.generation) >= 0
+        sound = sound and all(part.start <= index < part.stop for index in part.bad)
+    if not sound:
+        raise CacheDamaged(f"{path} contradicts itself: its parts, lengths or kinds do not fit together.")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """The file appears with all its bytes on the disk, or not at all."""
+    draft = path.with_name(f"{path.name}.draft")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Names in a directory are on the disk only after the directory was written."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

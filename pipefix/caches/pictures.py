@@ -1,0 +1,271 @@
+"""Images on their way into a cache and out of it: made smaller, encoded, laid out as raw pixels; and which files are torn.
+
+What may be scaled smoothly and what may not: a photo is resampled; a palette image, a bit mask or a losslessly stored grey image
+beside a photo is a map of labels, whose values must stay values, so it is picked from (nearest) and stored without loss.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+from pipefix.caches.record import Picture, Pixels
+from pipefix.vocabulary.errors import CacheDamaged
+
+_ORIENTATION = 0x0112
+_MAPS = ("P", "1", "I", "I;16", "I;16B", "I;16L", "F", "PA")
+_IN = {"jpeg": ("RGB", "L", "CMYK"), "webp": ("RGB", "RGBA"), "png": ("RGB", "RGBA", "L", "LA", "P", "1", "I;16", "I")}
+"""Modes that each kind of file holds as they are."""
+_MOST_PIXELS = 1 << 28
+_MAGIC = (
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
+)
+_FRAMES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
+"""JPEG markers that tell the size."""
+
+
+class Torn(ValueError):
+    """An image file that ends before its picture does."""
+
+
+def kind_of(head: bytes) -> str | None:
+    """What an image file is, by its first bytes; None for anything else."""
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    return "webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+
+
+def check_whole(data: bytes, kind: str) -> None:
+    """Raise `Torn` where a picture is cut short: some decoders fill up what is missing with grey, and say nothing."""
+    if kind == "jpeg":
+        scan = data.find(b"\xff\xda")
+        if scan < 0 or data.find(b"\xff\xd9", _after_header(data)) < 0:
+            raise Torn("the JPEG is cut short: it has no end-of-image mark")
+    elif kind == "png" and data.rfind(b"IEND") < 0:
+        raise Torn("the PNG is cut short: it has no IEND chunk")
+    elif kind == "webp" and len(data) < int.from_bytes(data[4:8], "little"):
+        raise Torn(f"the WebP is cut short: {len(data)} of {int.from_bytes(data[4:8], 'little') + 8} bytes")
+
+
+def _after_header(data: bytes) -> int:
+    """Where the first scan begins: a thumbnail before it has an end mark of its own."""
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xDA:
+            return at
+        if marker == 0xFF or 0xD0 <= marker <= 0xD8 or marker == 0x01:
+            at += 1 if marker == 0xFF else 2
+            continue
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return at
+
+
+# -- what is an image ------------------------------------------------------------------------------------------------------
+
+
+def is_image(value: Any) -> bool:
+    """PIL images, and arrays and tensors of bytes laid out as images."""
+    kind = type(value)
+    module = kind.__module__.partition(".")[0]
+    if module == "PIL":
+        return hasattr(value, "getbands")
+    if module == "numpy":
+        return (
+            getattr(value, "ndim", 0) == 3 and str(value.dtype) == "uint8" and value.shape[2] in (1, 3, 4) and 0 not in value.shape
+        )
+    if module in ("torch", "torchvision") and hasattr(value, "detach"):
+        return value.ndim == 3 and str(value.dtype) == "torch.uint8" and value.shape[0] in (1, 3, 4) and 0 not in value.shape
+    return False
+
+
+def as_pil(value: Any) -> tuple[Any, str]:
+    """The image as PIL's, and what it was."""
+    from PIL import Image
+
+    if type(value).__module__.partition(".")[0] == "PIL":
+        return value, "image"
+    if hasattr(value, "detach"):
+        array, like = value.detach().cpu().permute(1, 2, 0).contiguous().numpy(), "tensor"
+    else:
+        import numpy as np
+
+        array, like = np.ascontiguousarray(value), "array"
+    return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array), like
+
+
+def upright(image: Any) -> Any:
+    """With its EXIF orientation applied, where it has one that was not applied yet."""
+    if "exif" not in image.info and not hasattr(image, "tag_v2"):
+        return image
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
+
+
+def is_map(image: Any, kind: str | None, beside_a_photo: bool) -> bool:
+    """Whether its values are labels or depths rather than colours."""
+    return image.mode in _MAPS or (image.mode == "L" and kind not in ("jpeg", "webp") and beside_a_photo)
+
+
+def smaller(image: Any, size: int | None, *, labels: bool) -> Any:
+    """With ``size`` pixels on the shorter side; images that are small already stay as they are."""
+    from PIL import Image
+
+    short = min(image.size)
+    if size is None or short <= size:
+        return image
+    width, height = (max(1, round(side * size / short)) for side in image.size)
+    if labels:
+        return image.resize((width, height), Image.Resampling.NEAREST)
+    return image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
+
+
+def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bool) -> Picture:
+    """As a file of the kind it came from, where that holds its mode; otherwise, and for labels, as PNG without loss."""
+    wanted = kind if kind in _IN and not labels else "png" if kind is not None or labels else "jpeg"
+    if image.mode not in _IN[wanted]:
+        wanted = "png"
+    if wanted == "png" and image.mode not in _IN["png"]:
+        image = image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB")
+    out = io.BytesIO()
+    if wanted == "jpeg":
+        image.save(out, "JPEG", quality=quality)
+    elif wanted == "webp":
+        image.save(out, "WEBP", quality=quality)
+    else:
+        image.save(out, "PNG", compress_level=4)
+    return Picture(out.getvalue(), wanted, image.width, image.height, like)
+
+
+def raw(image: Any, like: str) -> Pixels:
+    """The pixels themselves."""
+    import numpy as np
+
+    palette = image.getpalette() if image.mode == "P" else None
+    if image.mode == "1":
+        image = image.convert("L")
+    return Pixels(np.asarray(image), image.mode, bytes(palette) if palette else None, like)
+
+
+# -- and back --------------------------------------------------------------------------------------------------------------
+
+FORMS = ("as-was", "image", "tensor", "array")
+
+
+def picture_as(form: str) -> Any:
+    """A function from an encoded picture to what the user wants."""
+
+    def give(picture: Picture) -> Any:
+        wanted = picture.like if form == "as-was" else form
+        return _tensor_of(picture) if wanted == "tensor" else _image_of(picture) if wanted == "image" else _array_of(picture)
+
+    return give
+
+
+def pixels_as(form: str, *, copy: bool) -> Any:
+    def give(pixels: Pixels) -> Any:
+        wanted = pixels.like if form == "as-was" else form
+        if pixels.array.ndim not in (2, 3):
+            raise ValueError(f"an image of {pixels.array.ndim} dimensions")
+        if wanted == "image":
+            return _from_pixels(pixels)
+        # A tensor that can be written to must not be a view of the cache.
+        array = pixels.array.copy() if copy or wanted == "tensor" else pixels.array
+        array = array if array.ndim == 3 else array[:, :, None]
+        if wanted == "array":
+            return array
+        import torch
+
+        return torch.from_numpy(array).permute(2, 0, 1)
+
+    return give
+
+
+def _from_pixels(pixels: Pixels) -> Any:
+    from PIL import Image
+
+    image = Image.fromarray(pixels.array)
+    if pixels.palette is not None and pixels.mode == "P" and image.mode == "L":
+        image.putpalette(pixels.palette)
+    elif image.mode != pixels.mode and len(image.getbands()) == len(pixels.mode) and pixels.array.dtype.str == "|u1":
+        image = Image.frombytes(pixels.mode, image.size, pixels.array.tobytes())  # CMYK looks like RGBA to an array
+    return image
+
+
+def _image_of(picture: Picture) -> Any:
+    from PIL import Image
+
+    if picture.kind not in _IN:
+        raise ValueError(f"a picture of kind {picture.kind!r}")
+    try:
+        image = Image.open(io.BytesIO(picture.data), formats=[picture.kind.upper()])
+        _check_size(image.size, picture)
+        image.load()
+    except (OSError, SyntaxError, Image.DecompressionBombError, EOFError) as error:
+        raise CacheDamaged(f"A picture in the cache cannot be decoded: {error}.") from error
+    return image
+
+
+def _array_of(picture: Picture) -> Any:
+    import numpy as np
+
+    array = np.array(_image_of(picture))
+    return array if array.ndim == 3 else array[:, :, None]
+
+
+def _tensor_of(picture: Picture) -> Any:
+    import torch
+
+    if picture.kind == "jpeg":
+        size = jpeg_size(picture.data)
+        if size is not None:
+            _check_size(size, picture)
+            from torchvision.io import decode_jpeg
+
+            data = torch.frombuffer(bytearray(picture.data), dtype=torch.uint8)
+            try:
+                return decode_jpeg(data)
+            except RuntimeError as error:
+                raise CacheDamaged(f"A picture in the cache cannot be decoded: {error}.") from error
+    image = _image_of(picture)
+    if image.mode in ("P", "PA"):
+        image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
+    import numpy as np
+
+    array = np.array(image)
+    return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)
+
+
+def jpeg_size(data: Any) -> tuple[int, int] | None:
+    """Width and height out of the header; None where it cannot be told (then PIL is asked, which checks for itself)."""
+    at, end = 2, len(data)
+    while at + 9 < end and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker in _FRAMES:
+            return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
+
+
+def _check_size(size: tuple[int, int], picture: Picture) -> None:
+    """A few bytes can claim to be a picture that fills the memory."""
+    if size != (picture.width, picture.height) or size[0] * size[1] > _MOST_PIXELS:
+        raise CacheDamaged(f"A picture says it is {size[0]}x{size[1]}, and its record says {picture.width}x{picture.height}.")
+
+
+def forget_threads() -> None:
+    """Libraries that keep a pool of threads use one a process: the pool of processes uses the cores already."""
+    cv2 = sys.modules.get("cv2")
+    if cv2 is not None:
+        cv2.setNumThreads(0)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)

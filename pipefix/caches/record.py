@@ -1,0 +1,285 @@
+"""One sample as bytes, and back: plain values, arrays, tensors and pictures. Nothing that is read is executed.
+
+    payload 0 | payload 1 | … | description (MessagePack) | its length, 4 bytes | "PFR1"
+
+Payloads begin at multiples of 16, so that arrays can be used where they lie; a record of one picture begins with the picture's
+own bytes, which other programs read as they are. The description is the sample's tree with payloads as (offset, length).
+"""
+
+from __future__ import annotations
+
+import collections
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pipefix.vocabulary.errors import CacheDamaged
+
+MARK = b"PFR1"
+ALIGN = 16
+_TAIL = struct.Struct("<I4s")
+_PLAIN = (type(None), bool, float, str)
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+_DEEPEST = 32
+_KINDS = frozenset("biufcSUMm")
+"""Kinds of array that are nothing but bytes."""
+
+
+class Unstorable(TypeError):
+    """This value has no place in a record. The text says what it is and where it was found."""
+
+
+class Picture(NamedTuple):
+    """An encoded image on its way into a record, or out of it."""
+
+    data: Any
+    """Bytes of an image file."""
+    kind: str
+    """jpeg, png or webp."""
+    width: int
+    height: int
+    like: str
+    """What the dataset gave: image (PIL), tensor or array."""
+
+
+class Pixels(NamedTuple):
+    """A raw image: an array of height x width (x channels), and the PIL mode it stands for."""
+
+    array: Any
+    mode: str
+    palette: bytes | None
+    like: str
+
+
+def encode(tree: Any) -> bytes:
+    """The record of a sample."""
+    payloads: list[Any] = []
+    place = 0
+
+    def put(data: Any) -> list[int]:
+        nonlocal place
+        gap = -place % ALIGN
+        if gap:
+            payloads.append(bytes(gap))
+            place += gap
+        length = data.nbytes if isinstance(data, memoryview) else len(data)
+        payloads.append(data)
+        found = [place, length]
+        place += length
+        return found
+
+    return closed(payloads, _describe(tree, put, 0))
+
+
+def closed(payloads: Sequence[Any], described: Any) -> bytes:
+    """Payloads, already aligned, and the description that names their places."""
+    description = msgspec.msgpack.encode(described)
+    return b"".join((*payloads, description, _TAIL.pack(len(description), MARK)))
+
+
+def _describe(value: Any, put: Callable[[Any], list[int]], depth: int) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is int:
+        if not _SMALLEST <= value <= _LARGEST:
+            raise Unstorable(f"the integer {str(value)[:40]} does not fit into 64 bits")
+        return value
+    if depth > _DEEPEST:
+        raise Unstorable(f"it is nested more than {_DEEPEST} deep")
+    if kind in (bytes, bytearray, memoryview):
+        return ["b", *put(bytes(value) if kind is memoryview else value)]
+    if kind is Picture:
+        return ["p", *put(value.data), value.kind, value.width, value.height, value.like]
+    if kind is Pixels:
+        return ["x", *_array(value.array, put), value.mode, value.palette, value.like]
+    if kind is list:
+        return ["l", *(_describe(one, put, depth + 1) for one in value)]
+    if kind is tuple:
+        return ["t", *(_describe(one, put, depth + 1) for one in value)]
+    if isinstance(value, dict):
+        return ["d", *(_pair(key, one, put, depth) for key, one in value.items())]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return ["n", kind.__name__, list(value._fields), *(_describe(one, put, depth + 1) for one in value)]
+    return _numeric(value, kind, put)
+
+
+def _pair(key: Any, value: Any, put: Callable[[Any], list[int]], depth: int) -> list[Any]:
+    if type(key) not in (str, int, bool, float):
+        raise Unstorable(f"a dict's key of type {type(key).__qualname__}: keys may be strings and numbers")
+    return [key, _describe(value, put, depth + 1)]
+
+
+def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
+    module = kind.__module__.partition(".")[0]
+    if module == "numpy":
+        import numpy as np
+
+        if isinstance(value, np.ndarray):
+            return ["a", *_array(value, put)]
+        if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
+            return ["s", value.dtype.str, value.tobytes()]
+    if module == "torch" and hasattr(value, "detach"):
+        return ["T", *_tensor(value, put)]
+    if isinstance(value, (int, float, str)):  # numbers and strings with a class of their own, such as an IntEnum's member
+        return _describe(next(base for base in (int, float, str) if isinstance(value, base))(value), put, 0)
+    raise Unstorable(f"a {kind.__module__}.{kind.__qualname__}: records hold numbers, text, bytes, arrays, tensors and images")
+
+
+def _array(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
+    import numpy as np
+
+    if value.dtype.kind not in _KINDS:
+        raise Unstorable(f"an array of {value.dtype}: its elements are not plain numbers")
+    flat = np.ascontiguousarray(value)
+    data = flat.reshape(-1).view(np.uint8).data if flat.size else b""
+    return [value.dtype.str, list(value.shape), *put(data)]
+
+
+def _tensor(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
+    import torch
+
+    if value.layout is not torch.strided or value.is_quantized or value.is_complex():
+        raise Unstorable(f"a tensor of layout {value.layout} and type {value.dtype}")
+    flat = value.detach().cpu().contiguous()
+    name = str(flat.dtype).removeprefix("torch.")
+    data = flat.reshape(-1).view(torch.uint8).numpy().data if flat.numel() else b""
+    return [name, list(flat.shape), *put(data)]
+
+
+# -- and back --------------------------------------------------------------------------------------------------------------
+
+
+class Decoder:
+    """Makes samples of records. ``picture`` and ``pixels`` say what images become.
+
+    ``copy`` gives arrays of their own; otherwise they are views of the cache, and read-only.
+    """
+
+    def __init__(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any], *, copy: bool = True) -> None:
+        self.picture = picture
+        self.pixels = pixels
+        self.copy = copy
+
+    def __call__(self, record: memoryview) -> Any:
+        try:
+            return self._value(description(record), record, 0)
+        except (IndexError, TypeError, ValueError, KeyError, OverflowError, AttributeError) as error:
+            raise CacheDamaged(f"A record is not a sample: {error}.") from error
+
+    def _value(self, told: Any, record: memoryview, depth: int) -> Any:
+        if not isinstance(told, list):
+            return told
+        if depth > _DEEPEST:
+            raise ValueError(f"nested more than {_DEEPEST} deep")
+        tag, *rest = told
+        if tag == "t":
+            return tuple([self._value(one, record, depth + 1) for one in rest])
+        if tag == "p":
+            offset, length, kind, width, height, like = rest
+            return self.picture(Picture(payload(record, offset, length), kind, width, height, like))
+        if tag == "x":
+            dtype, shape, offset, length, mode, palette, like = rest
+            return self.pixels(Pixels(self._as_array(record, dtype, shape, offset, length), mode, palette, like))
+        if tag == "a":
+            found = self._as_array(record, *rest)
+            return found.copy() if self.copy else found
+        if tag == "T":
+            return self._as_tensor(record, *rest)
+        if tag == "s":
+            return _scalar(*rest)
+        if tag == "b":
+            return bytes(payload(record, *rest))
+        if tag == "l":
+            return [self._value(one, record, depth + 1) for one in rest]
+        if tag == "d":
+            return {key: self._value(one, record, depth + 1) for key, one in rest}
+        if tag == "n":
+            name, fields, *values = rest
+            return _named(name, tuple(fields))._make([self._value(one, record, depth + 1) for one in values])
+        raise ValueError(f"a value of unknown kind {str(tag)[:20]!r}")
+
+    def _as_array(self, record: memoryview, dtype: str, shape: Sequence[int], offset: int, length: int) -> Any:
+        import numpy as np
+
+        kind = _dtype(dtype)
+        _fits(shape, kind.itemsize, length)
+        if not length:
+            return np.empty(shape, kind)
+        return np.frombuffer(payload(record, offset, length), kind).reshape(shape)
+
+    def _as_tensor(self, record: memoryview, name: str, shape: Sequence[int], offset: int, length: int) -> Any:
+        import torch
+
+        dtype = _torch_dtype(name)
+        _fits(shape, dtype.itemsize, length)
+        if not length:
+            return torch.empty(shape, dtype=dtype)
+        data = bytearray(payload(record, offset, length))  # tensors can be written to: they get bytes of their own
+        return torch.frombuffer(data, dtype=dtype).reshape(shape)
+
+
+def description(record: memoryview) -> Any:
+    """The tree of a record, its payloads as places."""
+    if len(record) < _TAIL.size:
+        raise CacheDamaged("A record is too short to be one.")
+    length, mark = _TAIL.unpack(record[-_TAIL.size :])
+    if mark != MARK or length > len(record) - _TAIL.size:
+        raise CacheDamaged("A record does not end as records do.")
+    try:
+        return msgspec.msgpack.decode(record[-_TAIL.size - length : -_TAIL.size])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise CacheDamaged(f"A record's description cannot be read: {error}.") from error
+
+
+def payload(record: memoryview, offset: int, length: int) -> memoryview:
+    if type(offset) is not int or type(length) is not int or offset < 0 or length < 0 or offset + length > len(record):
+        raise ValueError(f"{length} bytes at {offset} lie outside the record of {len(record)}")
+    return record[offset : offset + length]
+
+
+def _fits(shape: Sequence[int], itemsize: int, length: int) -> None:
+    count = 1
+    for side in shape:
+        if type(side) is not int or side < 0:
+            raise ValueError(f"a side of {side!r}")
+        count *= side
+    if count * itemsize != length or len(shape) > _DEEPEST:
+        raise ValueError(f"a shape of {shape} does not hold {length} bytes")
+
+
+@lru_cache(maxsize=256)
+def _dtype(name: str) -> Any:
+    import numpy as np
+
+    found = np.dtype(name)
+    if found.kind not in _KINDS or found.itemsize == 0 or found.subdtype is not None:
+        raise ValueError(f"arrays of {name!r} are not stored")
+    return found
+
+
+@lru_cache(maxsize=64)
+def _torch_dtype(name: str) -> Any:
+    import torch
+
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or found.is_complex:
+        raise ValueError(f"no tensor type {name!r}")
+    return found
+
+
+def _scalar(dtype: str, data: bytes) -> Any:
+    import numpy as np
+
+    kind = _dtype(dtype)
+    if len(data) != kind.itemsize:
+        raise ValueError(f"a {dtype} of {len(data)} bytes")
+    return np.frombuffer(data, kind)[0]
+
+
+@lru_cache(maxsize=256)
+def _named(name: str, fields: tuple[str, ...]) -> Any:
+    return collections.namedtuple(name, fields)

@@ -1,0 +1,365 @@
+"""Looks at a few samples of a source and settles how its parts are made: where the transforms are cut, how large parts are.
+
+Everything here depends on the source alone, never on time or chance: the same source and recipe give the same blueprint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from pipefix.caches import cut as cuts
+from pipefix.caches import record, rows
+from pipefix.caches.blueprint import Blueprint, boot
+from pipefix.caches.cut import Holder, Hook
+from pipefix.caches.fingerprint import Fingerprint
+from pipefix.caches.maker import TreeMaker, getter
+from pipefix.caches.manifest import Cut, Recipe
+from pipefix.caches.record import Unstorable
+from pipefix.caches.witness import Witness
+from pipefix.caches.writer import StreamEnded, frames, stream
+from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
+
+_LOOKED_AT = 32
+_LEARNED_FROM = 6
+_ROWS_LOOKED_AT = 64
+_PARTS = 32
+"""How many parts a cache is divided into, unless they became too small or too large."""
+_SMALLEST_PART, _LARGEST_PART = 1 << 20, 256 << 20
+_MOST_SAMPLES = 1 << 16
+
+
+@dataclass
+class Surveyed:
+    """A source that can be converted."""
+
+    dataset: Any
+    blueprint: Blueprint
+    holders: list[Holder] = field(default_factory=list)
+    """Attributes that hold the transforms."""
+    record_bytes: float = 0.0
+    source_bytes: float = 0.0
+    """Of a sample, on average."""
+
+    @contextmanager
+    def hooked(self) -> Iterator[Hook | None]:
+        """Inside, the operations that are kept stand in the transforms' place, in this process."""
+        cut = self.blueprint.cut
+        if cut is None or cut.attribute is None:
+            yield None
+            return
+        hook = Hook(self.holders[0].operations[: len(cut.kept)])
+        backs = [holder.put(hook) for holder in self.holders]
+        try:
+            yield hook
+        finally:
+            for back in backs:
+                back()
+
+
+def is_stream(dataset: Any) -> bool:
+    import sys
+
+    torch = sys.modules.get("torch.utils.data")
+    return torch is not None and isinstance(dataset, torch.IterableDataset)
+
+
+def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
+    """Settle everything, or raise what stands in the way."""
+    samples = None if is_stream(dataset) else len(dataset)
+    if samples == 0:
+        raise TargetError("The dataset is empty: there is nothing to convert.", advice="Check the path that it was built with.")
+    if samples is None and recipe.store == "source":
+        raise BadUsage(
+            "A stream reads ahead of the samples that it gives, so what a sample read cannot be told.",
+            advice="Store its samples instead: --store sample",
+        )
+    state = Fingerprint(dataset, samples).state
+    # What the user's transforms draw here is put back.
+    with cuts.seeded(0, 0), Witness() as witness:
+        look = _Look(dataset, recipe, samples, witness)
+        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, state=state, boot=boot()))
+    return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes)
+
+
+class _Look:
+    def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness) -> None:
+        self.dataset, self.recipe, self.witness = dataset, recipe, witness
+        self.samples = samples
+        self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
+        self.holders: list[Holder] = []
+        self.record_bytes = self.source_bytes = 0.0
+
+    def settle(self, plan: Blueprint) -> Blueprint:
+        if self.recipe.store == "source":
+            return self._source(plan)
+        cut, hook = self._cut()
+        backs = [holder.put(hook) for holder in self.holders] if hook is not None else []
+        try:
+            plan = msgspec.structs.replace(plan, cut=cut)
+            return self._tree(plan, hook)
+        finally:
+            for back in backs:
+                back()
+
+    # -- what samples read ---------------------------------------------------------------------------------------------
+
+    def _source(self, plan: Blueprint) -> Blueprint:
+        get = getter(self.dataset, None)
+        good, sizes, last = [], [], None
+        files: dict[str, None] = {}
+        for index in self.indices:
+            try:
+                _, reads = self.witness.whole(get, index)
+            except PipefixError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
+                last = error
+                continue
+            good.append(index)
+            files.update(dict.fromkeys(reads.files))
+            sizes.append(sum(len(data) for read in reads.files.values() for _, data in read.runs()))
+            if len(good) >= _LEARNED_FROM:
+                break
+        self._none_good(good, last)
+        if not files:
+            raise TargetError(
+                f"Samples were made, and none of the {len(good)} looked at read a file in a way that can be seen.",
+                advice="Store the samples themselves instead: --store sample",
+            )
+        learned = self.witness.learn(get, good)
+        if learned:
+            sizes = self._sizes(get) or sizes
+        self.record_bytes = self.source_bytes = sum(sizes) / len(sizes)
+        return msgspec.structs.replace(
+            plan,
+            stop_at=self.witness.stop_at if learned else None,
+            by_path=learned and self.witness.by_path,
+            root=_root(self.dataset, list(files)),
+            part_samples=_part_samples(self.samples, self.record_bytes),
+        )
+
+    def _sizes(self, get: Any) -> list[int]:
+        """Of more samples than it took to learn: what they read is all that is looked at now."""
+        sizes = []
+        for index in self.indices:
+            try:
+                reads = self.witness.read_only(get, index)
+            except Exception:  # noqa: BLE001, S112 - a damaged sample: told when its part is made
+                continue
+            sizes.append(sum(read.size for read in reads.files.values()))
+        return sizes
+
+    # -- samples as they are -------------------------------------------------------------------------------------------
+
+    def _cut(self) -> tuple[Cut, Hook | None]:
+        """Where the transforms are cut; nowhere, where the dataset has none or does not pass their results on as they are."""
+        found = cuts.holders(self.dataset) if self.recipe.store != "rows" else []
+        names = {(holder.name, tuple(cuts.label(one) for one in holder.operations)) for holder in found}
+        if not found:
+            return Cut(), None
+        if len(names) > 1:
+            raise TargetError(
+                "The dataset holds several different lists of transforms: "
+                + "; ".join(sorted(f"{name}" for name, _ in names))
+                + ".",
+                advice="Convert its parts one by one, or keep what it reads: --store source",
+            )
+        self.holders = found
+        kept = self._fixed(found[0]) if self.recipe.store == "sample" else 0
+        hook = Hook(found[0].operations[:kept])
+        call = self._call(hook)
+        labels = [cuts.label(one) for one in found[0].operations]
+        if call is None:
+            self.holders = []
+            return Cut(), None
+        return Cut(attribute=found[0].name, kept=labels[:kept], live=labels[kept:], call=call), hook
+
+    def _fixed(self, holder: Holder) -> int:
+        inputs = []
+        spy = _Spy(holder.value)
+        backs = [one.put(spy) for one in self.holders]
+        try:
+            for sample in self._some(3, None):
+                inputs += spy.calls
+                spy.calls = []
+                del sample
+        finally:
+            for back in backs:
+                back()
+        return cuts.fixed_operations(holder, inputs, _same) if inputs else 0
+
+    def _call(self, hook: Hook) -> Any:
+        backs = [holder.put(hook) for holder in self.holders]
+        try:
+            calls = [cuts.call_of(hook, sample) for sample in self._some(3, hook)]
+        finally:
+            for back in backs:
+                back()
+        return calls[0] if calls and all(call == calls[0] for call in calls) else None
+
+    def _some(self, count: int, hook: Hook | None) -> Any:
+        """A few good samples."""
+        get = self._getter(hook)
+        given, last = 0, None
+        for index in self.indices:
+            try:
+                value = get(index)
+            except StreamEnded:
+                break
+            except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
+                last = error
+                continue
+            given += 1
+            yield value
+            if given == count:
+                return
+        self._none_good([None] * given, last)
+
+    def _getter(self, hook: Hook | None) -> Any:
+        return stream(self.dataset, hook) if self.samples is None else getter(self.dataset, hook)
+
+    def _tree(self, plan: Blueprint, hook: Hook | None) -> Blueprint:
+        maker = TreeMaker(plan, self.witness)
+        get = self._getter(hook)
+        self._check_fixed(get)
+        before = cuts.drawn()
+        sizes, sources, values, files, last = [], [], [], {}, None
+        for index in self.indices:
+            try:
+                if self.recipe.store == "rows":
+                    values.append(maker.sample(index, get))
+                else:
+                    sizes.append(len(maker.make(index, get)))
+            except StreamEnded:
+                break
+            except Unstorable as error:
+                raise _not_stored(error, index, self.recipe) from error
+            except PipefixError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
+                last = error
+                continue
+            sources.append(sum(read.size for read in maker.reads.files.values()))
+            files.update(dict.fromkeys(maker.reads.files))
+            if self.recipe.store in ("resized",) and not maker.images:
+                raise TargetError(
+                    "There is no image in the samples, so there is nothing to make smaller.",
+                    advice="Store them as they are: --store sample",
+                )
+        self._none_good(sources, last)
+        plan = msgspec.structs.replace(plan, seeded=cuts.drawn() != before, root=_root(self.dataset, list(files)))
+        if self.recipe.store == "rows":
+            plan, sizes = self._rows(plan, values)
+        self.record_bytes, self.source_bytes = sum(sizes) / len(sizes), sum(sources) / len(sources)
+        return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, self.record_bytes))
+
+    def _rows(self, plan: Blueprint, values: list[Any]) -> tuple[Blueprint, list[int]]:
+        try:
+            shape, columns = rows.infer(values, self.recipe.text if self.recipe.tokenizer else None)
+        except Unstorable as error:
+            raise _not_stored(error, self.indices[0], self.recipe) from error
+        if self.recipe.tokenizer is not None:
+            rows.tokeniser(self.recipe.tokenizer)
+        sizes = [len(record.encode(rows.fields(value)[1])) for value in values]
+        return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
+
+    def _check_fixed(self, get: Any) -> None:
+        """Something random that was not cut away would be frozen into the cache."""
+        for index in self.indices[:3]:
+            try:
+                seen = []
+                for seed in range(2):
+                    with cuts.seeded(seed + 1, index):
+                        seen.append(get(index))
+            except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
+                continue
+            if not _same(*seen):
+                raise TargetError(
+                    f"Sample {index} comes out different every time: the dataset draws random numbers besides its transforms.",
+                    advice="Hold the random part in an attribute such as self.transform, or keep what samples read: --store source",
+                )
+
+    def _none_good(self, good: Sequence[Any], error: Exception | None) -> None:
+        if not good:
+            said = f": {type(error).__name__}: {error}" if error is not None else ""
+            raise TargetError(
+                f"None of the samples that were looked at could be read{said}",
+                advice="Run dataset[0] by itself to see the error in full.",
+                user_traceback=frames(error) if error is not None else None,
+            )
+
+
+class _Spy:
+    """Runs the transforms as ever, and notes what they were called with."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append((tuple(cuts.fresh_copy(one) for one in args), {key: cuts.fresh_copy(one) for key, one in kwargs.items()}))
+        return self.inner(*args, **kwargs)
+
+
+def _not_stored(error: Unstorable, index: int, recipe: Recipe) -> TargetError:
+    other = "sample" if recipe.store == "rows" else "source"
+    return TargetError(f"Sample {index} cannot be stored as {recipe.store}: {error}.", advice=f"Keep it otherwise: --store {other}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two samples are equal to the last bit."""
+    try:
+        return record.encode(plain(one)) == record.encode(plain(other))
+    except Unstorable:
+        return True  # told when it is to be stored
+
+
+def plain(value: Any) -> Any:
+    """With PIL images as pixels."""
+    from pipefix.caches import pictures
+
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(one) for one in value]
+    return pictures.raw(*pictures.as_pil(value)) if type(value).__module__.partition(".")[0] == "PIL" else value
+
+
+def _spread(samples: int | None, count: int) -> list[int]:
+    """Evenly over the dataset; of a stream, its beginning."""
+    if samples is None or samples <= count:
+        return list(range(count if samples is None else samples))
+    return [(2 * at + 1) * samples // (2 * count) for at in range(count)]
+
+
+def _part_samples(samples: int | None, record_bytes: float) -> int:
+    each = max(record_bytes, 1.0)
+    wanted = _LARGEST_PART / 4 if samples is None else min(max(samples * each / _PARTS, _SMALLEST_PART), _LARGEST_PART)
+    return max(1, min(_MOST_SAMPLES, round(wanted / each)))
+
+
+def _root(dataset: Any, files: list[str]) -> str | None:
+    """The directory below which the files lie: the dataset's own root where it has one, or what their paths share."""
+    if not files:
+        return None
+    own = getattr(dataset, "root", None)
+    if isinstance(own, (str, os.PathLike)):
+        path = os.path.abspath(os.fspath(own))
+        if isinstance(path, str) and all(file.startswith(os.path.join(path, "")) for file in files) and _is_text(path):
+            return path
+    shared = os.path.commonpath([os.path.dirname(file) for file in files])
+    return shared if shared != os.sep and _is_text(shared) else None
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

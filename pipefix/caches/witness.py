@@ -1,0 +1,257 @@
+"""What a sample reads, seen through the seams while the dataset's own code runs unchanged.
+
+Running a sample whole decodes it, and of that the ``source`` store needs nothing. So the code is stopped at the decode after which
+it opens no further file: which one that is, is learned from samples that ran whole, and holds only if it reproduced every one of
+their reads. Where it did not, samples run to their end.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pipefix.seams.seam import Patches, install_all
+from pipefix.seams.tap import MISSING, Tap
+from pipefix.vocabulary.stage import Stage
+
+_STORAGE = Stage.STORAGE
+_HEAD = 16
+_NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+"""Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
+
+
+class FileRead:
+    """What was read of one file. Pieces may overlap, and are in the order of reading."""
+
+    __slots__ = ("pieces", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.pieces: list[tuple[int, bytes]] = []
+
+    def whole(self) -> bytes | None:
+        """The file from end to end; None where some of it was not read."""
+        if len(self.pieces) == 1 and self.pieces[0][0] == 0 and len(self.pieces[0][1]) == self.size:
+            return self.pieces[0][1]
+        runs = self.runs()
+        if self.size == 0:
+            return b""
+        return runs[0][1] if len(runs) == 1 and runs[0][0] == 0 and len(runs[0][1]) == self.size else None
+
+    def runs(self) -> list[tuple[int, bytes]]:
+        """Pieces joined where they touch, sorted by place."""
+        found: list[tuple[int, bytearray]] = []
+        for offset, data in sorted(self.pieces, key=lambda piece: (piece[0], -len(piece[1]))):
+            end = found[-1][0] + len(found[-1][1]) if found else -1
+            if offset <= end:
+                found[-1][1].extend(data[end - offset :])
+            elif data:
+                found.append((offset, bytearray(data)))
+        return [(offset, bytes(data)) for offset, data in found]
+
+    @property
+    def head(self) -> bytes:
+        return next((data[:_HEAD] for offset, data in self.pieces if offset == 0), b"")
+
+
+class Reads:
+    """The files of one sample, in the order in which they were opened. The seams' `FileTape` while recording."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, FileRead] = {}
+
+    def put(self, path: str, offset: int, data: Any, size: int) -> None:
+        if path.startswith(_NOT_DATA):
+            return
+        found = self.files.get(path)
+        if found is None:
+            found = self.files[path] = FileRead(size)
+        if len(data):
+            found.pieces.append((offset, bytes(data)))
+
+    def get(self, path: str, offset: int, count: int) -> bytes | None:
+        return None
+
+    def whole(self, path: str) -> bytes | None:
+        return None
+
+    def knows(self, path: str) -> bool:
+        return False
+
+    def size(self, path: str) -> int:
+        return self.files[path].size
+
+
+class _Enough(BaseException):
+    """Ends a sample whose files are all known. Not an Exception: what the user's code catches, this is not."""
+
+    def __init__(self, first: Any) -> None:
+        super().__init__()
+        self.first = first
+
+
+class _Watch(Tap):
+    """A tap that counts what is decoded, and can end a sample there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decodes = 0
+        self.opened_at: dict[str, int] = {}
+        """For each file how many decodes came before it was opened."""
+        self.stop_at: int | None = None
+        self.reads = Reads()
+
+    def through(
+        self, stage: Stage, op: str, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
+    ) -> Any:
+        if stage is not _STORAGE and self.live and self.owns:
+            if self.decodes == self.stop_at:
+                raise _Enough(args[0] if args else None)
+            self.decodes += 1
+        return super().through(stage, op, fn, args, kwargs, **how)
+
+
+class Witness:
+    """Runs samples in this process with the seams in place. Use it as a context; afterwards everything is as it was."""
+
+    def __init__(self) -> None:
+        self.tap = _Watch()
+        self._patches = Patches()
+        self.stop_at: int | None = None
+        self.by_path = False
+        """The decode that samples are stopped at is handed a path, and would read that file."""
+
+    def __enter__(self) -> Witness:
+        self.install()
+        self.tap.active = True
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.tap.active = False
+        self._patches.undo()
+
+    def install(self) -> None:
+        """Also for libraries that were imported since."""
+        install_all(self.tap, self._patches)
+
+    # The seams' `Tape`: bytes are kept, results are not.
+
+    @property
+    def files(self) -> Reads:
+        return self.tap.reads
+
+    def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
+        """Nothing: see `files`."""
+
+    def find(self, unit: object, op: str, ordinal: int) -> Any:
+        return MISSING
+
+    @contextmanager
+    def watching(self, unit: object) -> Iterator[_Watch]:
+        tap = self.tap
+        tap.reads, tap.decodes = Reads(), 0
+        tap.recording = self
+        tap.begin(unit)
+        try:
+            yield tap
+        finally:
+            tap.end()
+            tap.recording = None
+
+    def whole(self, make: Callable[[int], Any], index: int) -> tuple[Any, Reads]:
+        """The sample, and what it read."""
+        with self.watching(index) as tap:
+            value = make(index)
+        return value, tap.reads
+
+    def read_only(self, make: Callable[[int], Any], index: int) -> Reads:
+        """What the sample reads; it is run as far as that takes."""
+        tap = self.tap
+        tap.stop_at = self.stop_at
+        first: Any = None
+        try:
+            with self.watching(index):
+                make(index)
+        except _Enough as enough:
+            first = enough.first
+            _complete(tap.reads, first if self.by_path else None)
+        finally:
+            tap.stop_at = None
+        return tap.reads
+
+    def learn(self, make: Callable[[int], Any], indices: Sequence[int]) -> bool:
+        """Find out where these samples can be stopped; True where there is such a place and it gave the very same bytes."""
+        self.stop_at = None
+        runs = []
+        for index in indices:
+            opened: dict[str, int] = {}
+            with self.watching(index) as tap:
+                tap.reads = _Noting(tap, opened)
+                make(index)
+            runs.append((tap.reads, opened))
+        # Opening by path inside a decoder counts that decode as begun.
+        places = {max(opened.values(), default=0) for _, opened in runs}
+        if len(places) != 1 or not all(reads.files for reads, _ in runs):
+            return False
+        last = places.pop()
+        for place, self.by_path in ((last - 1, True), (last - 1, False), (last, False), (last, True)):
+            self.stop_at = place
+            if place >= 0 and all(self._same(make, index, reads) for index, (reads, _) in zip(indices, runs, strict=True)):
+                return True
+        self.stop_at = None
+        return False
+
+    def _same(self, make: Callable[[int], Any], index: int, whole: Reads) -> bool:
+        try:
+            short = self.read_only(make, index)
+        except Exception:  # noqa: BLE001 - the user's code, stopped at a wrong place; it then runs to its end
+            return False
+        return short.files.keys() == whole.files.keys() and all(
+            short.files[path].runs() == found.runs() for path, found in whole.files.items()
+        )
+
+
+class _Noting(Reads):
+    """Also notes how far the sample was when each file appeared."""
+
+    def __init__(self, tap: _Watch, opened: dict[str, int]) -> None:
+        super().__init__()
+        self._tap, self._opened = tap, opened
+
+    def put(self, path: str, offset: int, data: Any, size: int) -> None:
+        self._opened.setdefault(path, self._tap.decodes)
+        super().put(path, offset, data, size)
+
+
+def _complete(reads: Reads, first: Any) -> None:
+    """Read what the decoder would have: the file it was handed, or what was opened for it, to the end."""
+    if isinstance(first, (str, bytes, os.PathLike)):
+        path = os.path.abspath(os.fsdecode(first))
+        if path not in reads.files:
+            data = read_file(path)
+            reads.files[path] = FileRead(len(data))
+            reads.files[path].pieces = [(0, data)]
+    for path, found in reads.files.items():
+        if sum(len(data) for _, data in found.pieces) < found.size:
+            found.pieces = [(0, read_file(path))]
+
+
+def read_file(path: str) -> bytes:
+    """A regular file, whole."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is not a regular file")
+        parts = []
+        left = status.st_size + 1
+        while left > 0 and (data := os.read(descriptor, left)):
+            parts.append(data)
+            left -= len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,274 @@
+"""Makes one part. A pure function of the part's number, the blueprint and the source: run twice, it writes the same bytes.
+
+A part is three files: the data, its index (places and checksums), and its facts (what went in, what was damaged). The facts are
+renamed into place last: a part without them was not finished, and is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.caches import maker as makers
+from pipefix.caches import rows
+from pipefix.caches.blueprint import Blueprint
+from pipefix.caches.cut import Hook
+from pipefix.caches.fingerprint import Fingerprint
+from pipefix.caches.format import Index
+from pipefix.caches.manifest import SUFFIXES, Part, beside
+from pipefix.caches.record import Unstorable
+from pipefix.caches.witness import Witness
+from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
+
+_HERE = str(Path(__file__).resolve().parent.parent)
+_LONGEST = 16
+_TELL_EVERY = 16
+"""Samples between two words on how far it is."""
+
+Tell = Callable[[int, int, int], None]
+"""Called with the number of the sample that comes next, and the bytes read and written since the last call."""
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """A sample without a record."""
+
+    index: int
+    error: str
+    files: list[str] = []
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    start: int
+    stop: int
+    records: int
+    bytes: int
+    index_bytes: int
+    index_crc: int
+    source_bytes: int
+    lists: str
+    """Digest of the dataset's long lists for these samples."""
+    bad: list[Bad] = []
+    files: list[tuple[str, int, int]] = []
+    """Name, size and time of last change of every file that was read."""
+    file_count: int = 0
+    ended: bool = False
+    """A stream ended within this part."""
+
+    def brief(self) -> Facts:
+        """Without the list of files: what is kept in memory must not grow with the dataset."""
+        return msgspec.structs.replace(self, files=[])
+
+    def part(self, crc: int, generation: int = 0) -> Part:
+        return Part(
+            start=self.start, stop=self.stop, records=self.records, bytes=self.bytes, index_bytes=self.index_bytes,
+            index_crc=self.index_crc, facts_crc=crc, source_bytes=self.source_bytes, generation=generation,
+            bad=[one.index for one in self.bad],
+        )  # fmt: skip
+
+
+class BadSample(TargetError):
+    """A sample of the source is damaged, or the dataset's code raised on it."""
+
+    exit_code = 3
+    default_advice = "Mend or remove the file, or let conversion go on without such samples: --on-bad quarantine"
+
+
+class Opened:
+    """A dataset, ready for its samples to be made into records, in this process."""
+
+    def __init__(self, dataset: Any, blueprint: Blueprint, hook: Hook | None, witness: Witness) -> None:
+        self.blueprint = blueprint
+        self.witness = witness
+        self.fingerprint = Fingerprint(dataset, blueprint.samples)
+        self.text = blueprint.recipe.text if blueprint.recipe.tokenizer is not None else None
+        source = blueprint.recipe.store == "source"
+        self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(blueprint, witness)
+        self.columns = {one.name: rows.type_of(one.type) for one in blueprint.columns}
+        self.get = stream(dataset, hook) if blueprint.samples is None else makers.getter(dataset, hook)
+
+    def make(self, index: int) -> Any:
+        if self.blueprint.recipe.store == "rows":
+            return rows.row_of(self.maker.sample(index, self.get), self.columns, self.text)
+        return self.maker.make(index, self.get)
+
+
+class StreamEnded(Exception):
+    """There is no sample of this number."""
+
+
+def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
+    """Samples of an iterable by their place in it: forward at no cost, backward from its beginning."""
+    at = 0
+    running: Iterator[Any] | None = None
+
+    def get(index: int) -> Any:
+        nonlocal at, running
+        if running is None or index < at:
+            at, running = 0, iter(dataset)
+        try:
+            while at < index:
+                next(running)
+                at += 1
+            at += 1
+            if hook is not None:
+                hook.begin()
+            return next(running)
+        except StopIteration:
+            raise StreamEnded from None
+
+    return get
+
+
+def make_part(number: int, opened: Opened, folder: Path, tell: Tell, *, generation: int = 0) -> Facts:
+    """Write the part's data into ``folder`` and the rest beside it; the facts appear last, when all is done."""
+    blueprint = opened.blueprint
+    start, stop = blueprint.range(number)
+    name = Part(start=0, stop=0, records=0, bytes=0, index_bytes=0, index_crc=0, facts_crc=0, generation=generation).name(number)
+    data = folder / f"{name}{SUFFIXES[blueprint.recipe.container]}"
+    draft = folder / f".{name}.{os.getpid()}.draft"
+    writer = _writer(draft, blueprint)
+    try:
+        made = _fill(writer, opened, start, stop, tell)
+        blocks = writer.close()
+    except BaseException:
+        writer.abandon()
+        draft.unlink(missing_ok=True)
+        raise
+    index = Index.of(blocks, draft).to_bytes()
+    facts = Facts(
+        start=start, stop=made.stop, records=made.records, bytes=draft.stat().st_size, index_bytes=len(index),
+        index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=sorted(made.files),
+        file_count=len(made.files), ended=made.ended,
+        lists=opened.fingerprint.part(start, made.stop),
+    )  # fmt: skip
+    draft.replace(data)
+    _appear(beside(data, ".idx"), index)
+    text = msgspec.msgpack.encode(facts)
+    _appear(beside(data, ".facts"), text + zlib.crc32(text).to_bytes(4, "little"))
+    return facts
+
+
+class _Made:
+    def __init__(self, start: int) -> None:
+        self.stop = start
+        self.records = 0
+        self.source_bytes = 0
+        self.bad: list[Bad] = []
+        self.files: set[tuple[str, int, int]] = set()
+        self.ended = False
+
+
+def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell) -> _Made:
+    made = _Made(start)
+    seen: set[str] = set()
+    opened.maker.begin()
+    read = written = 0
+    index = start
+    while stop is None or index < stop:
+        if (index - start) % _TELL_EVERY == 0 or written > (1 << 20):
+            tell(index, read, written)
+            read = written = 0
+        else:
+            tell(index, 0, 0)
+        try:
+            record = opened.make(index)
+        except StreamEnded:
+            made.ended = True
+            break
+        except Unstorable as error:
+            raise _unstorable(error, index, opened.blueprint) from error
+        except PipefixError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
+            made.bad.append(_bad(error, index, opened))
+        else:
+            writer.add(index, record)
+            made.records += 1
+            written += len(record)
+        for path, found in opened.maker.reads.files.items():
+            if path not in seen:
+                seen.add(path)
+                made.files.add(_file(path, found.size, opened.blueprint.root))
+                read += found.size
+                made.source_bytes += found.size
+        index += 1
+        if opened.blueprint.samples is None and index - start >= opened.blueprint.part_samples:
+            break
+    made.stop = index
+    tell(index, read, written)
+    return made
+
+
+def _writer(path: Path, blueprint: Blueprint) -> Any:
+    path.unlink(missing_ok=True)
+    if blueprint.recipe.store == "rows":
+        return rows.RowsWriter(path, blueprint)
+    if blueprint.recipe.container == "parquet":
+        from pipefix.caches.parquet import Writer as Groups
+
+        return Groups(path)
+    from pipefix.caches.lmdb import Writer
+
+    return Writer(path)
+
+
+def _file(path: str, size: int, root: str | None) -> tuple[str, int, int]:
+    try:
+        changed = os.stat(path).st_mtime_ns
+    except OSError:
+        changed = 0
+    return makers.name_of(path, root), size, changed
+
+
+def _bad(error: Exception, index: int, opened: Opened) -> Bad:
+    text, files = makers.told(error, opened.maker.reads)
+    if opened.blueprint.recipe.on_bad == "raise":
+        named = f" ({', '.join(files[:3])})" if files else ""
+        raise BadSample(f"Sample {index}{named} cannot be read: {text}", user_traceback=frames(error)) from error
+    return Bad(index, text, [makers.name_of(path, opened.blueprint.root) for path in files[:_LONGEST]])
+
+
+def frames(error: BaseException) -> str:
+    """The traceback without frames of ours."""
+    told = traceback.TracebackException.from_exception(error)
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not frame.filename.startswith(_HERE)])
+    told.__cause__ = told.__context__ = None
+    return "".join(told.format())
+
+
+def _unstorable(error: Unstorable, index: int, blueprint: Blueprint) -> TargetError:
+    store = blueprint.recipe.store
+    other = "sample" if store == "rows" else "source"
+    return TargetError(
+        f"Sample {index} cannot be stored as {store}: {error}.", advice=f"Keep what it reads instead: --store {other}"
+    )
+
+
+def _appear(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def read_facts(path: Path, crc: int | None = None) -> Facts:
+    """Raises `CacheDamaged` where the file is not what was written, OSError where it is not there."""
+    data = path.read_bytes()
+    text, found = data[:-4], int.from_bytes(data[-4:], "little")
+    if len(data) < 5 or zlib.crc32(text) != found or (crc is not None and found != crc):
+        raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
+    try:
+        return msgspec.msgpack.decode(text, type=Facts)
+    except msgspec.DecodeError as error:
+        raise CacheDamaged(f"{path} does not say what facts say: {error}.") from error
+
+
+def facts_crc(path: Path) -> int:
+    with path.open("rb") as file:
+        file.seek(-4, os.SEEK_END)
+        return int.from_bytes(file.read(4), "little")

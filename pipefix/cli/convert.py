@@ -1,0 +1,95 @@
+"""Store what a dataset reads or makes, so that it comes faster the next time.
+
+TARGET is what pipefix probe takes. Loading it runs its code. --store says what is kept of a sample: source, the bytes of the
+files it read, which the dataset's own code then reads again unchanged; resized, its images made smaller; decoded, their pixels;
+sample, all up to the first random operation of its transforms; rows, its fields as columns (Parquet only).
+
+Stopped at any moment, the same command goes on where it was. Use the result with: pipefix.CachedDataset(DIR, dataset=dataset)
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from pipefix.cli import arguments, console
+from pipefix.cli.progress import Paced
+
+STORES = ("source", "resized", "decoded", "sample", "rows")
+
+
+def prepare_parser(parser: ArgumentParser) -> None:
+    parser.usage = "pipefix convert TARGET --to lmdb|parquet [options]"
+    parser.add_argument("target", metavar="TARGET", help="what to convert")
+    parser.add_argument("--to", choices=("lmdb", "parquet"), required=True, help="the format of the cache")
+    parser.add_argument("--store", choices=STORES, default="source", help="what is kept of a sample (default: source)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the cache goes (default: cache-STORE)")
+    parser.add_argument(
+        "--size", type=arguments.pixels, metavar="N", help="shorter side of resized (default: 256) or decoded images"
+    )
+    parser.add_argument("--quality", type=arguments.quality, default=90, metavar="N", help="of JPEG and WebP (default: 90)")
+    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="processes (default: one a core)")
+    parser.add_argument(
+        "--on-bad", choices=("raise", "skip", "quarantine"), default="raise",
+        help="what becomes of damaged samples: end, leave out, or leave out and list in DIR/quarantine.jsonl (default: raise)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-bad", type=arguments.share, default=0.01, metavar="SHARE", help="end above this share (default: 1%%)"
+    )
+    parser.add_argument("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
+    parser.add_argument("--text", metavar="FIELD", help="the field that is tokenised")
+    parser.add_argument("--update", action="store_true", help="make anew what has changed in the source since")
+    parser.add_argument("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def run(arguments: Namespace) -> int:
+    with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
+        progress("loading PyTorch", 0.0)
+        from pipefix import api
+
+        options: dict[str, Any] = {
+            "to": arguments.to,
+            "store": arguments.store,
+            "size": arguments.size,
+            "quality": arguments.quality,
+            "out": arguments.out,
+            "workers": arguments.workers,
+            "on_bad": arguments.on_bad,
+            "max_bad": arguments.max_bad,
+            "tokenizer": arguments.tokenizer,
+            "text": arguments.text,
+            "progress": progress,
+        }
+        if arguments.dry_run:
+            found: Any = api.forecast(arguments.target, **options)
+        else:
+            found = api.convert(arguments.target, update=arguments.update, **options)
+    _deliver(found, arguments)
+    return 0
+
+
+def _deliver(found: Any, arguments: Namespace) -> None:
+    from pipefix.report import conversion
+
+    if arguments.json:
+        import msgspec
+
+        text = msgspec.json.format(msgspec.json.encode(conversion.as_dict(found)), indent=1)
+        console.results([text.decode("utf-8")])
+    elif arguments.dry_run:
+        console.results(
+            conversion.predicted(
+                samples=found.samples, tried=found.tried, cache_bytes=found.bytes, source_bytes=found.source_bytes,
+                took=found.seconds, gain=found.gain, free=found.free, kept=found.kept, live=found.live, **console.manner(),
+            )
+        )  # fmt: skip
+    else:
+        console.results(
+            conversion.made(
+                found.manifest, str(found.folder), took=found.seconds, new=found.made, found=found.found, changed=found.changed,
+                **console.manner(),
+            )
+        )  # fmt: skip

@@ -1,0 +1,125 @@
+"""The dataset over a cache: picklable, safe in every kind of process, and quick to refuse what it cannot do."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+from torchvision.transforms import v2
+
+from pipefix.caches.dataset import CachedDataset
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from tests.caches.sources import Files, Numbers
+
+BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
+TRANSFORM = v2.Compose([v2.RandomCrop(20), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_every_kind(files, make, to, method):
+    cached = CachedDataset(make(files, "resized", to, size=22).folder, images="tensor")
+    first = cached[0][0]
+    loader = DataLoader(cached, batch_size=4, num_workers=2, multiprocessing_context=method)
+    batches = list(loader)
+    assert torch.cat([labels for _, labels in batches]).tolist() == list(range(12))
+    assert torch.equal(batches[0][0][0], first)
+
+
+@BOTH
+def test_pickled_and_copied(files, make, to):
+    cached = CachedDataset(make(files, "decoded", to).folder)
+    cached[0]
+    for twin in (pickle.loads(pickle.dumps(cached)), copy.deepcopy(cached)):
+        assert np.array_equal(np.asarray(twin[7][0]), np.asarray(cached[7][0]))
+    assert len(pickle.dumps(cached)) < 4000
+
+
+def test_indices(files, make):
+    cached = CachedDataset(make(files, "decoded").folder)
+    assert cached[-1][1] == 11 and cached[np.int64(3)][1] == 3 and cached[torch.tensor(4)][1] == 4
+    for index in (12, -13):
+        with pytest.raises(IndexError, match=f"sample {index} of 12"):
+            cached[index]
+    assert len(list(cached)) == 12
+
+
+@pytest.mark.parametrize(
+    ("images", "kind"), [("as-was", Image.Image), ("image", Image.Image), ("tensor", torch.Tensor), ("array", np.ndarray)]
+)
+@pytest.mark.parametrize("store", ["resized", "decoded"])
+def test_what_images_become(files, make, images, kind, store):
+    found = CachedDataset(make(files, store).folder, images=images)[2][0]
+    assert isinstance(found, kind)
+    if images == "tensor":
+        assert found.shape == (3, 44, 60)
+
+
+def test_samples_belong_to_whoever_asked(files, make):
+    cached = CachedDataset(make(files, "decoded").folder, images="tensor")
+    cached[1][0].zero_()
+    assert cached[1][0].sum() > 0
+    view = CachedDataset(cached.path, images="array", copy=False)[1][0]
+    assert not view.flags.writeable
+
+
+def test_live_transforms_by_hand_and_from_the_dataset(pictures, make):
+    dataset = Files(pictures, TRANSFORM)
+    done = make(dataset, "decoded")
+    assert done.manifest.cut.live == ["RandomCrop((20, 20))", "ToImage", "ToDtype"]
+    for cached in (CachedDataset(done.folder, dataset=dataset), CachedDataset(done.folder, transform=TRANSFORM)):
+        torch.manual_seed(3)
+        expected = dataset[4]
+        torch.manual_seed(3)
+        found = cached[4]
+        assert torch.equal(found[0], expected[0]) and found[1] == 4
+
+
+def test_a_transform_without_a_known_place(make):
+    done = make(Numbers(), "sample")
+    assert CachedDataset(done.folder, transform=lambda sample: sample["name"])[3] == "n3"
+
+
+def test_another_transform_list_is_refused(pictures, make):
+    done = make(Files(pictures, TRANSFORM), "decoded")
+    with pytest.raises(BadUsage, match=r"was made with transform = RandomCrop.*this dataset has Resize\(\[9\]\)"):
+        CachedDataset(done.folder, dataset=Files(pictures, v2.Resize(9)))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"images": "jpeg"}, "no 'jpeg'"), ({"check": "maybe"}, "no 'maybe'"), ({"columns": ["a"]}, "belong to rows")],
+)
+def test_options_that_make_no_sense(files, make, options, said):
+    folder = make(files, "decoded").folder
+    with pytest.raises(BadUsage, match=said):
+        CachedDataset(folder, **options)
+
+
+def test_what_is_no_cache(tmp_path):
+    with pytest.raises(UnreadableFile, match=r"is not a pipefix cache: it has no manifest.json"):
+        CachedDataset(tmp_path)
+    with pytest.raises(UnreadableFile, match="is not a pipefix cache"):
+        CachedDataset(tmp_path / "absent")
+
+
+def test_a_cache_is_a_target(files, make, root):
+    from pipefix import api
+
+    for store in ("resized", "decoded", "source"):
+        folder = make(files, store, name=store).folder
+        subject = api._load(str(folder))
+        sample = subject.dataset[0]
+        image = sample[0] if isinstance(sample, tuple) else sample
+        assert image.shape == (3, 224, 224) and image.dtype == torch.float32
+    assert api._load(str(make(Numbers(), "sample", name="numbers").folder)).dataset[2]["name"] == "n2"
+
+
+def test_it_tells_what_it_is(files, make):
+    folder = make(files, "decoded").folder
+    assert repr(CachedDataset(folder)) == f"CachedDataset({str(folder)!r}: 12 records, decoded in lmdb)"

@@ -1,0 +1,434 @@
+"""From a dataset to a cache, for every store and both containers; and all that may come between."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from torchvision.transforms import v2
+
+from pipefix.caches import manifest as manifests
+from pipefix.caches import pool
+from pipefix.caches.blueprint import Blueprint
+from pipefix.caches.building import Building, Lock
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.verify import verify
+from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
+from tests.caches.sources import Files, Noisy, Numbers, Stream, draw
+
+BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
+LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
+
+
+def same(one, other) -> bool:
+    return np.array_equal(np.asarray(one), np.asarray(other))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_source_keeps_the_bytes(files, make, to):
+    cached = CachedDataset(make(files, "source", to).folder)
+    for index, path in enumerate(files.paths):
+        assert cached[index] == {Path(path).name: Path(path).read_bytes()}
+
+
+@BOTH
+def test_decoded_keeps_the_pixels(files, make, to):
+    cached = CachedDataset(make(files, "decoded", to).folder)
+    image, label = cached[5]
+    assert isinstance(image, Image.Image) and same(image, files[5][0]) and label == 5
+
+
+@BOTH
+def test_resized_keeps_kind_and_shape(files, make, to):
+    done = make(files, "resized", to, size=22)
+    cached = CachedDataset(done.folder)
+    image, label = cached[3]
+    assert (image.size, image.format, label) == ((30, 22), "JPEG", 3)
+    near = np.asarray(files[3][0].resize((30, 22), Image.Resampling.BILINEAR), float)
+    assert np.abs(np.asarray(image, float) - near).mean() < 3
+    assert done.manifest.bytes < done.manifest.source.bytes * 3
+
+
+@BOTH
+def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make, to):
+    dataset = Files(pictures, LISTING)
+    done = make(dataset, "sample", to)
+    cut = done.manifest.cut
+    assert (cut.attribute, cut.kept, cut.live) == (
+        "transform",
+        ["Resize([24])", "CenterCrop((20, 20))"],
+        ["RandomHorizontalFlip", "PILToTensor"],
+    )
+    cached = CachedDataset(done.folder, dataset=dataset)
+    for index in range(12):
+        torch.manual_seed(index)
+        expected = dataset[index]
+        torch.manual_seed(index)
+        found = cached[index]
+        assert torch.equal(found[0], expected[0]) and found[1] == expected[1]
+
+
+def test_the_dataset_is_left_as_it_was(pictures, make):
+    dataset = Files(pictures, LISTING)
+    state = torch.get_rng_state()
+    make(dataset, "sample", workers=2)
+    assert dataset.transform is LISTING and torch.equal(torch.get_rng_state(), state)
+
+
+@BOTH
+def test_whatever_a_sample_is(make, to):
+    cached = CachedDataset(make(Numbers(), "sample", to).folder)
+    found = cached[7]
+    assert (found["index"], found["name"]) == (7, "n7")
+    assert torch.equal(found["value"], torch.arange(4) * 7) and found["weights"].dtype == np.float32
+    assert [one["index"] for one in cached.__getitems__([99, 3, 50])] == [99, 3, 50]
+
+
+@BOTH
+def test_streams_end_when_they_end(make, to):
+    done = make(Stream(50), "sample", to)
+    cached = CachedDataset(done.folder)
+    assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
+
+
+def test_an_empty_stream(make):
+    with pytest.raises(TargetError, match=r"None of the samples"):
+        make(Stream(0), "sample")
+
+
+def test_source_of_a_stream_is_refused(make):
+    with pytest.raises(BadUsage, match=r"stream reads ahead"):
+        make(Stream(5), "source")
+
+
+def test_randomness_is_not_frozen(make):
+    with pytest.raises(TargetError, match=r"comes out different every time"):
+        make(Noisy(), "sample")
+
+
+def test_what_cannot_be_stored_is_named_with_the_way_out(make):
+    class Odd(Numbers):
+        def __getitem__(self, index):
+            return object()
+
+    with pytest.raises(TargetError, match=r"Sample 1 cannot be stored as sample: a builtins.object") as raised:
+        make(Odd(), "sample")
+    assert "--store source" in raised.value.advice
+
+
+# -- plain programs read it ------------------------------------------------------------------------------------------------
+
+
+def test_lmdb_alone_reads_it(files, make):
+    done = make(files, "resized", size=22)
+    environment = lmdb.open(str(done.folder / "parts" / "00000.mdb"), subdir=False, readonly=True, lock=False)
+    with environment.begin() as transaction:
+        keys = [int.from_bytes(key, "big") for key, _ in transaction.cursor()]
+        import io
+
+        picture = Image.open(io.BytesIO(transaction.get((4).to_bytes(8, "big"))))
+    environment.close()
+    assert keys == list(range(12)) and picture.size == (30, 22)
+
+
+def test_parquet_alone_reads_it(files, make):
+    done = make(files, "source", "parquet")
+    table = pq.read_table(done.folder / "parts")
+    assert table.column("sample").to_pylist() == list(range(12))
+    assert table.column("record")[2].as_py().startswith(Path(files.paths[2]).read_bytes())
+    column = pq.ParquetFile(done.folder / "parts" / "00000.parquet").metadata.row_group(0).column(0)
+    assert column.has_offset_index and column.has_column_index and column.statistics.max == 11
+
+
+# -- parts are pure; nothing is lost ---------------------------------------------------------------------------------------
+
+
+def small_parts(monkeypatch, size: int = 4) -> None:
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: size)
+
+
+@BOTH
+@pytest.mark.parametrize("store", ["source", "resized"])
+def test_processes_and_order_change_nothing(files, make, monkeypatch, to, store):
+    small_parts(monkeypatch)
+    one = make(files, store, to, name="one", workers=0)
+    many = make(files, store, to, name="many", workers=3)
+    assert contents(one.folder) == contents(many.folder)
+    assert len(one.manifest.parts) == 3
+
+
+@BOTH
+def test_it_goes_on_where_it_was(files, make, monkeypatch, to):
+    small_parts(monkeypatch)
+    whole = make(files, "decoded", to, name="whole")
+    real, made = pool._here, []
+
+    def interrupted(numbers, make):
+        for event in real(numbers, make):
+            if isinstance(event, pool.Done):
+                made.append(event.number)
+            yield event
+            if len(made) == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool, "_here", interrupted)
+    with pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
+        make(files, "decoded", to, name="cache")
+    assert raised.value.advice == "The same command goes on where it was."
+    folder = whole.folder.parent / "cache"
+    with pytest.raises(UnreadableFile, match=r"never finished"):
+        CachedDataset(folder)
+    monkeypatch.setattr(pool, "_here", real)
+    done = make(files, "decoded", to, name="cache")
+    assert (done.made, done.found) == (1, 2)
+    assert contents(done.folder) == contents(whole.folder)
+
+
+def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
+    small_parts(monkeypatch)
+    whole = make(files, "source", name="whole")
+    folder = whole.folder.parent / "cache"
+    make(files, "source", name="cache")
+    (folder / "manifest.json").unlink()
+    # As a power failure may leave it: names without bytes, and bytes without names.
+    parts = folder / "parts"
+    data = bytearray((parts / "00001.mdb").read_bytes())
+    data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    (parts / "00001.mdb").write_bytes(data)
+    (folder / "index" / "00002.facts").unlink()
+    (parts / ".00002.123.draft").write_bytes(b"half")
+    manifests.write_whole(folder / "plan.json", manifests.sealed_text(_plan_of(files)))
+    monkeypatch.setattr("pipefix.caches.survey.boot", lambda: "another start")
+    done = make(files, "source", name="cache")
+    assert (done.made, done.found) == (2, 1)
+    assert contents(done.folder) == contents(whole.folder)
+
+
+def _plan_of(files) -> Blueprint:
+    from pipefix.caches.survey import survey
+
+    return survey(files, recipe_of("lmdb", "source"), "a target").blueprint
+
+
+def test_a_second_converter_is_refused_with_the_first_ones_number(files, make, tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "parts").mkdir()
+    code = (
+        "import sys, time; from pathlib import Path; from pipefix.caches.building import Lock\n"
+        f"with Lock(Path({str(folder)!r})): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None and first.stdout.readline() == "held\n"
+        with pytest.raises(BadUsage, match=rf"being written by another converter \(process {first.pid} on"):
+            make(files, "source")
+        first.kill()
+    assert make(files, "source").manifest.length == 12  # a killed one holds nothing
+
+
+def test_the_lock_is_let_go(tmp_path):
+    with Lock(tmp_path):
+        assert (tmp_path / ".lock").read_text().startswith(str(os.getpid()))
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
+    small_parts(monkeypatch)
+    real = Building.finished
+
+    def full(self, number, facts, **how):
+        real(self, number, facts, **how)
+        if number == 1:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Building, "finished", full)
+    with pytest.raises(UnreadableFile, match=r"is full. Finished parts are kept"):
+        make(files, "source")
+    monkeypatch.setattr(Building, "finished", real)
+    assert make(files, "source").found == 2
+
+
+def test_a_dead_worker_is_told_with_its_sample(make):
+    class Deadly(Numbers):
+        def __getitem__(self, index):
+            if index == 42 and os.getpid() != parent:
+                os.kill(os.getpid(), 9)
+            return super().__getitem__(index)
+
+    parent = os.getpid()
+    with pytest.raises(TargetError, match=r"ended by signal 9 \(SIGKILL\) while it made sample 42"):
+        make(Deadly(), "sample", workers=2)
+
+
+def test_other_things_in_the_directory_are_left_alone(files, make, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "thesis.tex").write_text("mine")
+    with pytest.raises(BadUsage, match=r"holds other things, such as 'thesis.tex'"):
+        make(files, "source")
+
+
+def test_another_recipe_does_not_overwrite(files, make):
+    make(files, "source")
+    with pytest.raises(BadUsage, match=r"is a finished cache already, of another recipe: source in lmdb"):
+        make(files, "decoded")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"to": "tar"}, "no 'tar' to choose"),
+        ({"store": "rows"}, "Rows are stored in columns"),
+        ({"store": "source", "size": 256}, "--size 256 does not fit --store source"),
+        ({"quality": 0}, "quality of 0"),
+        ({"text": "a"}, "Tokenising takes"),
+        ({"on_bad": "ignore"}, "no 'ignore' to choose"),
+    ],
+)
+def test_recipes_that_make_no_sense(asked, said):
+    with pytest.raises(BadUsage, match=said):
+        recipe_of(**{"to": "lmdb", "store": "resized", **asked})
+
+
+# -- a source that changes -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_done_twice(files, make):
+    make(files, "source")
+    again = make(files, "source")
+    assert (again.made, again.changed) == (0, ())
+
+
+@pytest.mark.parametrize("store", ["source", "decoded"])
+def test_only_what_changed_is_made_anew(files, make, monkeypatch, store):
+    small_parts(monkeypatch)
+    before = make(files, store)
+    old = contents(before.folder)
+    draw(Path(files.paths[5]), 40)
+    noticed = make(files, store)
+    assert (noticed.made, noticed.changed) == (0, (1,)) and contents(before.folder) == old
+    done = make(files, store, update=True)
+    assert (done.made, done.found) == (1, 2)
+    new = contents(done.folder)
+    assert [name for name in new if name in old and new[name] == old[name]] == [
+        *(f"index/0000{number}.{suffix}" for number in (0, 2) for suffix in ("facts", "idx")),
+        *(f"parts/0000{number}.mdb" for number in (0, 2)),
+    ]
+    assert "parts/00001-1.mdb" in new and "parts/00001.mdb" not in new
+    assert verify(done.folder).sound
+    fresh = make(files, store, name="fresh")
+    for index in range(12):
+        assert repr(CachedDataset(done.folder).raw(index).tobytes()) == repr(CachedDataset(fresh.folder).raw(index).tobytes())
+
+
+def test_a_label_mended_and_files_added(pictures, make, monkeypatch, tmp_path):
+    small_parts(monkeypatch)
+    files = Files(pictures)
+    make(files, "decoded")
+    files = Files([*pictures, draw(tmp_path / "pictures" / "new.jpg", 77)])
+    files.labels[2] = 1000
+    done = make(files, "decoded", update=True)
+    assert (done.made, done.found) == (2, 2)
+    cached = CachedDataset(done.folder)
+    assert len(cached) == 13 and cached[2][1] == 1000 and cached[12][1] == 12
+
+
+def test_files_taken_away(pictures, make, monkeypatch):
+    small_parts(monkeypatch)
+    make(Files(pictures), "decoded")
+    done = make(Files(pictures[:8]), "decoded", update=True)
+    assert len(CachedDataset(done.folder)) == 8 and verify(done.folder).sound
+
+
+# -- damaged samples -------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_sample_ends_it_with_its_name(files, make):
+    Path(files.paths[4]).write_bytes(b"no picture")
+    with pytest.raises(TargetError, match=r"Sample 4 \(.*04.jpg\) cannot be read: UnidentifiedImageError") as raised:
+        make(files, "decoded")
+    assert "--on-bad quarantine" in raised.value.advice and "sources.py" in (raised.value.user_traceback or "")
+
+
+@BOTH
+def test_quarantine_names_file_index_and_error(files, make, to):
+    Path(files.paths[4]).write_bytes(b"no picture")
+    Path(files.paths[0]).unlink()
+    done = make(files, "decoded", to, on_bad="quarantine", workers=2)
+    cached = CachedDataset(done.folder)
+    assert len(cached) == 10 and [cached[index][1] for index in range(10)] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+    assert [cached.sample_number(index) for index in range(10)] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
+    told = [json.loads(line) for line in (done.folder / "quarantine.jsonl").read_text().splitlines()]
+    assert [one["index"] for one in told] == [0, 4]
+    assert told[0]["error"].startswith("FileNotFoundError") and told[1]["files"] == ["04.jpg"]
+    assert verify(done.folder).sound
+
+
+def test_source_keeps_its_place_after_a_gap(files, make):
+    Path(files.paths[4]).unlink()
+    done = make(files, "source", on_bad="skip")
+    assert not (done.folder / "quarantine.jsonl").exists()
+    cached = CachedDataset(done.folder, dataset=files)
+    assert [cached[index][1] for index in (3, 4, 10)] == [3, 5, 11]
+
+
+def test_too_many_are_a_mistake_elsewhere(make):
+    class Broken(Numbers):
+        def __getitem__(self, index):
+            if index % 5 == 0:
+                raise ValueError("not mounted")
+            return super().__getitem__(index)
+
+    with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 1.0 %. The first is sample 0"):
+        make(Broken(), "sample", on_bad="skip")
+    assert make(Broken(), "sample", on_bad="skip", max_bad=0.5, name="more").manifest.length == 80
+
+
+def test_none_is_no_sample(make):
+    class Nothing(Numbers):
+        def __getitem__(self, index):
+            return None if index == 60 else super().__getitem__(index)
+
+    with pytest.raises(TargetError, match=r"Sample 60 cannot be read: Unreadable: the dataset returned None"):
+        make(Nothing(), "sample")
+
+
+def test_the_manifest_is_written_last(files, make, monkeypatch):
+    real = manifests.write_whole
+    names = []
+
+    def noting(path, data):
+        names.append(path.name)
+        real(path, data)
+
+    monkeypatch.setattr("pipefix.caches.building.write_whole", noting)
+    folder = make(files, "source").folder
+    assert names == ["plan.json", "manifest.json"] and not (folder / "plan.json").exists()
+
+
+def test_convert_without_progress_or_workers(files, tmp_path):
+    assert convert(files, recipe_of("lmdb", "source"), tmp_path / "x").manifest.length == 12
+
+
+def test_a_finished_stream_is_left_alone(make):
+    make(Stream(9), "sample")
+    again = make(Stream(9), "sample")
+    assert (again.made, again.changed) == (0, ())
+    with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
+        make(Stream(9), "sample", update=True)

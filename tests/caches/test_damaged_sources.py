@@ -1,0 +1,180 @@
+"""Every odd file has an outcome: it is stored as what it is, or it is named as damaged. Nothing becomes silent garbage."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from PIL import Image, ImageFile, ImageOps
+
+from pipefix.caches import pictures
+from pipefix.caches.dataset import CachedDataset
+from pipefix.vocabulary.errors import TargetError
+from tests.caches.sources import Files, ReadBy, draw
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def one(path: Path, tmp_path: Path, convert: str | None = None) -> Files:
+    """The odd file among good ones."""
+    return Files([*(draw(tmp_path / f"good-{index}.jpg", index) for index in range(3)), path], convert=convert)
+
+
+def stored(path: Path, tmp_path: Path, make, store: str, convert: str | None = None, **recipe):
+    return CachedDataset(make(one(path, tmp_path, convert), store, **recipe).folder)[3][0]
+
+
+KINDS = {
+    "jpeg": ({"suffix": "jpg"}, "JPEG", "RGB"),
+    "grey jpeg": ({"suffix": "jpg", "mode": "L"}, "JPEG", "L"),
+    "cmyk jpeg": ({"suffix": "jpg", "mode": "CMYK"}, "JPEG", "CMYK"),
+    "png": ({"suffix": "png"}, "PNG", "RGB"),
+    "grey png": ({"suffix": "png", "mode": "L"}, "PNG", "L"),
+    "alpha png": ({"suffix": "png", "mode": "RGBA"}, "PNG", "RGBA"),
+    "grey alpha png": ({"suffix": "png", "mode": "LA"}, "PNG", "LA"),
+    "palette png": ({"suffix": "png", "mode": "P"}, "PNG", "P"),
+    "bit png": ({"suffix": "png", "mode": "1"}, "PNG", "1"),
+    "16-bit png": ({"suffix": "png", "mode": "I;16"}, "PNG", "I;16"),
+    "webp": ({"suffix": "webp"}, "WEBP", "RGB"),
+    "bmp": ({"suffix": "bmp"}, "PNG", "RGB"),
+    "gif": ({"suffix": "gif", "mode": "P"}, "PNG", "P"),
+    "tiff": ({"suffix": "tiff"}, "PNG", "RGB"),
+    "wrong suffix": ({"suffix": "jpg", "format": "PNG"}, "PNG", "RGB"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kind_and_mode_are_kept(name, tmp_path, make):
+    how, kind, mode = KINDS[name]
+    path = draw(tmp_path / f"odd.{how['suffix']}", 3, **{key: value for key, value in how.items() if key != "suffix"})
+    small = stored(path, tmp_path, make, "resized", size=22)
+    assert (small.format, small.mode, small.size) == (kind, mode, (30, 22))
+    exact = stored(path, tmp_path, make, "decoded", name="decoded")
+    image = Image.open(path)
+    assert exact.size == image.size
+    assert np.array_equal(
+        np.asarray(exact).astype(int) > 0 if mode == "1" else np.asarray(exact),
+        np.asarray(image) > 0 if mode == "1" else np.asarray(image),
+    )
+
+
+def test_the_colours_of_a_cmyk_picture_stay(tmp_path, make):
+    path = draw(tmp_path / "odd.jpg", 3, mode="CMYK")
+    small = stored(path, tmp_path, make, "resized", size=44)
+    near = np.abs(np.asarray(small.convert("RGB"), float) - np.asarray(Image.open(path).convert("RGB"), float)).mean()
+    assert near < 6
+
+
+def test_a_palette_keeps_its_labels(tmp_path, make):
+    path = draw(tmp_path / "odd.png", 3, mode="P")
+    small = stored(path, tmp_path, make, "resized", size=22)
+    assert set(np.unique(small)) <= set(np.unique(Image.open(path))) and small.getpalette() == Image.open(path).getpalette()
+
+
+def test_the_first_frame_of_an_animation(tmp_path, make):
+    frames = [Image.new("RGB", (50, 40), colour) for colour in ("red", "blue")]
+    frames[0].save(tmp_path / "odd.gif", save_all=True, append_images=frames[1:])
+    found = stored(tmp_path / "odd.gif", tmp_path, make, "resized", "RGB", size=20)
+    assert found.getpixel((3, 3)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_is_applied_once(orientation, tmp_path, make):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = draw(tmp_path / "odd.jpg", 3, exif=exif, quality=95)
+    upright = ImageOps.exif_transpose(Image.open(path))
+    found = stored(path, tmp_path, make, "decoded")
+    assert np.array_equal(np.asarray(found), np.asarray(upright))
+    small = stored(path, tmp_path, make, "resized", size=22, name="small")
+    assert small.size == ((30, 22) if orientation < 5 else (22, 30)) and small.getexif().get(0x0112, 1) == 1
+
+
+DAMAGE = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "header only": lambda data: data[:200],
+    "empty": lambda data: b"",
+    "text": lambda data: b"<html>404</html>",
+    "zeros": lambda data: bytes(len(data)),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("lenient", [False, True])
+def test_damaged_files_are_quarantined(name, lenient, tmp_path, make, monkeypatch):
+    """Also where PIL was told to fill up what is missing with grey."""
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
+    path = draw(tmp_path / "odd.jpg", 3)
+    path.write_bytes(DAMAGE[name](path.read_bytes()))
+    done = make(one(path, tmp_path, "RGB"), "decoded", on_bad="quarantine")
+    told = json.loads((done.folder / "quarantine.jsonl").read_text())
+    assert done.manifest.length == 3 and told["index"] == 3 and told["files"] == ["odd.jpg"] and told["error"]
+
+
+@pytest.mark.parametrize("way", ["cv2", "torchvision"])
+def test_decoders_that_fill_up_with_grey_are_seen_through(way, tmp_path, make):
+    paths = [draw(tmp_path / f"{index}.jpg", index) for index in range(4)]
+    paths[2].write_bytes(paths[2].read_bytes()[:-200])
+    done = make(ReadBy(paths, way), "decoded", on_bad="quarantine")
+    assert done.manifest.parts[0].bad == [2]
+
+
+def test_a_thumbnail_does_not_hide_a_missing_end(tmp_path):
+    inner = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(inner, "JPEG")
+    path = draw(tmp_path / "a.jpg", 1, comment=inner.getvalue())
+    data = path.read_bytes()
+    pictures.check_whole(data, "jpeg")
+    with pytest.raises(pictures.Torn, match="end-of-image"):
+        pictures.check_whole(data[:-100], "jpeg")
+
+
+def test_a_symlink_that_leads_to_itself(tmp_path, make):
+    loop = tmp_path / "loop.jpg"
+    loop.symlink_to(loop)
+    done = make(one(loop, tmp_path, "RGB"), "source", on_bad="quarantine")
+    told = json.loads((done.folder / "quarantine.jsonl").read_text())
+    assert told["index"] == 3 and told["error"].startswith("OSError: [Errno 40]") and "loop.jpg" in told["files"][0]
+
+
+def test_a_file_that_cannot_be_read(tmp_path, make):
+    path = tmp_path / "folder.jpg"
+    path.mkdir()
+    with pytest.raises(TargetError, match=r"Sample 3 \(.*folder.jpg\) cannot be read: IsADirectoryError"):
+        make(one(path, tmp_path, "RGB"), "decoded")
+
+
+@pytest.mark.parametrize(
+    "name", ["Ünïcödé 图片 🎈.jpg", "spaces and 'quotes' \"two\".jpg", "line\nbreak.jpg", b"not-utf8-\xff\xfe.jpg"]
+)
+@pytest.mark.parametrize("to", ["lmdb", "parquet"])
+def test_names_of_any_kind(name, to, tmp_path, make):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + (name if isinstance(name, bytes) else os.fsencode(name))))
+    try:
+        path.touch()
+    except OSError:
+        pytest.skip("this file system refuses the name")
+    draw(tmp_path / "plain.jpg", 7).replace(path)
+    dataset = one(path, tmp_path, "RGB")
+    expected = np.asarray(dataset[3][0])
+    cached = CachedDataset(make(dataset, "source", to).folder, dataset=dataset)
+    path.unlink()
+    assert np.array_equal(np.asarray(cached[3][0]), expected) and cached.misses == 0
+
+
+def test_tensors_and_arrays_come_back_as_they_were(tmp_path, make):
+    class Tensors(Files):
+        def __getitem__(self, index):
+            return torchvision.io.decode_image(self.paths[index]), self.labels[index]
+
+    paths = [draw(tmp_path / f"{index}.jpg", index) for index in range(3)]
+    cached = CachedDataset(make(Tensors(paths), "decoded").folder)
+    assert torch.equal(cached[1][0], Tensors(paths)[1][0])
+    small = CachedDataset(make(Tensors(paths), "resized", size=22, name="small").folder)
+    assert small[1][0].shape == (3, 22, 30) and small[1][0].dtype == torch.uint8

@@ -1,0 +1,21 @@
+"""Killed and run again, a conversion ends with the very same files. `scripts/bench_kills` does the same two hundred times."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.caches import killing
+from tests.caches.sources import draw
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["lmdb", "parquet"])
+def test_killed_and_run_again(tmp_path, to):
+    for index in range(60):
+        draw(tmp_path / "pictures" / f"{index:02d}.jpg", index, size=(300, 200))
+    seconds = killing.whole(tmp_path / "pictures", tmp_path / "whole", to, "resized", 6)
+    kills, wrong = killing.killed(tmp_path / "pictures", tmp_path / "cache", to, "resized", 6, seconds * 0.7, random.Random(1))
+    assert not wrong
+    assert killing.contents(tmp_path / "cache") == killing.contents(tmp_path / "whole"), f"after {kills} kills"

@@ -1,0 +1,149 @@
+"""Samples become bytes and samples again; bytes that are no sample are refused, whatever they claim."""
+
+from __future__ import annotations
+
+import collections
+import struct
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from pipefix.caches import pictures, record
+from pipefix.vocabulary.errors import CacheDamaged
+
+Point = collections.namedtuple("Point", "x y")
+DECODE = record.Decoder(pictures.picture_as("as-was"), pictures.pixels_as("as-was", copy=True))
+PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
+ARRAYS = arrays.arrays(
+    st.sampled_from([np.uint8, np.int16, np.int64, np.float16, np.float32, np.complex64, np.bool_]),
+    arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4),
+    elements={"allow_nan": False},
+)
+TREES = st.recursive(
+    PLAIN | ARRAYS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(0, 9), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def back(tree):
+    return DECODE(memoryview(record.encode(tree)))
+
+
+def alike(one, other):
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype and one.shape == other.shape and np.array_equal(one, other)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key in one:
+            alike(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            alike(left, right)
+    else:
+        assert one == other
+
+
+@given(TREES)
+def test_what_goes_in_comes_out(tree):
+    alike(tree, back(tree))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float64, torch.bool, torch.int32])
+def test_tensors(dtype):
+    value = (torch.rand(3, 0 if dtype is torch.float64 else 5) * 9).to(dtype)
+    found = back((value, 1))[0]
+    assert found.dtype == dtype and torch.equal(found, value)
+
+
+def test_named_tuples_and_numbers_of_numpy():
+    found = back(Point(np.float32(1.5), [np.int64(3)]))
+    assert found._fields == ("x", "y") and type(found.x) is np.float32 and found.y == [3]
+
+
+def test_a_record_of_one_picture_begins_with_its_bytes():
+    assert record.encode((record.Picture(b"\xff\xd8\xffpicture", "jpeg", 3, 2, "image"), 5)).startswith(b"\xff\xd8\xffpicture")
+
+
+def test_arrays_can_be_views():
+    held = record.encode(np.arange(1000))
+    found = record.Decoder(pictures.picture_as("as-was"), pictures.pixels_as("as-was", copy=False), copy=False)(memoryview(held))
+    assert not found.flags.writeable and found.base is not None and np.array_equal(found, np.arange(1000))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (object(), "builtins.object: records hold numbers"),
+        (np.array([object()]), "array of object"),
+        (2**70, "does not fit into 64 bits"),
+        ({(1, 2): 3}, "dict's key of type tuple"),
+        (torch.eye(3).to_sparse(), "layout torch.sparse_coo"),
+    ],
+)
+def test_what_has_no_place_in_a_record(value, said):
+    with pytest.raises(record.Unstorable, match=said):
+        record.encode((value, 1))
+
+
+def test_no_endless_nesting():
+    tree: list = []
+    for _ in range(40):
+        tree = [tree]
+    with pytest.raises(record.Unstorable, match="more than 32 deep"):
+        record.encode(tree)
+
+
+def forged(told) -> memoryview:
+    text = msgspec.msgpack.encode(told)
+    return memoryview(b"0123456789abcdef" + text + struct.pack("<I4s", len(text), b"PFR1"))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ["a", "|u1", [1 << 40], 0, 16],  # a terabyte
+        ["a", "|u1", [16], 0, 1 << 50],
+        ["a", "|u1", [16], -4, 16],
+        ["a", "|O", [2], 0, 16],
+        ["a", "<f4", [-1, -4], 0, 16],
+        ["a", "V16", [1], 0, 16],
+        ["a", "os.system", [1], 0, 16],
+        ["T", "load", [2], 0, 16],
+        ["T", "float32", [4, 10**9], 0, 16],
+        ["s", "<f8", b"123"],
+        ["b", 0, 10**12],
+        ["n", "not a name", ["x"], 1],
+        ["n", "P", ["__class__"], 1],
+        ["?", 1],
+        ["x", "|u1", [16], 0, 16, "RGB", None, "tensor"],
+        ["p", 0, 16, "exe", 4, 4, "image"],
+        ["p", 0, 16, "jpeg", 4, 4, "image"],
+        ["p", 0, 16, "png", 10**9, 10**9, "tensor"],
+        [],
+        ["d", 7],
+        ["t", ["a"]],
+    ],
+)
+def test_forged_records_are_refused_and_nothing_is_allocated(told):
+    with pytest.raises(CacheDamaged):
+        DECODE(forged(told))
+
+
+@given(st.binary(max_size=60))
+def test_noise_is_no_record(noise):
+    with pytest.raises(CacheDamaged):
+        DECODE(memoryview(noise + struct.pack("<I4s", len(noise), b"PFR0")))
+    try:
+        DECODE(memoryview(noise + struct.pack("<I4s", len(noise), b"PFR1")))
+    except CacheDamaged:
+        pass

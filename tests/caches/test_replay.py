@@ -1,0 +1,157 @@
+"""Unmodified code reads its files from a ``source`` cache, whichever way it reads them, and gives the same samples without them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+from pipefix.caches import replay
+from pipefix.caches.convert import recipe_of
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.survey import survey
+from tests.caches.sources import WAYS, Files, ReadBy, Shard, draw
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> list[Path]:
+    paths = []
+    for index in range(10):
+        path = draw(tmp_path / "data" / f"{index}.jpg", index)
+        draw(path.with_suffix(".png"), index, mode="P")
+        path.with_suffix(".json").write_text(json.dumps({"file": path.name, "label": index}))
+        np.save(path.with_suffix(".npy"), np.arange(index + 5))
+        paths.append(path)
+    return paths
+
+
+def equal(one, other):
+    if isinstance(one, tuple):
+        return all(map(equal, one, other))
+    return np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("to", ["lmdb", "parquet"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_without_the_files(folder, make, way, to):
+    dataset = ReadBy(folder, way)
+    expected = [dataset[index] for index in range(10)]
+    cached = CachedDataset(make(dataset, "source", to).folder, dataset=dataset)
+    shutil.rmtree(folder[0].parent)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert all(equal(cached[index], expected[index]) for index in range(10))
+    assert cached.misses == 0
+
+
+@pytest.mark.parametrize("way", ["pil", "cv2", "torchvision", "json, picture and mask"])
+def test_samples_are_run_only_as_far_as_their_reading_goes(folder, way):
+    assert survey(ReadBy(folder, way), recipe_of("lmdb", "source"), "").blueprint.stop_at is not None
+
+
+def test_samples_that_differ_run_to_their_end(folder, make):
+    class Uneven(ReadBy):
+        def __getitem__(self, index):
+            if index % 2:
+                return WAYS["pil"](self.paths[index])
+            return WAYS["json, picture and mask"](self.paths[index])
+
+    dataset = Uneven(folder, "")
+    done = make(dataset, "source")
+    cached = CachedDataset(done.folder, dataset=dataset)
+    expected = [dataset[index] for index in range(10)]
+    shutil.rmtree(folder[0].parent)
+    assert all(equal(cached[index], expected[index]) for index in range(10)) and cached.misses == 0
+
+
+def test_a_shard_is_stored_once(tmp_path, make):
+    path = tmp_path / "shard.bin"
+    path.write_bytes(bytes(range(256)) * 40)
+    dataset = Shard(path, 512)
+    done = make(dataset, "source")
+    cached = CachedDataset(done.folder, dataset=dataset)
+    assert done.manifest.source.files == 1
+    for index in range(20):
+        assert cached[index] == path.read_bytes()[index * 512 : (index + 1) * 512]
+    assert cached.misses == 0
+
+
+def test_a_file_that_every_sample_reads_is_stored_once_a_part(folder, make):
+    class Shared(ReadBy):
+        def __getitem__(self, index):
+            return Path(self.paths[0]).read_bytes()[:4] + Path(self.paths[index]).read_bytes()[:4]
+
+    dataset = Shared(folder, "")
+    done = make(dataset, "source")
+    total = sum(path.stat().st_size for path in folder)
+    cached = CachedDataset(done.folder, dataset=dataset)
+    expected = [dataset[index] for index in range(10)]
+    assert sum(len(cached.raw(index)) for index in range(10)) < total * 1.5
+    shutil.rmtree(folder[0].parent)
+    assert [cached[index] for index in range(10)] == expected
+    assert set(cached.files(5)) == {"0.jpg", "5.jpg"}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_in_worker_processes(folder, make, method):
+    dataset = Files(folder)
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    cached[0]  # what this process opened is no worker's
+    labels = [sample[1] for sample in DataLoader(cached, batch_size=None, num_workers=2, multiprocessing_context=method)]
+    assert labels == list(range(10))
+
+
+def test_what_the_cache_lacks_is_read_and_counted(folder, make):
+    dataset = ReadBy(folder, "pil")
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    cached[0]
+    assert cached.misses == 0
+    other = ReadBy(folder[::-1], "pil")
+    over = CachedDataset(cached.path, dataset=other)
+    with pytest.warns(RuntimeWarning, match=r"Sample 1 read what the cache does not hold"):
+        assert equal(over[1], other[1])
+    assert over.misses > 0
+
+
+def test_a_dataset_that_moved(folder, make, tmp_path):
+    dataset = ReadBy(folder, "pil")
+    done = make(dataset, "source")
+    moved = ReadBy([tmp_path / "elsewhere" / path.name for path in folder], "pil")
+    cached = CachedDataset(done.folder, dataset=moved, root=tmp_path / "elsewhere")
+    assert equal(cached[3], dataset[3]) and cached.misses == 0
+
+
+def test_seams_are_put_back(folder, make):
+    before = open
+    dataset = ReadBy(folder, "pil")
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    assert open is before
+    cached[0]
+    assert open is not before
+    replay.stop()
+    assert open is before
+
+
+def test_another_dataset_is_refused(folder, make):
+    from pipefix.vocabulary.errors import BadUsage
+
+    done = make(ReadBy(folder, "pil"), "source")
+    with pytest.raises(BadUsage, match=r"The dataset has 9 samples, and .* was made from one of 10"):
+        CachedDataset(done.folder, dataset=ReadBy(folder[1:], "pil"))
+
+
+def test_a_damaged_picture_stays_what_it_was(folder, make):
+    """``source`` is faithful: training meets the error that it met before."""
+    folder[4].write_bytes(folder[4].read_bytes()[:300])
+    dataset = ReadBy(folder, "pil")
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    with pytest.raises(OSError, match=r"(?i)truncated"):
+        cached[4]
+    assert cached.files(4)["4.jpg"] == folder[4].read_bytes()

@@ -1,0 +1,90 @@
+"""Damage is found and named, and mended from the source, to the very bytes that were there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.verify import repair, verify
+from pipefix.vocabulary.errors import CacheDamaged, TargetError
+from tests.caches.killing import contents
+from tests.caches.sources import draw
+
+BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
+
+
+@pytest.fixture
+def parted(monkeypatch):
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 4)
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+@BOTH
+@pytest.mark.parametrize("store", ["source", "resized"])
+def test_damage_is_named_and_mended(files, make, parted, to, store):
+    folder = make(files, store, to).folder
+    before = contents(folder)
+    assert verify(folder).sound
+    data = next((folder / "parts").glob("00001.*"))
+    flip(data, data.stat().st_size // 2)
+    (folder / "index" / "00002.idx").unlink()
+    found = verify(folder)
+    assert sorted(found.damage) == [1, 2]
+    assert "00001" in found.damage[1][0] and "00002.idx is missing" in found.damage[2][0]
+    with pytest.raises(CacheDamaged, match=r"00002.idx is missing") as raised:
+        CachedDataset(folder)[9]
+    assert "pipefix verify CACHE --repair" in raised.value.advice
+    mended = repair(found, files)
+    assert mended.sound and mended.repaired == [1, 2]
+    assert contents(folder) == before and verify(folder).sound
+
+
+def test_what_only_other_programs_look_at_is_checked_too(files, make):
+    folder = make(files, "source").folder
+    flip(folder / "parts" / "00000.mdb", 40)
+    assert "damaged between its records" in verify(folder).damage[0][0]
+    assert CachedDataset(folder)[0]
+
+
+def test_some_records(files, make, parted):
+    folder = make(files, "resized").folder
+    assert verify(folder, sample=3).records == 3
+    assert verify(folder, sample=1000).records == 12
+
+
+def test_the_source_is_compared(files, make):
+    folder = make(files, "resized").folder
+    os.utime(files.paths[3], (1, 1))
+    os.unlink(files.paths[5])
+    found = verify(folder)
+    assert found.sound and (found.changed_count, found.missing_count) == (1, 1) and found.changed == [files.paths[3]]
+
+
+def test_a_changed_source_does_not_mend(files, make, parted, pictures):
+    folder = make(files, "source").folder
+    (folder / "parts" / "00001.mdb").write_bytes(b"")
+    draw(pictures[5], 44)
+    before = contents(folder)
+    with pytest.raises(TargetError, match=r"Part 1 cannot be mended: its source \(samples 4 to 7\) has changed since") as raised:
+        repair(verify(folder), files)
+    assert "--update" in raised.value.advice and contents(folder) == before
+
+
+def test_numbers_that_are_not_the_manifests(files, make, parted):
+    folder = make(files, "source").folder
+    for name in ("parts/{}.mdb", "index/{}.idx"):
+        one, other = folder / name.format("00000"), folder / name.format("00001")
+        kept = one.read_bytes()
+        shutil.copy(other, one)
+        other.write_bytes(kept)
+    assert sorted(verify(folder).damage) == [0, 1]
+    with pytest.raises(CacheDamaged):
+        CachedDataset(folder)[0]

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipefix.cli.main import main
+from tests.cli.test_convert import target  # noqa: F401 - the fixture
+
+
+@pytest.fixture
+def cache(target, capsys) -> Path:  # noqa: F811
+    assert main(["convert", target, "--to", "lmdb", "--workers", "0", "--out", "made", "-q"]) == 0
+    capsys.readouterr()
+    return Path("made")
+
+
+def test_a_sound_cache(cache, capsys):
+    assert main(["verify", "made"]) == 0
+    assert "made is sound: source in lmdb, 5 records checked." in capsys.readouterr().out.replace("\n", " ")
+    assert main(["verify", "made", "--sample", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 2
+
+
+def test_damage_fails_the_command_and_is_mended(cache, capsys):
+    path = cache / "parts" / "00000.mdb"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert main(["verify", "made"]) == 1
+    told = capsys.readouterr()
+    assert "is damaged: 1 part of 1" in told.out.replace("\n", " ") and "pipefix verify made --repair" in told.err
+    sys.modules.pop("pictures_to_convert", None)
+    assert main(["verify", "made", "--repair"]) == 0
+    assert "Mended 1 part from the source: 0." in capsys.readouterr().out
+    assert main(["verify", "made"]) == 0
+
+
+def test_what_is_no_cache(tmp_path, capsys):
+    assert main(["verify", str(tmp_path)]) == 4
+    assert "is not a pipefix cache" in capsys.readouterr().err

@@ -1,0 +1,76 @@
+"""Boxes, points and masks do what their picture did; labels are mixed where pictures were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import one_hot
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as tv
+
+from pipefix.augment.batch import Batch
+from pipefix.augment.steps import GEOMETRIC, Step
+from pipefix.augment.single import SINGLE
+
+
+def follow(batch: Batch, steps: list[Step]) -> None:
+    """Change what follows the pictures in place."""
+    programs: dict[int, list[tuple[Step, int]]] = {}
+    for step in steps:
+        if step.name in GEOMETRIC or step.name == "of_boxes":
+            for position, row in enumerate(step.rows):
+                programs.setdefault(int(row), []).append((step, position))
+    for place, sample in batch.followers:
+        old = batch.leaves[place]
+        if sample is not None:
+            batch.leaves[place] = _moved(old, programs.get(sample, []))
+        else:
+            each = [tv_tensors.wrap(one, like=old) for one in old.as_subclass(torch.Tensor)]
+            moved = [_moved(one, programs.get(row, [])) for row, one in enumerate(each)]
+            batch.leaves[place] = tv_tensors.wrap(torch.stack([one.as_subclass(torch.Tensor) for one in moved]), like=moved[0])
+
+
+def _moved(leaf: Any, program: list[tuple[Step, int]]) -> Any:
+    for step, position in program:
+        if step.name == "of_boxes":
+            leaf = _of_boxes(leaf, **step.fixed)
+        else:
+            leaf = SINGLE[step.name](leaf, **step.scalars(position))
+    return leaf
+
+
+def _of_boxes(leaf: Any, kind: str, settings: dict[str, Any]) -> Any:
+    if kind == "clamp_boxes" and isinstance(leaf, tv_tensors.BoundingBoxes):
+        return v2.ClampBoundingBoxes(**settings)(leaf)
+    if kind == "clamp_points" and isinstance(leaf, tv_tensors.KeyPoints):
+        return tv.clamp_keypoints(leaf)
+    if kind == "format" and isinstance(leaf, tv_tensors.BoundingBoxes):
+        return tv.convert_bounding_box_format(leaf, new_format=tv_tensors.BoundingBoxFormat[settings["format"]])
+    return leaf
+
+
+def sanitized(whole: Any, step: Step) -> Any:
+    """The batch without boxes that are empty by now. Each sample's boxes and labels are in a dictionary of their own."""
+    settings = dict(step.fixed["settings"])
+    clean = v2.SanitizeBoundingBoxes(**settings)
+
+    def visit(part: Any) -> Any:
+        if isinstance(part, dict):
+            return clean(part) if any(isinstance(value, tv_tensors.BoundingBoxes) for value in part.values()) else part
+        if isinstance(part, (list, tuple)):
+            return type(part)(visit(one) for one in part)
+        return part
+
+    return visit(whole)
+
+
+def mixed_labels(labels: torch.Tensor, share: float, num_classes: int | None) -> torch.Tensor:
+    """Each label beside that of its predecessor in the batch, as its picture is."""
+    if labels.ndim == 1:
+        if num_classes is None:
+            raise ValueError("Labels given as numbers are mixed only where num_classes is known; give it to MixUp or CutMix.")
+        labels = one_hot(labels, num_classes=num_classes)
+    labels = labels if labels.is_floating_point() else labels.float()
+    return labels.roll(1, 0) * (1 - share) + labels * share

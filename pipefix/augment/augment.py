@@ -73,7 +73,7 @@ class Augment(nn.Module):
                 batch.leaves[batch.labels] = follow.mixed_labels(labels, step.fixed["share"], step.fixed["num_classes"])
         whole = batch.whole()
         for step in steps:
-            if step.name == "of_boxes" and step.fixed["kind"] == "sanitize_boxes":
+            if step.name == "of_boxes" and step.fixed["kind"].startswith("Sanitize"):
                 whole = follow.sanitized(whole, step)
         return whole
 

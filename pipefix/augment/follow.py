@@ -42,23 +42,21 @@ def _moved(leaf: Any, program: list[tuple[Step, int]]) -> Any:
 
 
 def _of_boxes(leaf: Any, kind: str, settings: dict[str, Any]) -> Any:
-    if kind == "clamp_boxes" and isinstance(leaf, tv_tensors.BoundingBoxes):
-        return v2.ClampBoundingBoxes(**settings)(leaf)
-    if kind == "clamp_points" and isinstance(leaf, tv_tensors.KeyPoints):
-        return tv.clamp_keypoints(leaf)
-    if kind == "format" and isinstance(leaf, tv_tensors.BoundingBoxes):
-        return tv.convert_bounding_box_format(leaf, new_format=tv_tensors.BoundingBoxFormat[settings["format"]])
-    return leaf
+    if kind == "mask_dtype":
+        return leaf.to(getattr(torch, settings["dtype"])) if isinstance(leaf, tv_tensors.Mask) else leaf
+    if kind.startswith("Sanitize") or isinstance(leaf, tv_tensors.Mask):
+        return leaf
+    return getattr(v2, kind)(**settings)(leaf)
 
 
 def sanitized(whole: Any, step: Step) -> Any:
-    """The batch without boxes that are empty by now. Each sample's boxes and labels are in a dictionary of their own."""
-    settings = dict(step.fixed["settings"])
-    clean = v2.SanitizeBoundingBoxes(**settings)
+    """The batch without boxes or points that are empty by now. Each sample has them, and its labels, in a dictionary of its own."""
+    clean = getattr(v2, step.fixed["kind"])(**step.fixed["settings"])
+    kind = tv_tensors.BoundingBoxes if step.fixed["kind"] == "SanitizeBoundingBoxes" else tv_tensors.KeyPoints
 
     def visit(part: Any) -> Any:
         if isinstance(part, dict):
-            return clean(part) if any(isinstance(value, tv_tensors.BoundingBoxes) for value in part.values()) else part
+            return clean(part) if any(isinstance(value, kind) for value in part.values()) else part
         if isinstance(part, (list, tuple)):
             return type(part)(visit(one) for one in part)
         return part

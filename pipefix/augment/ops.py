@@ -178,15 +178,6 @@ class ZoomOut(Op):
     p: float = 0.5
 
 
-@dataclass(frozen=True)
-class FiveCrop(Op):
-    """Several pictures from one: five, or ten with their flips."""
-
-    size: tuple[int, int]
-    flips: str | None = None
-    """None, "horizontal" or "vertical"."""
-
-
 # -- colour ------------------------------------------------------------------------------------------------------------
 
 
@@ -381,17 +372,17 @@ class CutMix(Op):
 
 @dataclass(frozen=True)
 class OfBoxes(Op):
-    """What touches boxes and points only: clamping, their format, leaving out what is empty."""
+    """What touches boxes, points and masks only: clamping, their format, leaving out what is empty."""
 
     kind: str
-    """clamp_boxes, clamp_points, format, sanitize_boxes or sanitize_points."""
+    """torchvision's name for it, or "mask_dtype"."""
     settings: tuple[tuple[str, Any], ...] = ()
 
 
 BATCHED = (MixUp, CutMix)
 """These need the whole batch."""
 FIXED = (
-    ToTensor, ToDtype, Normalize, LinearTransformation, Identity, Resize, CenterCrop, Pad, FiveCrop, Rgb, OfBoxes,
+    ToTensor, ToDtype, Normalize, LinearTransformation, Identity, Resize, CenterCrop, Pad, Rgb, OfBoxes,
 )  # fmt: skip
 """The same for the same sample every time."""
 SIZING = (Resize, CenterCrop, RandomCrop, RandomResizedCrop)

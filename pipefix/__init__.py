@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import doctor, probe
+    from pipefix.api import doctor, probe, swap
 
-_HOMES = {"probe": "pipefix.api", "doctor": "pipefix.api"}
+_HOMES = {"probe": "pipefix.api", "doctor": "pipefix.api", "swap": "pipefix.api"}
 """Where each public name lives."""
 
-__all__ = ["probe", "doctor", "__version__"]
+__all__ = ["probe", "doctor", "swap", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

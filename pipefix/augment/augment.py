@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipefix.augment import follow
-from pipefix.augment.batch import Batch
+from pipefix.augment.batch import Batch, mixed_labels
 from pipefix.augment.draw import Draws, draw_list
 from pipefix.augment.ops import Op
 from pipefix.augment.steps import Frame, Step
@@ -37,17 +36,24 @@ class Augment(nn.Module):
         *,
         kernels: Kernels,
         draws: Draws,
+        followers: Callable[[Batch, list[Step]], Any] | None = None,
         seed: int = 0,
         dtype: torch.dtype | None = None,
         channels_last: bool = False,
         rank: int = 0,
+        first: int = 0,
     ) -> None:
-        """``dtype`` replaces that of floating-point results (float16, bfloat16). ``rank`` keeps processes without indices apart."""
+        """``followers`` moves boxes, points and masks with their pictures; without it they are passed on as they are.
+
+        ``dtype`` replaces that of floating-point results (float16, bfloat16). ``rank`` keeps processes without indices apart.
+
+        ``first`` is the place of the first operation in the whole list, where others stay before it.
+        """
         super().__init__()
         self.ops = tuple(ops)
         self.seed, self.rank, self.epoch, self.seen = seed, rank, 0, 0
-        self.dtype, self.channels_last = dtype, channels_last
-        self._kernels, self._draws = dict(kernels), draws
+        self.dtype, self.channels_last, self.first = dtype, channels_last, first
+        self._kernels, self._draws, self._followers = dict(kernels), draws, followers
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch: its numbers differ from those of any other."""
@@ -66,21 +72,16 @@ class Augment(nn.Module):
         steps = self.steps(_sizes(images), self._index(index, len(images)), epoch)
         with torch.autocast(_device(images).type, enabled=False):
             batch.images = self._finished(self.run(images, steps))
-        follow.follow(batch, steps)
         for step in steps:
             if step.name in ("mix_up", "cut_mix") and batch.labels is not None:
                 labels = batch.leaves[batch.labels]
-                batch.leaves[batch.labels] = follow.mixed_labels(labels, step.fixed["share"], step.fixed["num_classes"])
-        whole = batch.whole()
-        for step in steps:
-            if step.name == "of_boxes" and step.fixed["kind"].startswith("Sanitize"):
-                whole = follow.sanitized(whole, step)
-        return whole
+                batch.leaves[batch.labels] = mixed_labels(labels, step.fixed["share"], step.fixed["num_classes"])
+        return self._followers(batch, steps) if self._followers is not None else batch.whole()
 
     def steps(self, sizes: Any, index: Any, epoch: int | None = None) -> list[Step]:
         """What is drawn for samples of these sizes (channels, height, width) and indices."""
         stream = Stream(keys_of(self.seed, self.epoch if epoch is None else epoch, index))
-        return draw_list(self.ops, stream, Frame.of(sizes), self._draws)
+        return draw_list(self.ops, stream, Frame.of(sizes), self._draws, first=self.first)
 
     def run(self, images: Images, steps: list[Step]) -> Images:
         """The steps, one after the other, each on all of its samples at once."""
@@ -177,11 +178,29 @@ class Singly(Augment):
 
     def run(self, images: Images, steps: list[Step]) -> Images:
         upto = next((place for place, step in enumerate(steps) if step.name in ("mix_up", "cut_mix")), len(steps))
-        programs = programs_of(steps[:upto], len(images))
+        own, last = _ending(steps[:upto], len(images))
+        programs = programs_of(own, len(images))
         pairs = list(zip(images, programs, strict=True))
         done = list(self._mapped(lambda pair: self.one(*pair), pairs))
         alike = len({(one.shape, one.dtype) for one in done}) == 1
+        if last and alike and done[0].dtype == torch.uint8:
+            return super().run(self._normalized(done, *last), steps[upto:])
+        done = [self.one(one, [(step, 0) for step in last]) for one in done]
         return super().run(torch.stack(done) if alike else done, steps[upto:])
+
+    def _normalized(self, done: list[torch.Tensor], convert: Step, normalize: Step) -> torch.Tensor:
+        """Bytes to normalised floating point straight into the batch: torchvision's arithmetic, without a copy for each step."""
+        out = torch.empty((len(done), *done[0].shape), dtype=getattr(torch, convert.fixed["dtype"]), device=done[0].device)
+        mean, std = (
+            torch.as_tensor(normalize.fixed[key], dtype=out.dtype, device=out.device).view(-1, 1, 1) for key in ("mean", "std")
+        )
+
+        def fill(place: int) -> None:
+            out[place].copy_(done[place]).mul_(1 / 255).sub_(mean).div_(std)
+
+        for _ in self._mapped(fill, list(range(len(done)))):
+            pass
+        return out
 
     def one(self, sample: Any, program: list[tuple[Step, int]]) -> Any:
         """A sample (a tensor, or a picture of PIL) through its own steps."""
@@ -219,6 +238,15 @@ def programs_of(steps: list[Step], count: int) -> list[list[tuple[Step, int]]]:
             for position, row in enumerate(step.rows):
                 programs[row].append((step, position))
     return programs
+
+
+def _ending(steps: list[Step], count: int) -> tuple[list[Step], list[Step]]:
+    """The steps, and apart from them the usual end of a list: to [0, 1], then normalised, for every sample."""
+    steps = [step for step in steps if step.name not in ("to_tensor", "of_boxes")]
+    usual = [step.name for step in steps[-2:]] == ["to_dtype", "normalize"] and all(len(step.rows) == count for step in steps[-2:])
+    if usual and steps[-2].fixed["scale"] and steps[-2].fixed["dtype"] == "float32":
+        return steps[:-2], steps[-2:]
+    return steps, []
 
 
 def _several_sizes(step: Step) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.functional import one_hot
 from torch.utils._pytree import SequenceKey, tree_flatten_with_path, tree_unflatten
 from torchvision import tv_tensors
 
@@ -104,3 +105,13 @@ def _labels(paths: list[Any], pictures: list[int], leaves: list[Any]) -> int | N
     ]
     named = [place for place, path in fitting if any("label" in str(getattr(key, "key", "")).lower() for key in path)]
     return next(iter(named or [place for place, _ in fitting]), None)
+
+
+def mixed_labels(labels: torch.Tensor, share: float, num_classes: int | None) -> torch.Tensor:
+    """Each label beside that of its predecessor in the batch, as its picture is."""
+    if labels.ndim == 1:
+        if num_classes is None:
+            raise ValueError("Labels given as numbers are mixed only where num_classes is known; give it to MixUp or CutMix.")
+        labels = one_hot(labels, num_classes=num_classes)
+    labels = labels if labels.is_floating_point() else labels.float()
+    return labels.roll(1, 0) * (1 - share) + labels * share

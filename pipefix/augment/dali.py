@@ -14,8 +14,7 @@ from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali.pipeline import do_not_convert
 from PIL import Image
 
-from pipefix.augment import dali_graph as graph
-from pipefix.augment import ops
+from pipefix.augment import dali_graph
 from pipefix.augment.augment import Augment
 from pipefix.augment.draw import draw_list
 from pipefix.augment.draw_colour import ALL_DRAWS
@@ -30,50 +29,16 @@ class Graph:
 
     listed: tuple[Op, ...]
     """What the graph does."""
-    slots: tuple[graph.Slot, ...]
-    after: tuple[graph.Slot, ...]
+    slots: tuple[dali_graph.Slot, ...]
+    after: tuple[dali_graph.Slot, ...]
     """Slots after the conversion."""
     to_float: bool
     mean: tuple[float, ...]
     std: tuple[float, ...]
     rest: tuple[Op, ...]
     """What a module must do to the batch afterwards."""
-    whys: tuple[tuple[Op, str], ...]
-
-
-def plan(listed: Sequence[Op]) -> Graph:
-    """As many operations from the front as DALI has."""
-    listed = [op for op in listed if not isinstance(op, ops.Identity)]
-    before: list[Op] = []
-    later: list[Op] = []
-    size, floats, mean, std = None, False, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
-    count, why = 0, None
-    for place, op in enumerate(listed):
-        why = graph.why_not(op, size)
-        if isinstance(op, ops.ToDtype):
-            why = why or (None if op.dtype == "float32" and op.scale and not floats else "a conversion that is not to [0, 1]")
-            floats = floats or why is None
-        elif isinstance(op, ops.Normalize):
-            earlier = listed[place - 1] if place else None
-            why = why or (None if isinstance(earlier, ops.ToDtype) and len(op.mean) == 3 else "it does not follow the conversion")
-            if why is None:
-                mean, std = op.mean, op.std
-        elif floats:
-            why = why or (None if isinstance(op, (ops.Erasing, ops.ToTensor)) else "DALI is given it on bytes only")
-            later.append(op)
-        else:
-            before.append(op)
-        if why:
-            later, before = [one for one in later if one is not op], [one for one in before if one is not op]
-            break
-        size, count = graph.size_after(op, size), place + 1
-    native, rest = listed[:count], listed[count:]
-    if floats and count and not any(isinstance(op, ops.ToDtype) for op in native):
-        floats = False
-    whys = ((rest[0], why),) if rest and why else ()
-    return Graph(
-        tuple(native), tuple(graph.slots_of(before)), tuple(graph.slots_of(later, size=size)), floats, mean, std, tuple(rest), whys
-    )
+    why: str = ""
+    """Why the first of these is left."""
 
 
 class DaliLoader:
@@ -86,7 +51,7 @@ class DaliLoader:
     def __init__(
         self,
         source: Sequence[str | Path] | Callable[[int], bytes],
-        listed: Sequence[Op],
+        graph: Graph,
         *,
         labels: Sequence[int] | None = None,
         length: int | None = None,
@@ -106,19 +71,22 @@ class DaliLoader:
         self.labels = torch.as_tensor(labels) if labels is not None else torch.zeros(self.length, dtype=torch.int64)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.threads, self.device, self.seed, self.epoch, self.rest = threads, device, seed, 0, rest
-        self.graph = plan(listed)
-        if self.graph.rest and rest is None:
-            left = self.graph.whys[0] if self.graph.whys else (self.graph.rest[0], "")
-            raise ValueError(f"DALI does not compute {type(left[0]).__name__} ({left[1]}): give rest, a module that does.")
+        self.graph = graph
+        if graph.rest and rest is None:
+            raise ValueError(f"DALI does not compute {type(graph.rest[0]).__name__} ({graph.why}): give rest, a module that does.")
+        if not len(self):
+            raise ValueError(f"{self.length} samples make no batch of {batch_size}: give a smaller batch_size, or drop_last=False.")
         self._sizes = np.zeros((self.length, 3), dtype=np.int64)
         self._pipe: Any = None
-        self._orders: Iterator[Any] = iter(())
-        self._asked: list[Any] = []
+        self._orders: Iterator[tuple[int, int, Any]] = iter(())
+        self._asked: list[tuple[int, int, Any]] = []
+        """What was fed and has not come out yet: epoch, number of the batch, indices."""
 
     def __len__(self) -> int:
         return self.length // self.batch_size if self.drop_last else -(-self.length // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
+        """The epoch that comes next. Without this each iteration is the epoch after the last."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -126,26 +94,35 @@ class DaliLoader:
 
     def batches(self, start: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """The epoch from batch ``start`` on: the same batches as without stopping there."""
+        epoch, self.epoch = self.epoch, self.epoch + 1
         if self._pipe is None:
             self._pipe = self._built()
-        else:
-            self._pipe.reset()
-        self._orders, self._asked = iter(self._order()[start:]), []
-        while True:
-            try:
+        if not self._asked or self._asked[0][:2] != (epoch, start):
+            self._orders = self._following(epoch, start)
+        for number in range(start, len(self)):
+            # What was made ahead of time for another epoch is dropped.
+            while True:
                 (found,) = self._pipe.run()
-            except StopIteration:
-                return
-            index = self._asked.pop(0)
+                made, place, index = self._asked.pop(0)
+                if (made, place) == (epoch, number):
+                    break
             images = torch.from_dlpack(found.as_tensor())
             labels = self.labels[torch.from_numpy(index)].to(images.device, non_blocking=True)
             batch = (images, labels)
-            yield self.rest(batch, index=index, epoch=self.epoch) if self.rest is not None else batch
+            yield self.rest(batch, index=index, epoch=epoch) if self.rest is not None else batch
 
-    def _order(self) -> list[Any]:
+    def _following(self, epoch: int, start: int) -> Iterator[tuple[int, int, Any]]:
+        """Every batch from there on, epoch after epoch: the graph works ahead over the end of one."""
+        while True:
+            for number, index in enumerate(self._order(epoch)):
+                if number >= start:
+                    yield epoch, number, index
+            epoch, start = epoch + 1, 0
+
+    def _order(self, epoch: int) -> list[Any]:
         order = np.arange(self.length)
         if self.shuffle:
-            key = int(keys_of(self.seed, self.epoch, np.asarray([-1]))[0])
+            key = int(keys_of(self.seed, epoch, np.asarray([-1]))[0])
             order = np.random.Generator(np.random.Philox(key)).permutation(self.length)
         last = len(self) * self.batch_size
         return [order[begin : begin + self.batch_size] for begin in range(0, min(self.length, last), self.batch_size)]
@@ -154,8 +131,8 @@ class DaliLoader:
 
     def _feed(self) -> tuple[Any, ...]:
         """Encoded bytes (or names) of the next batch, then the parameters of every slot."""
-        index = next(self._orders)
-        self._asked.append(index)
+        epoch, number, index = next(self._orders)
+        self._asked.append((epoch, number, index))
         if self.read is not None:
             pictures = [np.frombuffer(self.read(int(one)), dtype=np.uint8) for one in index]
             self._learn(index, lambda place: io.BytesIO(pictures[place].tobytes()))
@@ -164,7 +141,7 @@ class DaliLoader:
             names = [self.files[one] for one in index]
             pictures = [np.frombuffer(name.encode(), dtype=np.uint8) for name in names]
             self._learn(index, names.__getitem__)
-        stream = Stream(keys_of(self.seed, self.epoch, index))
+        stream = Stream(keys_of(self.seed, epoch, index))
         steps = draw_list(self.graph.listed, stream, Frame.of(self._sizes[index]), ALL_DRAWS)
         return (pictures, *_dense(self._slots, steps, self._sizes[index][:, 1:]))
 
@@ -175,7 +152,7 @@ class DaliLoader:
                 self._sizes[index[place]] = (3, picture.height, picture.width)
 
     @property
-    def _slots(self) -> tuple[graph.Slot, ...]:
+    def _slots(self) -> tuple[dali_graph.Slot, ...]:
         return (*self.graph.slots, *self.graph.after)
 
     def _built(self) -> Any:
@@ -190,18 +167,18 @@ class DaliLoader:
         return pipe
 
 
-def _dense(slots: Sequence[graph.Slot], steps: list[Step], sizes: Any) -> list[Any]:
+def _dense(slots: Sequence[dali_graph.Slot], steps: list[Step], sizes: Any) -> list[Any]:
     """For every slot whether it happens to a sample, and its parameters. Steps come in the order of the slots."""
     count, waiting = len(sizes), list(steps)
     sizes = sizes.copy()
     fed: list[Any] = []
     for slot in slots:
-        table = {key: np.tile(value, (count, *(1,) * value.ndim)) for key, value in graph.neutral(slot).items()}
+        table = {key: np.tile(value, (count, *(1,) * value.ndim)) for key, value in dali_graph.neutral(slot).items()}
         happens = np.zeros(count, dtype=bool)
         if waiting and waiting[0].name == slot.name:
             step = waiting.pop(0)
             happens[step.rows] = True
-            for key, value in graph.values_of(slot, step, sizes[step.rows]).items():
+            for key, value in dali_graph.values_of(slot, step, sizes[step.rows]).items():
                 table[key][step.rows] = value
             _resize(sizes, slot, table, step)
         fed += ([] if slot.always else [happens]) + list(table.values())
@@ -209,7 +186,7 @@ def _dense(slots: Sequence[graph.Slot], steps: list[Step], sizes: Any) -> list[A
     return fed
 
 
-def _resize(sizes: Any, slot: graph.Slot, table: dict[str, Any], step: Step) -> None:
+def _resize(sizes: Any, slot: dali_graph.Slot, table: dict[str, Any], step: Step) -> None:
     """Keep account of the pictures' sizes."""
     if slot.name == "resize":
         sizes[step.rows] = table["size"][step.rows]
@@ -245,7 +222,7 @@ def _nodes(of: Graph, feed: Callable[[], tuple[Any, ...]], by_name: bool, decode
 def _inputs(of: Graph, feed: Callable[[], tuple[Any, ...]], by_name: bool) -> tuple[Any, list[dict[str, Any]]]:
     """Encoded bytes, and the parameters of every slot by name."""
     slots = (*of.slots, *of.after)
-    keys = [[*([] if slot.always else ["happens"]), *graph.neutral(slot)] for slot in slots]
+    keys = [[*([] if slot.always else ["happens"]), *dali_graph.neutral(slot)] for slot in slots]
     fed = list(fn.external_source(source=feed, num_outputs=1 + sum(map(len, keys)), batch=True))
     encoded = fn.io.file.read(fed.pop(0)) if by_name else fed.pop(0)
     return encoded, [{key: fed.pop(0) for key in own} for own in keys]
@@ -259,7 +236,7 @@ def _decoded(of: Graph, encoded: Any, parameters: list[dict[str, Any]], decoder:
         return fn.decoders.image(encoded, **settings), 0
     window = {"start": parameters[0]["start"], "shape": parameters[0]["shape"], "axis_names": "HW"}
     images = fn.decoders.image_slice(encoded, **window, **settings)
-    return graph.resized(of.slots[0].op, images, list(of.slots[0].op.size)), 1  # type: ignore[attr-defined]
+    return dali_graph.resized(of.slots[0].op, images, list(of.slots[0].op.size)), 1  # type: ignore[attr-defined]
 
 
 @do_not_convert
@@ -271,13 +248,13 @@ def _converted(of: Graph, images: Any, mirror: Any) -> Any:
     return fn.crop_mirror_normalize(images, dtype=types.FLOAT, output_layout="CHW", mean=mean, std=std, mirror=mirror)
 
 
-def _perhaps(slot: graph.Slot, images: Any, values: dict[str, Any]) -> Any:
+def _perhaps(slot: dali_graph.Slot, images: Any, values: dict[str, Any]) -> Any:
     if slot.always:
-        return graph.apply_slot(slot, images, values)
+        return dali_graph.apply_slot(slot, images, values)
     return _chosen(slot, images, values, values["happens"])
 
 
-def _chosen(slot: graph.Slot, images: Any, values: dict[str, Any], happens: Any) -> Any:
+def _chosen(slot: dali_graph.Slot, images: Any, values: dict[str, Any], happens: Any) -> Any:
     if happens:
-        images = graph.apply_slot(slot, images, values)
+        images = dali_graph.apply_slot(slot, images, values)
     return images

@@ -19,10 +19,10 @@ TRIES = 10
 """How often a crop is drawn anew when it does not fit."""
 
 
-def draw_list(listed: Iterable[ops.Op], stream: Stream, frame: Frame, draws: Draws) -> list[Step]:
+def draw_list(listed: Iterable[ops.Op], stream: Stream, frame: Frame, draws: Draws, *, first: int = 0) -> list[Step]:
     """The steps of a list of operations; the frame's sizes are those afterwards."""
     steps: list[Step] = []
-    for place, op in enumerate(listed):
+    for place, op in enumerate(listed, first):
         steps += draws[type(op)](op, stream.fork(place), frame, draws)
     return steps
 

@@ -1,11 +1,10 @@
-"""Boxes, points and masks do what their picture did; labels are mixed where pictures were."""
+"""Boxes, points and masks do what their picture did."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch.nn.functional import one_hot
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
@@ -15,8 +14,8 @@ from pipefix.augment.steps import GEOMETRIC, Step
 from pipefix.augment.single import SINGLE
 
 
-def follow(batch: Batch, steps: list[Step]) -> None:
-    """Change what follows the pictures in place."""
+def follow(batch: Batch, steps: list[Step]) -> Any:
+    """The whole batch, with what follows the pictures moved as they were."""
     programs: dict[int, list[tuple[Step, int]]] = {}
     for step in steps:
         if step.name in GEOMETRIC or step.name == "of_boxes":
@@ -30,6 +29,11 @@ def follow(batch: Batch, steps: list[Step]) -> None:
             each = [tv_tensors.wrap(one, like=old) for one in old.as_subclass(torch.Tensor)]
             moved = [_moved(one, programs.get(row, [])) for row, one in enumerate(each)]
             batch.leaves[place] = tv_tensors.wrap(torch.stack([one.as_subclass(torch.Tensor) for one in moved]), like=moved[0])
+    whole = batch.whole()
+    for step in steps:
+        if step.name == "of_boxes" and step.fixed["kind"].startswith("Sanitize"):
+            whole = _sanitized(whole, step)
+    return whole
 
 
 def _moved(leaf: Any, program: list[tuple[Step, int]]) -> Any:
@@ -49,7 +53,7 @@ def _of_boxes(leaf: Any, kind: str, settings: dict[str, Any]) -> Any:
     return getattr(v2, kind)(**settings)(leaf)
 
 
-def sanitized(whole: Any, step: Step) -> Any:
+def _sanitized(whole: Any, step: Step) -> Any:
     """The batch without boxes or points that are empty by now. Each sample has them, and its labels, in a dictionary of its own."""
     clean = getattr(v2, step.fixed["kind"])(**step.fixed["settings"])
     kind = tv_tensors.BoundingBoxes if step.fixed["kind"] == "SanitizeBoundingBoxes" else tv_tensors.KeyPoints
@@ -62,13 +66,3 @@ def sanitized(whole: Any, step: Step) -> Any:
         return part
 
     return visit(whole)
-
-
-def mixed_labels(labels: torch.Tensor, share: float, num_classes: int | None) -> torch.Tensor:
-    """Each label beside that of its predecessor in the batch, as its picture is."""
-    if labels.ndim == 1:
-        if num_classes is None:
-            raise ValueError("Labels given as numbers are mixed only where num_classes is known; give it to MixUp or CutMix.")
-        labels = one_hot(labels, num_classes=num_classes)
-    labels = labels if labels.is_floating_point() else labels.float()
-    return labels.roll(1, 0) * (1 - share) + labels * share

@@ -10,6 +10,7 @@ import torch
 from pipefix.augment import colour, geometry
 from pipefix.augment.augment import Augment
 from pipefix.augment.draw_colour import ALL_DRAWS
+from pipefix.augment.follow import follow
 from pipefix.augment.ops import Op
 
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {
@@ -57,4 +58,4 @@ def augmentation(ops: Iterable[Op], *, compiled: bool = False, **settings: Any) 
     kernels = {
         name: torch.compile(kernel, dynamic=True) if compiled and name in FUSED else kernel for name, kernel in KERNELS.items()
     }
-    return Augment(ops, kernels=kernels, draws=ALL_DRAWS, **settings)
+    return Augment(ops, kernels=kernels, draws=ALL_DRAWS, followers=follow, **settings)

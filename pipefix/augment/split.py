@@ -70,12 +70,10 @@ def split(translation: Translation, target: str, *, size: tuple[int, int, int] |
             whys += [(one.name, f"{read.name} follows, which stays") for one in reads[cut:place]]
             whys.append((read.name, why))
             cut = place + 1
-    if target != "tensor" or any(isinstance(op, ops.BATCHED) for read in reads for op in read.ops):
-        sized = _first_size(reads, same_size)
-        if sized > cut:
-            whys += [(one.name, "pictures differ in size until they are cropped or resized to one") for one in reads[cut:sized]]
-            cut = sized
-    # A conversion to floating point is worth nothing before the wire, so it is never among what stays for its size alone.
+    sized = _first_size(reads, same_size)
+    if sized > cut:
+        whys += [(one.name, "pictures differ in size until they are cropped or resized to one") for one in reads[cut:sized]]
+        cut = sized
     return Split(
         target, reads[:cut], reads[cut:], tuple(whys),
         _wire(_ops(reads), size, same_size), _wire(_ops(reads[:cut]), size, same_size),

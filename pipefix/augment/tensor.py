@@ -7,9 +7,10 @@ from typing import Any
 
 from pipefix.augment.augment import Singly
 from pipefix.augment.draw_colour import ALL_DRAWS
+from pipefix.augment.follow import follow
 from pipefix.augment.ops import Op
 from pipefix.augment.single import SINGLE
 
 
 def augmentation(listed: Iterable[Op], *, threads: int = 0, **settings: Any) -> Singly:
-    return Singly(listed, threads=threads, kernels=SINGLE, draws=ALL_DRAWS, **settings)
+    return Singly(listed, threads=threads, kernels=SINGLE, draws=ALL_DRAWS, followers=follow, **settings)

@@ -216,7 +216,8 @@ class Singly(Augment):
         row = int(step.rows[position])
         mixed = sample * weights[0]
         for weight, steps in zip(weights[1:], step.fixed["chains"], strict=True):
-            mixed = mixed + self.one(sample, programs_of(list(steps), row + 1)[row]) * weight
+            own = [(one, int(place)) for one in steps for place in np.flatnonzero(one.rows == row)]
+            mixed = mixed + self.one(sample, own) * weight
         return mixed.to(sample.dtype)
 
     def _mapped(self, work: Callable[[Any], Any], things: list[Any]) -> Iterable[Any]:

@@ -52,7 +52,7 @@ class Batch:
         if len(self.pictures) == 1 and self.leaves[self.pictures[0]].ndim == 4:
             if isinstance(new, list):
                 raise ValueError(
-                    "The augmented pictures differ in size, so they make no batch. End the list with a crop or a resize to one size."
+                    "The augmented pictures differ in size, so they make no batch: end the list with a crop or one size."
                 )
             self.leaves[self.pictures[0]] = _like(self.leaves[self.pictures[0]], new)
             return

@@ -89,7 +89,9 @@ def permute(images: torch.Tensor, *, permutation: torch.Tensor) -> torch.Tensor:
 
 
 def invert(images: torch.Tensor) -> torch.Tensor:
-    return enhance.invert(images, torch.ones((), dtype=images.dtype, device=images.device)) if images.is_floating_point() else ~images
+    return (
+        enhance.invert(images, torch.ones((), dtype=images.dtype, device=images.device)) if images.is_floating_point() else ~images
+    )
 
 
 def posterize(images: torch.Tensor, *, bits: torch.Tensor) -> torch.Tensor:

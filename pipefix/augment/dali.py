@@ -25,7 +25,7 @@ from pipefix.augment.stream import Stream, keys_of
 
 @dataclass(frozen=True)
 class Graph:
-    """A list of operations as DALI runs it: slots on bytes, one conversion, slots on floating point, and what it leaves to others."""
+    """A list of operations as DALI runs it: slots on bytes, a conversion, slots on floating point, and what is left to others."""
 
     listed: tuple[Op, ...]
     """What the graph does."""
@@ -106,7 +106,7 @@ class DaliLoader:
                 made, place, index = self._asked.pop(0)
                 if (made, place) == (epoch, number):
                     break
-            images = torch.from_dlpack(found.as_tensor())
+            images = torch.utils.dlpack.from_dlpack(found.as_tensor())
             labels = self.labels[torch.from_numpy(index)].to(images.device, non_blocking=True)
             batch = (images, labels)
             yield self.rest(batch, index=index, epoch=epoch) if self.rest is not None else batch

@@ -157,7 +157,7 @@ def neutral(slot: Slot) -> dict[str, Any]:
     """What a slot is fed for a sample that it leaves alone: anything of the right shape."""
     zero, pair = np.float32(0), np.zeros(2, np.int32)
     matrix, offset = np.eye(3, dtype=np.float32), np.zeros(3, np.float32)
-    return {
+    table: dict[str, dict[str, Any]] = {
         "resize": {"size": np.ones(2, np.float32)},
         "resized_crop": {"start": pair, "shape": np.ones(2, np.int32)},
         "center_crop": {"start": pair, "shape": np.ones(2, np.int32)},
@@ -180,7 +180,8 @@ def neutral(slot: Slot) -> dict[str, Any]:
         "hflip": {},
         "vflip": {},
         "offset": {"offset": offset},
-    }[slot.name]
+    }
+    return table[slot.name]
 
 
 def values_of(slot: Slot, step: Step, sizes: Any) -> dict[str, Any]:
@@ -236,7 +237,8 @@ def _from_corner(step: Step, size: tuple[int, int]) -> Any:
         still = torch.zeros(n, 2)
         theta = inverse_affine(-(angle % 360), still, torch.ones(n), still, middle)
     else:
-        theta = inverse_affine(angle, *(torch.from_numpy(v[key]) for key in ("translate", "scale", "shear")), middle)
+        translate, scale, shear = (torch.from_numpy(v[key]) for key in ("translate", "scale", "shear"))
+        theta = inverse_affine(angle, translate, scale, shear, middle)
     half = torch.tensor([[width * 0.5], [height * 0.5]])
     offset = theta[:, :, 2:] + half - theta[:, :, :2] @ half
     return torch.cat([theta[:, :, :2], offset], dim=2).numpy().astype(np.float32)

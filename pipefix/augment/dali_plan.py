@@ -19,7 +19,9 @@ def plan(listed: Sequence[Op]) -> Graph:
     """As many operations from the front as DALI has."""
     before: list[Op] = []
     later: list[Op] = []
-    size, floats, mean, std = None, False, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    size, floats = None, False
     count, why = 0, None
     for place, op in enumerate(listed):
         why = dali_graph.why_not(op, size)

@@ -1,4 +1,4 @@
-"""Whether two ways of drawing parameters draw from the same distribution: torchvision's, overheard as it runs, and this library's."""
+"""Whether parameters are drawn from the same distribution: by torchvision, overheard as it runs, and by this library."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Compared:
 Columns = dict[str, list[float]]
 
 
-def compared(transform: Any, listed: Sequence[Op], *, count: int, size: tuple[int, int, int] = (3, 24, 32), seed: int = 0) -> list[Compared]:
+def compared(
+    transform: Any, listed: Sequence[Op], *, count: int, size: tuple[int, int, int] = (3, 24, 32), seed: int = 0
+) -> list[Compared]:
     """The parameters of ``transform`` (torchvision's) and of the operations it was read as, ``count`` samples each."""
     theirs = columns(overheard(transform, count=count, size=size, seed=seed))
     stream = Stream(keys_of(seed, 0, np.arange(count)))
@@ -87,6 +89,8 @@ def _by_sample(steps: list[Step], count: int) -> list[list[Happened]]:
     for step in steps:
         for position, row in enumerate(step.rows):
             values = {key: value[position] for key, value in step.values.items() if key != "key"}
+            if step.fixed.get("relative"):
+                values["threshold"] = values["threshold"] * 255
             if step.name in ("mix_up", "cut_mix"):
                 values = {key: value for key, value in step.fixed.items() if key != "num_classes"}
             found[row].append((step.name, values))
@@ -118,8 +122,6 @@ def _numbers(name: str, values: dict[str, Any]) -> dict[str, float]:
         values = {"shorter side": min(values["height"], values["width"])}
     flat: dict[str, float] = {}
     for key, value in values.items():
-        if key == "relative":
-            continue
         numbers = np.asarray(value, dtype=np.float64).ravel()
         flat |= {key if len(numbers) == 1 else f"{key}[{place}]": float(one) for place, one in enumerate(numbers)}
     return flat
@@ -235,7 +237,11 @@ def _listening() -> Iterator[list[Happened]]:
         finally:
             depth[0] -= 1
 
-    names = [name for name, value in vars(old).items() if inspect.isfunction(value) and (name in _KEPT or name in _RENAMED or name in _PLAIN)]
+    names = [
+        name
+        for name, value in vars(old).items()
+        if inspect.isfunction(value) and (name in _KEPT or name in _RENAMED or name in _PLAIN)
+    ]
     originals = {name: getattr(old, name) for name in names}
     v2.Transform._call_kernel, _AutoAugmentBase._apply_image_or_video_transform = call_kernel, apply
     for name, function in originals.items():

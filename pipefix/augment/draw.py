@@ -234,9 +234,9 @@ def draw_perspective(op: ops.Perspective, stream: Stream, frame: Frame, draws: D
     stream, frame, _ = some(op.p, stream, frame)
     bound_height = (op.distortion_scale * (frame.height // 2)).astype(np.int64) + 1
     bound_width = (op.distortion_scale * (frame.width // 2)).astype(np.int64) + 1
-    inward = np.stack(
-        [stream.fork(place).below((bound_width, bound_height)[place % 2]) for place in range(8)], axis=1
-    ).reshape(-1, 4, 2)
+    inward = np.stack([stream.fork(place).below((bound_width, bound_height)[place % 2]) for place in range(8)], axis=1).reshape(
+        -1, 4, 2
+    )
     right, bottom = frame.width - 1, frame.height - 1
     start = np.zeros((len(frame), 4, 2), dtype=np.int64)
     start[:, 1:3, 0], start[:, 2:4, 1] = right[:, None], bottom[:, None]

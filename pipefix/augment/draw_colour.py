@@ -165,9 +165,7 @@ def _one_of(space: tuple[ops.Magnitude, ...], bins: int, most: int | None, strea
 
 def draw_rand_augment(op: ops.RandAugment, stream: Stream, frame: Frame, draws: Draws) -> list[Step]:
     most = op.bins if op.magnitude is None else None
-    return [
-        step for turn in range(op.num_ops) for step in _one_of(op.space, op.bins, most, stream.fork(turn), frame, op)
-    ]
+    return [step for turn in range(op.num_ops) for step in _one_of(op.space, op.bins, most, stream.fork(turn), frame, op)]
 
 
 def draw_auto_augment(op: ops.AutoAugment, stream: Stream, frame: Frame, draws: Draws) -> list[Step]:

@@ -7,11 +7,10 @@ from typing import Any
 import torch
 from torchvision import tv_tensors
 from torchvision.transforms import v2
-from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.batch import Batch
-from pipefix.augment.steps import GEOMETRIC, Step
 from pipefix.augment.single import SINGLE
+from pipefix.augment.steps import GEOMETRIC, Step
 
 
 def follow(batch: Batch, steps: list[Step]) -> Any:

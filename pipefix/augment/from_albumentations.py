@@ -1,4 +1,4 @@
-"""albumentations' transforms as operations, where their arithmetic is one that the targets have. Its resizing has no antialiasing."""
+"""albumentations' transforms as operations, where the targets compute as they do. Its resizing has no antialiasing."""
 
 from __future__ import annotations
 
@@ -60,12 +60,13 @@ def _container(t: Any, name: str, inner: Reader) -> tuple[Op, ...]:
 
 
 def _certain(listed: tuple[Op, ...]) -> tuple[Op, ...]:
+    sure: dict[str, Any] = {"p": 1.0}
     found: list[Op] = []
     for op in listed:
         if isinstance(op, ops.Apply):
             found += op.ops
         else:
-            found.append(replace(op, p=1.0) if hasattr(op, "p") and not isinstance(op, ops.Choice) else op)  # type: ignore[type-var]
+            found.append(replace(op, **sure) if hasattr(op, "p") and not isinstance(op, ops.Choice) else op)
     return tuple(found)
 
 

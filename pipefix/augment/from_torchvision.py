@@ -33,11 +33,10 @@ def read(transform: Any, inner: Reader) -> tuple[Op, ...]:
     name = type(transform).__name__
     if type(transform).__module__.startswith("torchvision.transforms._presets"):
         return (Untranslatable(name, "a preset of torchvision's models; write its parts as a list", is_random=False),)
-    reader = _CONTAINERS.get(name) or _READERS.get(name)
-    if reader is None:
+    if name not in _CONTAINERS and name not in _READERS:
         return (Untranslatable(name, WHY_NOT.get(name, f"{name} is not known to pipefix"), is_random=name not in _STILL),)
     try:
-        found = reader(transform, inner) if name in _CONTAINERS else reader(transform)
+        found = _CONTAINERS[name](transform, inner) if name in _CONTAINERS else _READERS[name](transform)
     except _Stays as why:
         return (Untranslatable(name, str(why)),)
     return found if isinstance(found, tuple) else (found,)
@@ -177,6 +176,11 @@ def _jitter(t: Any) -> Op:
     return ops.ColorJitter(_limits(t.brightness), _limits(t.contrast), _limits(t.saturation), _limits(t.hue))
 
 
+def _distort(t: Any) -> Op:
+    limits: dict[str, Any] = {name: _limits(getattr(t, name)) for name in ("brightness", "contrast", "saturation", "hue")}
+    return ops.PhotometricDistort(**limits, p=t.p)
+
+
 def _to_dtype(t: Any) -> tuple[Op, ...]:
     wanted = t.dtype
     if not isinstance(wanted, dict):
@@ -286,9 +290,7 @@ _READERS: dict[str, Callable[[Any], Op | tuple[Op, ...]]] = {
     "RandomPerspective": lambda t: ops.Perspective(t.distortion_scale, t.p, **_warped(t)),
     "ElasticTransform": _elastic,
     "ColorJitter": _jitter,
-    "RandomPhotometricDistort": lambda t: ops.PhotometricDistort(
-        *(_limits(getattr(t, name)) for name in ("brightness", "contrast", "saturation", "hue")), p=t.p  # type: ignore[arg-type]
-    ),
+    "RandomPhotometricDistort": _distort,
     "RandomChannelPermutation": lambda t: ops.ChannelPermutation(),
     "Grayscale": lambda t: ops.Grayscale(t.num_output_channels),
     "RandomGrayscale": lambda t: ops.Grayscale(None, t.p),

@@ -41,9 +41,7 @@ def _cubic(distance: torch.Tensor, a: float) -> torch.Tensor:
     return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
 
 
-def weights(
-    start: torch.Tensor, length: torch.Tensor, size: int, source: int, interpolation: str, antialias: bool
-) -> torch.Tensor:
+def weights(start: torch.Tensor, length: torch.Tensor, size: int, source: int, interpolation: str, antialias: bool) -> torch.Tensor:
     """For each sample the (size, source) matrix that resamples ``length`` pixels from ``start`` on to ``size``."""
     device = start.device
     scale = (length / size).view(-1, 1, 1)
@@ -71,7 +69,7 @@ def weights(
     middle = middle - 0.5
     if interpolation == "bilinear":
         middle = middle.clamp(min=0)
-    reach_out = range(0, 2) if interpolation == "bilinear" else range(-1, 3)
+    reach_out = range(2) if interpolation == "bilinear" else range(-1, 3)
     left = torch.floor(middle)
     result = torch.zeros((len(start), size, source), device=device)
     for offset in reach_out:
@@ -110,17 +108,13 @@ def resized_crop(
     return _resample(images, (top, left, height, width), size, interpolation, antialias)
 
 
-def resize(
-    images: torch.Tensor, *, height: torch.Tensor, width: torch.Tensor, interpolation: str, antialias: bool
-) -> torch.Tensor:
+def resize(images: torch.Tensor, *, height: torch.Tensor, width: torch.Tensor, interpolation: str, antialias: bool) -> torch.Tensor:
     size = (int(height[0]), int(width[0]))
     if size == tuple(images.shape[-2:]):
         return images
-    if len(images) > 1 or interpolation == "nearest":
-        zero = torch.zeros(len(images), device=images.device)
-        whole = (zero, zero, zero + images.shape[-2], zero + images.shape[-1])
-        return _resample(images, whole, size, interpolation, antialias)
-    return tv.resize(images, list(size), interpolation=tv.InterpolationMode(interpolation), antialias=antialias)
+    zero = torch.zeros(len(images), device=images.device)
+    window = (zero, zero, zero + images.shape[-2], zero + images.shape[-1])
+    return _resample(images, window, size, interpolation, antialias)
 
 
 # -- moving whole pixels -----------------------------------------------------------------------------------------------
@@ -214,16 +208,16 @@ def rotate(
     height, width = images.shape[-2:]
     if expand:
         mode = tv.InterpolationMode(interpolation)
-        return tv.rotate(images, float(angle[0]), interpolation=mode, expand=True, center=list(center) if center else None, fill=fill)
+        return tv.rotate(
+            images, float(angle[0]), interpolation=mode, expand=True, center=list(center) if center else None, fill=fill
+        )
     nothing = torch.zeros_like(angle)
     pairs = torch.stack([nothing, nothing], dim=1)
     theta = inverse_affine(-(angle % 360), pairs, nothing + 1, pairs, _from_middle(center, images))
     return on_grid(images, affine_grid(theta, height, width, height, width), interpolation, fill)
 
 
-def perspective(
-    images: torch.Tensor, *, start: torch.Tensor, end: torch.Tensor, interpolation: str, fill: Any
-) -> torch.Tensor:
+def perspective(images: torch.Tensor, *, start: torch.Tensor, end: torch.Tensor, interpolation: str, fill: Any) -> torch.Tensor:
     """``start`` and ``end`` (n, 4, 2): where four points are and where they go."""
     height, width = images.shape[-2:]
     start, end = start.double(), end.double()

@@ -49,7 +49,18 @@ KERNELS: dict[str, Callable[..., torch.Tensor]] = {
 }
 """What each step does to a batch."""
 
-FUSED = ("brightness", "contrast", "saturation", "hue", "grayscale", "solarize", "posterize", "normalize", "to_dtype", "gaussian_noise")
+FUSED = (
+    "brightness",
+    "contrast",
+    "saturation",
+    "hue",
+    "grayscale",
+    "solarize",
+    "posterize",
+    "normalize",
+    "to_dtype",
+    "gaussian_noise",
+)
 """Rows of small operations on every pixel: one kernel each where torch.compile makes it."""
 
 

@@ -21,8 +21,8 @@ MEAN_ALLOWED, TAIL_ALLOWED = 1.0, 4.0
 """In 1/255 of the range: the mean, and the 99th percentile."""
 
 NOTES: dict[type, str] = {
-    ops.RandomResizedCrop: "torchvision weighs bytes with 16-bit integers and rounds between its two passes; here it is rounded once",
-    ops.Resize: "torchvision weighs bytes with 16-bit integers and rounds between its two passes; here it is rounded once",
+    ops.RandomResizedCrop: "torchvision weighs bytes with 16-bit integers and rounds between two passes; here it is rounded once",
+    ops.Resize: "torchvision weighs bytes with 16-bit integers and rounds between two passes; here it is rounded once",
     ops.Affine: "a place half-way between two pixels may be rounded to the other one",
     ops.Rotation: "a place half-way between two pixels may be rounded to the other one",
     ops.Perspective: "the coefficients are solved in double precision, torchvision's in its own",
@@ -102,7 +102,7 @@ def check(
     draws: int = 2000,
     seed: int = 0,
     device: str = "cpu",
-    progress: Callable[[str, float], None] = lambda phase, done: None,
+    progress: Callable[[str, float], None],
 ) -> Parity:
     """Hold a split against torchvision. ``pictures``: samples as the dataset hands them to its transforms; ``build`` makes the
     target's module for a list of operations."""
@@ -110,14 +110,13 @@ def check(
     images = front_of(split, pictures, seed)
     same = {tuple(one.shape) for one in images}
     state = torch.stack(images) if len(same) == 1 else images
-    scale, done = 255.0 if images[0].is_floating_point() else 1.0, 0
-    for read in split.moves:
+    scale: Any = 255.0 if images[0].is_floating_point() else 1.0
+    for done, read in enumerate(split.moves):
         for op in read.ops:
             progress(f"checking {type(op).__name__}", done / (2 * max(len(split.moves), 1)))
             error, state, scale = compare(op, state, scale, build, seed=seed + done, device=device)
             if error is not None:
                 found.pixels.append(error)
-        done += 1
     for place, read in enumerate((*split.stays, *split.moves)):
         progress(f"drawing for {read.name}", 0.5 + place / (2 * len((*split.stays, *split.moves))))
         drawn = draws_of(read, draws, seed)
@@ -191,7 +190,9 @@ def draws_of(read: Read, count: int, seed: int = 0) -> Drawn | None:
         return Drawn(read.name, 0, (), "torchvision's transforms only are overheard; this one's draws were not compared")
     if any(isinstance(op, (*ops.BATCHED, ops.AugMix, ops.Elastic, ops.GaussianNoise)) for op in read.ops):
         return Drawn(read.name, 0, (), "its draws are whole fields or batches: compared by their moments in the test suite")
-    return Drawn(read.name, count, tuple(distribution.compared(read.source, read.ops, count=count, size=_small(read.ops), seed=seed)))
+    return Drawn(
+        read.name, count, tuple(distribution.compared(read.source, read.ops, count=count, size=_small(read.ops), seed=seed))
+    )
 
 
 def _small(listed: Sequence[Op]) -> tuple[int, int, int]:
@@ -267,7 +268,11 @@ def _shown(image: torch.Tensor, mean: Any, std: Any) -> Any:
 
 
 def _hwc(image: torch.Tensor) -> Any:
-    return image.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy() if image.shape[0] == 1 else image.permute(1, 2, 0).contiguous().numpy()
+    return (
+        image.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy()
+        if image.shape[0] == 1
+        else image.permute(1, 2, 0).contiguous().numpy()
+    )
 
 
 def _picture(original: Any) -> Any:

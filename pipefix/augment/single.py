@@ -1,7 +1,7 @@
 """torchvision's own functions, for one sample with its parameters.
 
-The same functions take a picture as a PIL image, a tensor, boxes, points or a mask, so this table is also how boxes follow, and what
-the other targets are held against.
+The same functions take a picture of PIL, a tensor, boxes, points or a mask, so this table is also how boxes follow, and what the
+other targets are held against.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.geometry import displacement
@@ -50,7 +49,9 @@ def rotate(sample: Any, *, angle: float, interpolation: str, expand: bool, cente
     )
 
 
-def affine(sample: Any, *, angle: float, translate: Any, scale: float, shear: Any, interpolation: str, fill: Any, center: Any) -> Any:
+def affine(
+    sample: Any, *, angle: float, translate: Any, scale: float, shear: Any, interpolation: str, fill: Any, center: Any
+) -> Any:
     return tv.affine(
         sample, angle, translate, scale, shear, interpolation=_mode(interpolation), fill=fill,
         center=list(center) if center else None,

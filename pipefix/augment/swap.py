@@ -113,7 +113,9 @@ class Front:
             named = read.source(**named)
         if self.to_tensor and isinstance(named.get("image"), np.ndarray):
             array = named["image"]
-            named["image"] = torch.from_numpy(np.ascontiguousarray(array if array.ndim == 3 else array[:, :, None])).permute(2, 0, 1)
+            named["image"] = torch.from_numpy(np.ascontiguousarray(array if array.ndim == 3 else array[:, :, None])).permute(
+                2, 0, 1
+            )
         return named
 
 
@@ -163,7 +165,9 @@ class Swap:
     def front(self) -> Front:
         """The part that stays in the dataset."""
         to_tensor = self.split.needs_tensor and bool(self.split.moves)
-        return Front(self.split.stays, to_tensor=to_tensor, seed=self.seed, tensors=self.target == "tensor" and _readable(self.split))
+        return Front(
+            self.split.stays, to_tensor=to_tensor, seed=self.seed, tensors=self.target == "tensor" and _readable(self.split)
+        )
 
     def dataset(self, dataset: Any, *, index: bool = False) -> Any:
         """A copy of the dataset whose transforms are the part that stays; yours is left as it was."""

@@ -30,7 +30,7 @@ def constructor(op: Op) -> str:
     if isinstance(op, (ops.Choice, ops.Order)):
         lists = ", ".join(f"v2.Compose([{_several(listed)}])" for listed in op.lists)
         return f"v2.RandomChoice([{lists}], p={list(op.p)})" if isinstance(op, ops.Choice) else f"v2.RandomOrder([{lists}])"
-    if isinstance(op, ops.ToTensor) or isinstance(op, ops.Identity):
+    if isinstance(op, (ops.ToTensor, ops.Identity)):
         return ""
     return _simple(op)
 

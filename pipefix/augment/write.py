@@ -164,7 +164,8 @@ def _header(split: Split, what: str, use: str) -> str:
     stays = "\n".join(f"    {read.name}" for read in split.stays)
     kept = f"\nIn the dataset these stay, followed by the step to a tensor of bytes:\n\n{stays}\n" if split.stays else ""
     used = "\n".join(f"    {line}" if line else "" for line in use.splitlines())
-    return f'"""{what} Written by `pipefix swap`; it needs no pipefix.\n{kept}\nUse it so:\n\n{used}\n"""\n\nfrom __future__ import annotations\n\n'
+    lead = f"{what} Written by `pipefix swap`; it needs no pipefix."
+    return f'"""{lead}\n{kept}\nUse it so:\n\n{used}\n"""\n\nfrom __future__ import annotations\n\n'
 
 
 def _kinds(listed: Iterable[Op]) -> list[type[Op]]:
@@ -204,7 +205,19 @@ _STEPS: dict[str, tuple[str, ...]] = {
     "draw_erasing": ("erase",),
 }
 """Steps of functions that are not named for their one step."""
-_POLICY = ("affine", "rotate", "brightness", "saturation", "contrast", "sharpness", "posterize", "solarize", "autocontrast", "equalize", "invert")
+_POLICY = (
+    "affine",
+    "rotate",
+    "brightness",
+    "saturation",
+    "contrast",
+    "sharpness",
+    "posterize",
+    "solarize",
+    "autocontrast",
+    "equalize",
+    "invert",
+)
 
 
 def _kernels(drawers: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -215,9 +228,7 @@ def _kernels(drawers: Iterable[str]) -> dict[str, tuple[str, str]]:
         if draw in ("draw_rand_augment", "draw_auto_augment", "draw_aug_mix"):
             names |= dict.fromkeys(_POLICY)
         names |= dict.fromkeys(_STEPS.get(draw, (draw.removeprefix("draw_"),)))
-    return {
-        name: (KERNELS[name].__module__.removeprefix(_HOME), KERNELS[name].__name__) for name in names if name in KERNELS
-    }
+    return {name: (KERNELS[name].__module__.removeprefix(_HOME), KERNELS[name].__name__) for name in names if name in KERNELS}
 
 
 def _listed(split: Split) -> str:
@@ -226,6 +237,20 @@ def _listed(split: Split) -> str:
 
 def _table(name: str, pairs: Iterable[tuple[str, str]], kind: str) -> str:
     return f"{name}: {kind} = {{\n" + "".join(f"    {key}: {value},\n" for key, value in pairs) + "}\n"
+
+
+_ENTRY_KORNIA = '''
+
+def augmentation(seed: int = {seed}, **settings: Any) -> Augment:
+    """The module. Call it with (images, labels), on their device."""
+    return Augment(OPS, kernels=KERNELS, draws=DRAWS, seed=seed, first={kept}, **settings)
+'''
+_ENTRY_DALI = '''
+
+def batches(source: Any, seed: int = {seed}, **settings: Any) -> DaliLoader:
+    """Batches of an epoch, again and again."""
+    return DaliLoader(source, GRAPH, seed=seed, **settings)
+'''
 
 
 def _kornia(split: Split, seed: int) -> str:
@@ -246,9 +271,7 @@ def _kornia(split: Split, seed: int) -> str:
         _table("DRAWS", ((kind, where[1]) for kind, where in drawers.items()), "Draws"),
         "\n",
         _listed(split),
-        "\n\ndef augmentation(seed: int = "
-        f'{seed}, **settings: Any) -> Augment:\n    """The module. Call it with (images, labels), on their device."""\n'
-        f"    return Augment(OPS, kernels=KERNELS, draws=DRAWS, seed=seed, first={kept}, **settings)\n",
+        _ENTRY_KORNIA.format(seed=seed, kept=kept),
     ]
     return "".join(parts)
 
@@ -274,8 +297,7 @@ def _dali(split: Split, seed: int) -> str:
         _table("ALL_DRAWS", ((kind, where[1]) for kind, where in drawers.items()), "Draws"),
         "\n",
         f"GRAPH = {made!r}\n",
-        f'\n\ndef batches(source: Any, seed: int = {seed}, **settings: Any) -> DaliLoader:\n    """Batches of an epoch, again and again."""\n'
-        "    return DaliLoader(source, GRAPH, seed=seed, **settings)\n",
+        _ENTRY_DALI.format(seed=seed),
     ]
     return "".join(parts)
 

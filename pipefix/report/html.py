@@ -23,9 +23,7 @@ def page(run: Run) -> str:
     """The whole page."""
     said = card(run)
     style, script = asset("page.css"), asset("page.js")
-    policy = (
-        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'; form-action 'none'"
     sections = [(anchor, title, body) for anchor, title, body in _sections(run) if body]
     head = el(
         "head",

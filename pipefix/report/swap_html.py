@@ -29,7 +29,10 @@ def page(report: SwapReport, sheet: Sequence[PanelPicture] = ()) -> str:
         Markup(f"<style>{style}</style>"),
     )
     body = [
-        el("header", el("div", el("h1", el("span", "pipefix swap ", class_="brand"), name(report.target), f" to {report.to}"), class_="top")),
+        el(
+            "header",
+            el("div", el("h1", el("span", "pipefix swap ", class_="brand"), name(report.target), f" to {report.to}"), class_="top"),
+        ),
         _section("split", "Where it is cut", _split(report)),
     ]
     if report.parity is not None:
@@ -62,7 +65,9 @@ def _parity(parity: ParityFigures) -> Markup:
     unchecked = [el("p", sentence(f"Not checked: {one.transform}: {one.why}.")) for one in parity.declined]
     heads = ("Operation", "Pictures", "Mean", "99 %", "Worst", "Where a difference comes from")
     lead = el("p", sentence(swap_text.verdict(parity)), class_="verdict")
-    return join((lead, el("p", "Errors are in 1/255 of the pixels' range.", class_="lead"), table("Pixels", heads, rows), unchecked))
+    return join(
+        (lead, el("p", "Errors are in 1/255 of the pixels' range.", class_="lead"), table("Pixels", heads, rows), unchecked)
+    )
 
 
 def _draws(parity: ParityFigures) -> Markup:
@@ -72,7 +77,13 @@ def _draws(parity: ParityFigures) -> Markup:
             rows.append([name(one.op), "", "", "", sentence(one.declined)])
         for parameter in one.parameters:
             rows.append(
-                [name(one.op), name(parameter.parameter), _moments(parameter.theirs), _moments(parameter.ours), f"{parameter.p:.3g}"]
+                [
+                    name(one.op),
+                    name(parameter.parameter),
+                    _moments(parameter.theirs),
+                    _moments(parameter.ours),
+                    f"{parameter.p:.3g}",
+                ]
             )
     heads = ("Transform", "Parameter", "torchvision: range, mean, sd", "swapped: range, mean, sd", "p")
     lead = f"Two-sample Kolmogorov-Smirnov tests; a false alarm in {parity.false_alarm:g} of all transforms that are equal."

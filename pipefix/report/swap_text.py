@@ -38,7 +38,9 @@ def _lines(report: SwapReport, paint: Paint) -> Iterator[str]:
 
 def _stays(report: SwapReport) -> str:
     if not report.stays:
-        return "Nothing stays on the CPU before the batch." if report.to != "dali" else "Nothing: DALI begins with the encoded file."
+        return (
+            "Nothing stays on the CPU before the batch." if report.to != "dali" else "Nothing: DALI begins with the encoded file."
+        )
     return "On the CPU, in the dataset, before samples are collated:"
 
 

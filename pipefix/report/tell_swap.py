@@ -100,7 +100,11 @@ def _parity(parity: Parity) -> ParityFigures:
 def sheet(panels: Sequence[Panel]) -> list[PanelPicture]:
     return [
         PanelPicture(
-            original=_png(one.original), cpu=_png(one.cpu), swapped=_png(one.swapped), difference=_png(one.difference), mean=one.mean
+            original=_png(one.original),
+            cpu=_png(one.cpu),
+            swapped=_png(one.swapped),
+            difference=_png(one.difference),
+            mean=one.mean,
         )
         for one in panels
     ]

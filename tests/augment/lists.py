@@ -12,7 +12,9 @@ from torchvision.transforms.v2 import functional as tv
 BILINEAR = InterpolationMode.BILINEAR
 
 
-def pictures(count: int, height: int = 40, width: int = 48, *, channels: int = 3, seed: int = 0, dtype: Any = torch.uint8) -> torch.Tensor:
+def pictures(
+    count: int, height: int = 40, width: int = 48, *, channels: int = 3, seed: int = 0, dtype: Any = torch.uint8
+) -> torch.Tensor:
     """Smooth pictures with some detail, as photographs have."""
     rng = np.random.default_rng(seed)
     coarse = torch.from_numpy(rng.integers(0, 256, (count, channels, height // 6 + 2, width // 6 + 2), dtype=np.uint8))

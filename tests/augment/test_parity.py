@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torchvision.transforms import v2
 
 from pipefix.augment import kornia, parity, tensor
 from pipefix.augment.translate import translate
 from tests.augment.lists import ALL, EXACT, pictures
-from torchvision.transforms import v2
 
 COUNT = 24
 

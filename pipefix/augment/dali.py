@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali.pipeline import do_not_convert
+from nvidia.dali.plugin.pytorch import feed_ndarray
 from PIL import Image
 
 from pipefix.augment import dali_graph
@@ -42,7 +43,10 @@ class Graph:
 
 
 class DaliLoader:
-    """Iterates over batches of an epoch as ``(images, labels)``; images are torch tensors on the device, without a copy.
+    """Iterates over batches of an epoch as ``(images, labels)``; images are torch tensors on the device.
+
+    On a GPU they are DALI's own memory, without a copy. So they are on the CPU with ``lend``: a batch is then valid until the next
+    is asked for, as in a loop that copies it to a device or computes with it at once. Otherwise it is the caller's for ever.
 
     ``source`` is a list of files, or a function that gives the encoded bytes of an index (a cache). ``device`` "cuda" decodes with
     DALI's mixed backend. ``rest`` is called with each batch and its indices for what DALI does not compute.
@@ -61,6 +65,7 @@ class DaliLoader:
         threads: int = 2,
         device: str = "cpu",
         seed: int = 0,
+        lend: bool = False,
         rest: Augment | None = None,
     ) -> None:
         self.files = None if callable(source) else [str(one) for one in source]
@@ -70,7 +75,7 @@ class DaliLoader:
         self.length = length if length is not None else len(self.files if self.files is not None else labels or ())
         self.labels = torch.as_tensor(labels) if labels is not None else torch.zeros(self.length, dtype=torch.int64)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
-        self.threads, self.device, self.seed, self.epoch, self.rest = threads, device, seed, 0, rest
+        self.threads, self.device, self.seed, self.epoch, self.rest, self.lend = threads, device, seed, 0, rest, lend
         self.graph = graph
         if graph.rest and rest is None:
             raise ValueError(f"DALI does not compute {type(graph.rest[0]).__name__} ({graph.why}): give rest, a module that does.")
@@ -106,10 +111,17 @@ class DaliLoader:
                 made, place, index = self._asked.pop(0)
                 if (made, place) == (epoch, number):
                     break
-            images = torch.utils.dlpack.from_dlpack(found.as_tensor())
+            images = self._handed(found.as_tensor())
             labels = self.labels[torch.from_numpy(index)].to(images.device, non_blocking=True)
             batch = (images, labels)
             yield self.rest(batch, index=index, epoch=epoch) if self.rest is not None else batch
+
+    def _handed(self, found: Any) -> torch.Tensor:
+        """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
+        if self.device != "cpu" or self.lend:
+            return torch.utils.dlpack.from_dlpack(found)
+        kept = torch.empty(found.shape(), dtype=torch.float32 if self.graph.to_float else torch.uint8)
+        return feed_ndarray(found, kept)
 
     def _following(self, epoch: int, start: int) -> Iterator[tuple[int, int, Any]]:
         """Every batch from there on, epoch after epoch: the graph works ahead over the end of one."""
@@ -160,7 +172,7 @@ class DaliLoader:
         number = (torch.device(self.device).index or 0) if on_gpu else None
         make = pipeline_def(
             _nodes, batch_size=self.batch_size, num_threads=self.threads, device_id=number, enable_conditionals=True,
-            exec_dynamic=True, prefetch_queue_depth=2,
+            exec_dynamic=on_gpu, prefetch_queue_depth=2,
         )  # fmt: skip
         pipe = make(self.graph, self._feed, self.files is not None, "mixed" if on_gpu else "cpu")
         pipe.build()

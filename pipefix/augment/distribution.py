@@ -196,6 +196,9 @@ def _happened(name: str, arguments: dict[str, Any]) -> Happened | None:
     return name, values
 
 
+_signature = functools.cache(inspect.signature)
+
+
 @contextlib.contextmanager
 def _listening() -> Iterator[list[Happened]]:
     """Both generations of torchvision's transforms, their calls written down, put back as they were afterwards."""
@@ -207,7 +210,7 @@ def _listening() -> Iterator[list[Happened]]:
 
     def heard(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not depth[0]:
-            bound = inspect.signature(function).bind(*args, **kwargs).arguments
+            bound = _signature(function).bind(*args, **kwargs).arguments
             found = _happened(function.__name__, bound)
             if found is not None:
                 events.append(found)
@@ -222,7 +225,7 @@ def _listening() -> Iterator[list[Happened]]:
     def call_kernel(self: Any, functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
         drawing = functional.__name__ == "gaussian_blur" and isinstance(self, v2.ElasticTransform)
         if not depth[0] and not drawing:
-            found = _happened(functional.__name__, inspect.signature(functional).bind(inpt, *args, **kwargs).arguments)
+            found = _happened(functional.__name__, _signature(functional).bind(inpt, *args, **kwargs).arguments)
             if found is not None:
                 events.append(found)
         return kernel(self, functional, inpt, *args, **kwargs)

@@ -27,12 +27,15 @@ def follow(batch: Batch, steps: list[Step]) -> Any:
         else:
             each = [tv_tensors.wrap(one, like=old) for one in old.as_subclass(torch.Tensor)]
             moved = [_moved(one, programs.get(row, [])) for row, one in enumerate(each)]
-            batch.leaves[place] = tv_tensors.wrap(torch.stack([one.as_subclass(torch.Tensor) for one in moved]), like=moved[0])
-    whole = batch.whole()
+            whole = torch.stack([one.as_subclass(torch.Tensor) for one in moved])
+            # One box or point a picture: what torchvision made a row of one is a row of all again.
+            whole = whole if isinstance(old, tv_tensors.Mask) else whole.reshape(old.shape)
+            batch.leaves[place] = tv_tensors.wrap(whole, like=moved[0])
+    given = batch.whole()
     for step in steps:
         if step.name == "of_boxes" and step.fixed["kind"].startswith("Sanitize"):
-            whole = _sanitized(whole, step)
-    return whole
+            given = _sanitized(given, step)
+    return given
 
 
 def _moved(leaf: Any, program: list[tuple[Step, int]]) -> Any:

@@ -100,7 +100,17 @@ def gathered(roots: Iterable[tuple[str, str]]) -> str:
         outside |= lines
     _check_names(kept)
     pieces = [_source(module(home), kept[home]) for home in _MODULES if home in kept]
-    return "\n".join(sorted(outside, key=lambda line: (line.startswith("from"), line))) + "\n\n\n" + "\n\n\n".join(pieces)
+    return _imports(outside) + "\n\n\n" + "\n\n\n".join(pieces)
+
+
+def _imports(lines: Iterable[str]) -> str:
+    """Sorted, the names of one module in one line."""
+    plain = sorted(line for line in lines if line.startswith("import"))
+    names: dict[str, list[str]] = {}
+    for line in sorted(set(lines) - set(plain)):
+        home, _, name = line.removeprefix("from ").partition(" import ")
+        names.setdefault(home, []).append(name)
+    return "\n".join([*plain, *(f"from {home} import {', '.join(found)}" for home, found in sorted(names.items()))])
 
 
 def _used(of: Module, node: ast.stmt) -> tuple[list[tuple[str, str]], set[str]]:

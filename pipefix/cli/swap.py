@@ -1,4 +1,4 @@
-"""Move augmentation out of the dataset to whole batches (Kornia, DALI, or torchvision on tensors), and show that it is the same.
+"""Move augmentation to whole batches (Kornia, DALI, or torchvision on tensors), and show that it is the same.
 
 TARGET is what `pipefix probe` takes; its dataset's transforms are read: torchvision's, old and new, and albumentations'. Nothing of
 yours is changed: the report says what stays and what moves, and --write makes code that does it without pipefix.

@@ -18,7 +18,7 @@ def pictures(
     """Smooth pictures with some detail, as photographs have."""
     rng = np.random.default_rng(seed)
     coarse = torch.from_numpy(rng.integers(0, 256, (count, channels, height // 6 + 2, width // 6 + 2), dtype=np.uint8))
-    smooth = tv.resize(coarse, [height, width], antialias=True).to(torch.int16)
+    smooth = tv.resize(coarse.float(), [height, width], antialias=True).to(torch.int16)
     fine = torch.from_numpy(rng.normal(0, 6, tuple(smooth.shape)).astype(np.int16))
     bytes_ = (smooth + fine).clamp(0, 255).to(torch.uint8)
     return bytes_ if dtype == torch.uint8 else bytes_.to(dtype) / 255

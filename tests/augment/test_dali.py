@@ -106,6 +106,13 @@ def test_a_batch_is_the_callers_for_ever(files: list[Path]) -> None:
     assert all(torch.equal(one, other) for one, other in zip(kept, copies, strict=True))
 
 
+def test_a_lent_batch_is_the_same_without_a_copy(files: list[Path]) -> None:
+    listed = translate(LISTS["imagenet"]).ops
+    lent = dali_plan.loader(files, listed, batch_size=4, lend=True)
+    found = torch.cat([images.clone() for images, _ in lent])
+    assert torch.equal(found, epoch(dali_plan.loader(files, listed, batch_size=4))[0])
+
+
 def test_the_rest_is_done_by_the_module(files: list[Path]) -> None:
     listed = translate(LISTS["handed on"]).ops
     made = dali_plan.plan(listed)

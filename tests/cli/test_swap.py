@@ -60,10 +60,17 @@ def text(report: SwapReport, **manner: Any) -> str:
 
 def test_the_whole_report() -> None:
     said = text(REPORT)
-    assert "STAYS    On the CPU, in the dataset, before samples are collated:\n         - RandomResizedCrop: pictures differ in size" in said
-    assert "MOVES    To the batch, as one module on its device:\n         - HorizontalFlip(p=0.5)\n         - Identity: nothing is left of it" in said
-    assert "crosses to the training process as 151 kB (uint8 3x224x224) instead of 602 kB (float32 3x224x224): 4.00x" in said.replace(
-        "\n         ", " "
+    assert (
+        "STAYS    On the CPU, in the dataset, before samples are collated:\n         - RandomResizedCrop: pictures differ in size"
+        in said
+    )
+    assert (
+        "MOVES    To the batch, as one module on its device:\n         - HorizontalFlip(p=0.5)\n         - Identity: nothing is left of it"
+        in said
+    )
+    assert (
+        "crosses to the training process as 151 kB (uint8 3x224x224) instead of 602 kB (float32 3x224x224): 4.00x"
+        in said.replace("\n         ", " ")
     )
     assert "GAIN     1.90x (1.50x to 2.40x) the throughput is what the probe predicts." in said
     assert "Equal as far as it was checked, on cpu: 2 operations" in said
@@ -103,7 +110,9 @@ def swap(library: Library, monkeypatch: pytest.MonkeyPatch) -> Library:
     import sys
 
     sys.modules["pipefix.api"].swap = library.call  # type: ignore[attr-defined]
-    library.answer = SimpleNamespace(report=REPORT, sheet=[PanelPicture(original="AA", cpu="BB", swapped="CC", difference="DD", mean=0.3)])
+    library.answer = SimpleNamespace(
+        report=REPORT, sheet=[PanelPicture(original="AA", cpu="BB", swapped="CC", difference="DD", mean=0.3)]
+    )
     return library
 
 

@@ -27,7 +27,12 @@ LISTS = {
     "RandomCrop": [v2.RandomCrop(SIDE, padding=4)],
     "RandomResizedCrop": [v2.RandomResizedCrop(SIDE)],
 }
-REST = [v2.RandomHorizontalFlip(), v2.ColorJitter(0.4, 0.4, 0.4, 0.1), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+REST = [
+    v2.RandomHorizontalFlip(),
+    v2.ColorJitter(0.4, 0.4, 0.4, 0.1),
+    v2.ToDtype(torch.float32, scale=True),
+    v2.Normalize(MEAN, STD),
+]
 
 
 def milliseconds(work: Callable[[], Any], times: int = 30) -> float:
@@ -63,7 +68,10 @@ def test_time_of_a_batch(first: str, compiled: bool, dtype: torch.dtype, note: N
     images = pictures(BATCH, SIDE, SIDE).cuda()
     took = milliseconds(lambda: augment(images))
     how = "compiled" if compiled else "eager"
-    note(f"{first} + flip + jitter + normalise, {BATCH} of {SIDE}, {how}, {dtype}".replace("torch.", ""), f"{took:.2f} ms (wanted: 3)")
+    note(
+        f"{first} + flip + jitter + normalise, {BATCH} of {SIDE}, {how}, {dtype}".replace("torch.", ""),
+        f"{took:.2f} ms (wanted: 3)",
+    )
     assert augment(images).is_cuda
 
 
@@ -82,7 +90,9 @@ def dali(jpegs: list[Path], **settings: Any) -> Any:
     from pipefix.augment.dali_plan import loader
 
     listed = translate([v1.RandomResizedCrop(SIDE), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]).ops
-    return loader(jpegs * 16, listed, labels=[0] * len(jpegs) * 16, batch_size=BATCH, shuffle=True, device="cuda", threads=8, **settings)
+    return loader(
+        jpegs * 16, listed, labels=[0] * len(jpegs) * 16, batch_size=BATCH, shuffle=True, device="cuda", threads=8, **settings
+    )
 
 
 def test_mixed_decoding(jpegs: list[Path], note: Note) -> None:

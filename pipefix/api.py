@@ -26,6 +26,7 @@ from pipefix.plan.advise import advise
 from pipefix.report import runfile, tell, timeline
 from pipefix.report.runfile import Run
 from pipefix.report.swapfile import PanelPicture, SwapReport
+from pipefix.subject import failure
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
@@ -147,11 +148,10 @@ def swap(
     torchvision on ``samples`` pictures of the dataset; ``write`` writes code that needs no pipefix; ``run`` is a run file of the
     same target, which predicts the gain.
     """
-    import torch
-
     from pipefix.augment import samples as sampled
     from pipefix.augment import support
     from pipefix.augment.hold import hold
+    from pipefix.augment.parity import front_of
     from pipefix.augment.split import split
     from pipefix.augment.swap import Swap, find
     from pipefix.augment.translate import translate
@@ -167,19 +167,34 @@ def swap(
             f"{subject.target}: the dataset keeps its transforms under none of the usual names (transform, transforms, augment).",
             advice="Keep them as an attribute of the dataset, self.transform, and call that in __getitem__.",
         )
-    pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
+    where = _device(device)
+    with failure.told("Reading samples of the dataset"):
+        pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
     sizes = {sampled.size_of(picture) for picture in pictures}
     cut = split(translate(place.transform), to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1)
     made = Swap(cut, place, seed)
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     parity = None
     if check:
         say("checking", 0.1)
-        parity = hold(cut, pictures, to, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
+        with failure.told("The part of the transforms that stays"):
+            images = front_of(cut, pictures, seed)
+        parity = hold(cut, pictures, images, to, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
     if write is not None:
         _write(cut, to, seed, write)
     report = tell_swap.report(subject.target, made, parity, runfile.read(run) if run is not None else None, write)
     return Swapped(made, report, parity, subject)
+
+
+def _device(name: str | None) -> str:
+    """The device to check on, which must be there."""
+    import torch
+
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cpu" and not (name.startswith("cuda") and torch.cuda.is_available()):
+        has = "a CUDA device" if torch.cuda.is_available() else "no CUDA device"
+        raise BadUsage(f"The device {name!r} cannot be used: this machine has {has}.", advice="Leave --device away, or give cpu.")
+    return name
 
 
 def _write(cut: Any, to: str, seed: int, path: Path) -> None:

@@ -10,7 +10,8 @@ from torch.nn.functional import one_hot
 from torch.utils._pytree import SequenceKey, tree_flatten_with_path, tree_unflatten
 from torchvision import tv_tensors
 
-FOLLOWERS = (tv_tensors.BoundingBoxes, tv_tensors.KeyPoints, tv_tensors.Mask)
+FOLLOWERS = tuple(getattr(tv_tensors, name) for name in ("BoundingBoxes", "KeyPoints", "Mask") if hasattr(tv_tensors, name))
+"""KeyPoints are newer than the rest."""
 
 
 @dataclass

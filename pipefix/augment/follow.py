@@ -58,7 +58,7 @@ def _of_boxes(leaf: Any, kind: str, settings: dict[str, Any]) -> Any:
 def _sanitized(whole: Any, step: Step) -> Any:
     """The batch without boxes or points that are empty by now. Each sample has them, and its labels, in a dictionary of its own."""
     clean = getattr(v2, step.fixed["kind"])(**step.fixed["settings"])
-    kind = tv_tensors.BoundingBoxes if step.fixed["kind"] == "SanitizeBoundingBoxes" else tv_tensors.KeyPoints
+    kind = getattr(tv_tensors, step.fixed["kind"].removeprefix("Sanitize"))
 
     def visit(part: Any) -> Any:
         if isinstance(part, dict):

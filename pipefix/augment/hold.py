@@ -19,13 +19,14 @@ from pipefix.augment.swap import build
 
 
 def hold(
-    cut: Split, pictures: Sequence[Any], target: str, *, seed: int = 0, device: str = "cpu",
+    cut: Split, pictures: Sequence[Any], images: list[torch.Tensor], target: str, *, seed: int = 0, device: str = "cpu",
     progress: Callable[[str, float], None], draws: int = 2000,
 ) -> Parity:  # fmt: skip
+    """``images`` are the pictures after what stays: `parity.front_of`, which runs the user's code."""
     if target != "dali":
         return parity.check(
-            cut, pictures, lambda listed, **settings: build(target, listed, **settings), draws=draws, seed=seed, device=device,
-            progress=progress,
+            cut, pictures, images, lambda listed, **settings: build(target, listed, **settings), draws=draws, seed=seed,
+            device=device, progress=progress,
         )  # fmt: skip
     return _dali(cut, pictures, seed=seed, device=device, progress=progress, draws=draws)
 

@@ -97,6 +97,7 @@ class Parity:
 def check(
     split: Split,
     pictures: Sequence[Any],
+    images: list[torch.Tensor],
     build: Callable[..., Augment],
     *,
     draws: int = 2000,
@@ -104,10 +105,12 @@ def check(
     device: str = "cpu",
     progress: Callable[[str, float], None],
 ) -> Parity:
-    """Hold a split against torchvision. ``pictures``: samples as the dataset hands them to its transforms; ``build`` makes the
-    target's module for a list of operations."""
+    """Hold a split against torchvision.
+
+    ``pictures`` are samples as the dataset hands them to its transforms, ``images`` the same after what stays (`front_of`); ``build``
+    makes the target's module for a list of operations.
+    """
     found = Parity(split.target, device)
-    images = front_of(split, pictures, seed)
     same = {tuple(one.shape) for one in images}
     state = torch.stack(images) if len(same) == 1 else images
     scale: Any = 255.0 if images[0].is_floating_point() else 1.0

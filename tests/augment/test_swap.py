@@ -22,7 +22,7 @@ from pipefix.augment.samples import pictures as samples_of
 from pipefix.augment.split import split
 from pipefix.augment.swap import Swap, find
 from pipefix.augment.translate import translate
-from pipefix.vocabulary.errors import MissingExtra, TargetError
+from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
 from tests.augment.lists import pictures
 
 LIST = v1.Compose(
@@ -197,6 +197,14 @@ def test_the_command(target: Path, tmp_path: Path, root: Path) -> None:
 def test_a_dataset_without_transforms(target: Path) -> None:
     with pytest.raises(TargetError, match="keeps its transforms under none of the usual names"):
         pipefix.swap(f"{target}:nothing", to="tensor")
+
+
+def test_mistakes_are_told(target: Path) -> None:
+    with pytest.raises(BadUsage, match="The device 'tpu' cannot be used"):
+        pipefix.swap(f"{target}:loader", device="tpu")
+    data = Own(v1.Compose([v1.Lambda(lambda picture: 1 / 0), v1.RandomInvert()]))
+    with pytest.raises(TargetError, match="The part of the transforms that stays raised ZeroDivisionError"):
+        pipefix.swap(DataLoader(data), check=True)
 
 
 def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, target: Path) -> None:

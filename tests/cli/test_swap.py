@@ -65,8 +65,8 @@ def test_the_whole_report() -> None:
         in said
     )
     assert (
-        "MOVES    To the batch, as one module on its device:\n         - HorizontalFlip(p=0.5)\n         - Identity: nothing is left of it"
-        in said
+        "MOVES    To the batch, as one module on its device:\n         - HorizontalFlip(p=0.5)\n"
+        "         - Identity: nothing is left of it" in said
     )
     assert (
         "crosses to the training process as 151 kB (uint8 3x224x224) instead of 602 kB (float32 3x224x224): 4.00x"

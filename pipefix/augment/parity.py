@@ -107,8 +107,8 @@ def check(
 ) -> Parity:
     """Hold a split against torchvision.
 
-    ``pictures`` are samples as the dataset hands them to its transforms, ``images`` the same after what stays (`front_of`); ``build``
-    makes the target's module for a list of operations.
+    ``pictures`` are samples as the dataset hands them to its transforms, ``images`` the same after what stays (`front_of`).
+    ``build`` makes the target's module for a list of operations.
     """
     found = Parity(split.target, device)
     same = {tuple(one.shape) for one in images}

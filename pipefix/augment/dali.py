@@ -172,7 +172,7 @@ class DaliLoader:
         number = (torch.device(self.device).index or 0) if on_gpu else None
         make = pipeline_def(
             _nodes, batch_size=self.batch_size, num_threads=self.threads, device_id=number, enable_conditionals=True,
-            exec_dynamic=on_gpu, prefetch_queue_depth=2,
+            exec_dynamic=on_gpu, prefetch_queue_depth=4,
         )  # fmt: skip
         pipe = make(self.graph, self._feed, self.files is not None, "mixed" if on_gpu else "cpu")
         pipe.build()

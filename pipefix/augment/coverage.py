@@ -36,7 +36,7 @@ _GIVEN: dict[str, tuple[Any, ...]] = {
     "RandomShortestSize": (8,),
     "RandomSolarize": (128.0,),
     "Resize": ((8, 8),),
-    "ScaleJitter": ((8, 8),),
+    "ScaleJitter": ((200, 200),),
     "SetClampingMode": ("soft",),
     "TenCrop": (8,),
     "ToDtype": (torch.float32,),

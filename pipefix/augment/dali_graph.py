@@ -135,9 +135,9 @@ def why_not(op: Op, size: tuple[int, int] | None = None) -> str | None:
 _WHY_NOT: dict[type, str] = {
     ops.PhotometricDistort: "DALI turns hue in YIQ instead of HSV: up to 24 degrees away",
     ops.GaussianNoise: "DALI's noise cannot be keyed by the sample",
-    ops.Elastic: "DALI has no displacement field on the CPU",
-    ops.Perspective: "it is left to the module after the graph: nearest places are rounded differently",
-    ops.Equalize: "DALI's histogram is another one than PIL's and torchvision's",
+    ops.Elastic: "the module after the graph does it: its field is noise keyed by the sample",
+    ops.Perspective: "the module after the graph does it: DALI's has not been held against torchvision's",
+    ops.Equalize: "the module after the graph does it: DALI's has not been held against torchvision's",
     ops.Sharpness: "DALI's filter does not leave the border as it is",
     ops.RandAugment: "any of 14 operations for each sample: the module after the graph does it on whole batches",
     ops.AutoAugment: "any of 14 operations for each sample: the module after the graph does it on whole batches",

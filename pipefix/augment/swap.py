@@ -219,6 +219,8 @@ class Swap:
 
     def module(self, **settings: Any) -> Augment:
         """What is done to batches: ``images, labels = module((images, labels))``. ``.to(device)`` is not needed."""
+        if self.target == "dali":
+            raise BadUsage("A swap to DALI makes a loader, not a module.", advice="Use swapped.loader(batch_size=256).")
         # Places of operations go on where those that stay left off, so that each has numbers of its own.
         kept = sum(len(read.ops) for read in self.split.stays)
         return build(self.target, self.split.ops, seed=self.seed, first=kept, **settings)

@@ -207,6 +207,13 @@ def test_mistakes_are_told(target: Path) -> None:
         pipefix.swap(DataLoader(data), check=True)
 
 
+def test_dali_has_a_loader_and_no_module() -> None:
+    with pytest.raises(BadUsage, match="makes a loader, not a module"):
+        swapped(Own(LIST), "dali").module()
+    with pytest.raises(BadUsage, match="lists its files"):
+        swapped(Own(LIST), "dali").loader(Own(LIST))
+
+
 def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, target: Path) -> None:
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     with pytest.raises(MissingExtra) as told:

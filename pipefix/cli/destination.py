@@ -8,9 +8,14 @@ from pathlib import Path
 
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
-_MARKS = {"--out": (b'"pipefix.run/',), "--html": (b"<html", b"pipefix"), "--trace": (b'"traceEvents"',)}
+_MARKS = {
+    "--out": (b'"pipefix.run/',),
+    "--html": (b"<html", b"pipefix"),
+    "--trace": (b'"traceEvents"',),
+    "--write": (b"pipefix swap",),
+}
 """What each kind of file of ours says near its beginning."""
-_NAMES = {"--out": "run.json", "--html": "report.html", "--trace": "trace.json"}
+_NAMES = {"--out": "run.json", "--html": "report.html", "--trace": "trace.json", "--write": "augment.py"}
 _HEAD = 65536
 
 

@@ -22,10 +22,8 @@ _TITLES = {"input-bound": "Input-bound", "step-bound": "Step-bound", "balanced":
 def page(run: Run) -> str:
     """The whole page."""
     said = card(run)
-    style, script = _asset("page.css"), _asset("page.js")
-    policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
-    )
+    style, script = asset("page.css"), asset("page.js")
+    policy = f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'; form-action 'none'"
     sections = [(anchor, title, body) for anchor, title, body in _sections(run) if body]
     head = el(
         "head",
@@ -50,11 +48,11 @@ def page(run: Run) -> str:
     return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n{body}\n</html>\n'
 
 
-def _asset(file: str) -> str:
+def asset(file: str) -> str:
     return files("pipefix.report").joinpath(file).read_text(encoding="utf-8")
 
 
-def _digest(content: str) -> str:
+def digest(content: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 

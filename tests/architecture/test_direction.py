@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {
         "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "diagnosis.diagnosis", "plan.plan",
         "plan.planfile", "audit.finding", "fixes.outcome", "caches.manifest",
+        "augment.swap", "augment.split", "augment.parity", "augment.distribution",
     },
     "api": {*FIXES, "fixes", "report", "watch"},
     "cli": {"api", "report", "vocabulary"},

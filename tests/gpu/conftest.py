@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 _figures: list[tuple[str, str]] = []
 
@@ -29,3 +32,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     width = max(len(name) for name, _ in _figures)
     for name, value in _figures:
         terminalreporter.write_line(f"{name:<{width}}  {value}")
+    kept = os.environ.get("PIPEFIX_FIGURES")
+    if kept:
+        rows = "\n".join(f"| {name} | {value} |" for name, value in _figures)
+        device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no device"
+        Path(kept).write_text(f"# Figures of a device\n\n`scripts/gpu_check`, {device}.\n\n| figure | value |\n|---|---|\n{rows}\n")

@@ -1,0 +1,65 @@
+"""What is drawn for a batch: steps with their parameters fixed, and the samples that each is for. No randomness is left in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+GEOMETRIC = frozenset(
+    ("resize", "crop", "center_crop", "resized_crop", "pad", "hflip", "vflip", "rotate", "affine", "perspective", "elastic")
+)
+"""Steps that masks and boxes follow."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation with fixed parameters, on some samples of a batch."""
+
+    name: str
+    rows: Any
+    """Positions of its samples in the batch, ascending."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """Parameters that differ from sample to sample: arrays whose first dimension is that of the rows."""
+    fixed: dict[str, Any] = field(default_factory=dict)
+    """Parameters that are the same for all."""
+
+    def only(self, position: int) -> Step:
+        """The same for the sample at ``position`` of its rows."""
+        row = slice(position, position + 1)
+        return Step(self.name, self.rows[row], {key: value[row] for key, value in self.values.items()}, self.fixed)
+
+    def scalars(self, position: int) -> dict[str, Any]:
+        """All parameters of the sample at ``position``, as Python values."""
+        return {**{key: value[position].tolist() for key, value in self.values.items()}, **self.fixed}
+
+
+@dataclass
+class Frame:
+    """The samples that a step may be drawn for, and how large their pictures are by then."""
+
+    rows: Any
+    channels: Any
+    height: Any
+    width: Any
+
+    @classmethod
+    def of(cls, sizes: Any) -> Frame:
+        """From (channels, height, width) of every sample."""
+        table = np.asarray(sizes, dtype=np.int64).reshape(-1, 3)
+        return cls(np.arange(len(table)), *(table[:, column].copy() for column in range(3)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: Any) -> Frame:
+        return Frame(self.rows[chosen], self.channels[chosen], self.height[chosen], self.width[chosen])
+
+    def put(self, chosen: Any, part: Frame) -> None:
+        """Sizes that changed in a part of it."""
+        self.channels[chosen], self.height[chosen], self.width[chosen] = part.channels, part.height, part.width
+
+    def step(self, name: str, values: dict[str, Any] | None = None, **fixed: Any) -> Step:
+        """A step for all of these samples."""
+        return Step(name, self.rows, values or {}, fixed)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.report import swap_text
+from pipefix.report.swapfile import (
+    DrawnFigures,
+    Moves,
+    PanelPicture,
+    ParameterFigures,
+    ParityFigures,
+    PixelFigures,
+    Stays,
+    SwapReport,
+    WireFigures,
+)
+from pipefix.vocabulary.quantity import Interval
+from tests.cli.conftest import Library
+
+PIXELS = PixelFigures(op="ColorJitter", pictures=16, mean=0.2, p99=1.0, worst=2.0, within=True, note="rounded once")
+PARITY = ParityFigures(
+    device="cpu",
+    holds=True,
+    false_alarm=1e-4,
+    pixels=[PixelFigures(op="HorizontalFlip", pictures=16, mean=0, p99=0, worst=0, within=True), PIXELS],
+    drawn=[
+        DrawnFigures(
+            op="RandomHorizontalFlip", count=2000, alike=True,
+            parameters=[ParameterFigures(parameter="count of hflip", ours=[0, 1, 0.5, 0.5], theirs=[0, 1, 0.5, 0.5], p=0.8)],
+        ),
+        DrawnFigures(op="Blur", count=0, alike=True, declined="it cannot be overheard"),
+    ],
+    whole=PixelFigures(op="the whole list", pictures=16, mean=0.3, p99=2.0, worst=9.0, within=True),
+    declined=[Stays(transform="Lambda", why="a function cannot be looked into")],
+)  # fmt: skip
+REPORT = SwapReport(
+    target="data.py:loader",
+    to="kornia",
+    library="torchvision",
+    stays=[Stays(transform="RandomResizedCrop", why="pictures differ in size")],
+    moves=[Moves(transform="RandomHorizontalFlip", ops=["HorizontalFlip(p=0.5)"]), Moves(transform="Identity")],
+    before=WireFigures(shape=[3, 224, 224], dtype="float32", bytes=602112),
+    after=WireFigures(shape=[3, 224, 224], dtype="uint8", bytes=150528),
+    gain=Interval(1.9, 1.5, 2.4),
+    notes=["There is no CUDA device here."],
+    parity=PARITY,
+    written="augment.py",
+)
+
+
+def text(report: SwapReport, **manner: Any) -> str:
+    return "\n".join(swap_text.lines(report, **manner))
+
+
+def test_the_whole_report() -> None:
+    said = text(REPORT)
+    assert (
+        "STAYS    On the CPU, in the dataset, before samples are collated:\n         - RandomResizedCrop: pictures differ in size"
+        in said
+    )
+    assert (
+        "MOVES    To the batch, as one module on its device:\n         - HorizontalFlip(p=0.5)\n"
+        "         - Identity: nothing is left of it" in said
+    )
+    assert (
+        "crosses to the training process as 151 kB (uint8 3x224x224) instead of 602 kB (float32 3x224x224): 4.00x"
+        in said.replace("\n         ", " ")
+    )
+    assert "GAIN     1.90x (1.50x to 2.40x) the throughput is what the probe predicts." in said
+    assert "Equal as far as it was checked, on cpu: 2 operations" in said
+    assert "HorizontalFlip  exact" in said
+    assert "ColorJitter     mean 0.200, 99 % 1.00, worst 2.0 (of 255)" in said
+    assert "- ColorJitter: rounded once." in said
+    assert "- RandomHorizontalFlip: 1 parameters, 2000 draws, least p 0.8" in said
+    assert "- Blur: not compared: it cannot be overheard" in said
+    assert "UNCHECKED  Lambda: a function cannot be looked into" in said
+    assert "WRITTEN  augment.py: it runs without pipefix" in said
+
+
+def test_nothing_to_move_and_nothing_known() -> None:
+    bare = SwapReport(
+        target="x", to="dali", library="torchvision", stays=[], moves=[], before=WireFigures(), after=WireFigures(dtype="uint8"),
+        gain_why="Not predicted.",
+    )  # fmt: skip
+    said = text(bare)
+    assert "Nothing can be moved." in said
+    assert "DALI begins with the encoded file" in said
+    assert "GAIN     Not predicted." in said
+
+
+def test_a_difference_is_named() -> None:
+    wrong = PixelFigures(op="Affine", pictures=3, mean=5, p99=40, worst=99, within=False)
+    parity = ParityFigures(device="cpu", holds=False, false_alarm=1e-4, pixels=[wrong])
+    assert swap_text.verdict(parity) == "Not equal: Affine. The figures are below."
+
+
+def test_narrow_and_ascii() -> None:
+    said = swap_text.lines(REPORT, width=40, unicode=False)
+    assert all(line.isascii() for line in said)
+
+
+@pytest.fixture
+def swap(library: Library, monkeypatch: pytest.MonkeyPatch) -> Library:
+    import sys
+
+    sys.modules["pipefix.api"].swap = library.call  # type: ignore[attr-defined]
+    library.answer = SimpleNamespace(
+        report=REPORT, sheet=[PanelPicture(original="AA", cpu="BB", swapped="CC", difference="DD", mean=0.3)]
+    )
+    return library
+
+
+def test_what_is_asked(swap: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    swap.meanwhile = lambda: print("noise")
+    assert main(["swap", "data.py:loader", "--to", "kornia", "--check", "--samples", "5", "--seed", "3", "-q"]) == 0
+    (given, named) = swap.asked[0]
+    assert given == ("data.py:loader",)
+    assert {key: value for key, value in named.items() if key != "progress"} == {
+        "to": "kornia", "check": True, "write": None, "run": None, "samples": 5, "device": None, "seed": 3,
+    }  # fmt: skip
+    out = capsys.readouterr().out
+    assert out.startswith("pipefix swap data.py:loader --to kornia")
+    assert "noise" not in out
+
+
+def test_json(swap: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["swap", "x", "--to", "tensor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "pipefix.swap/1"
+    assert swap.asked[0][1]["check"] is False
+
+
+def test_a_difference_is_an_exit_code_where_it_was_asked_for(swap: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    import msgspec
+
+    worse = msgspec.structs.replace(REPORT, parity=msgspec.structs.replace(PARITY, holds=False))
+    swap.answer = SimpleNamespace(report=worse, sheet=[])
+    assert main(["swap", "x", "--to", "kornia", "--check"]) == 1
+    assert "the two sides differ" in capsys.readouterr().err
+
+
+def test_the_page_holds_its_pictures_and_asks_nothing_of_the_network(swap: Library, tmp_path: Path) -> None:
+    page = tmp_path / "swap.html"
+    assert main(["swap", "x", "--to", "kornia", "--html", str(page)]) == 0
+    assert swap.asked[0][1]["check"] is True
+    text = page.read_text()
+    for data in ("AA", "BB", "CC", "DD"):
+        assert f"data:image/png;base64,{data}" in text
+    assert "default-src &#x27;none&#x27;" in text
+    assert "http://" not in text.replace("http-equiv", "")
+    assert main(["swap", "x", "--to", "kornia", "--html", str(page)]) == 0, "an older report of the same kind is replaced"
+
+
+def test_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["swap", "x"]) == 2
+    assert "--to" in capsys.readouterr().err
+    assert main(["swap", "x", "--to", "opencv"]) == 2
+    mine = tmp_path / "train.py"
+    mine.write_text("print(1)\n")
+    assert main(["swap", "x", "--to", "kornia", "--write", str(mine)]) == 2
+    assert "will not be replaced" in capsys.readouterr().err
+    assert mine.read_text() == "print(1)\n"

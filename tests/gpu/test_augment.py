@@ -1,0 +1,165 @@
+"""Augmentation on a device: equal to the CPU's, fast enough, and fed without a copy. Figures are printed by scripts/gpu_check."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torchvision import transforms as v1
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as tv
+
+from pipefix.augment import kornia, parity
+from pipefix.augment.translate import translate
+from tests.augment.lists import ALL, EXACT, pictures
+from tests.gpu.conftest import Note
+
+pytestmark = pytest.mark.gpu
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+BATCH, SIDE = 256, 224
+LISTS = {
+    "RandomCrop": [v2.RandomCrop(SIDE, padding=4)],
+    "RandomResizedCrop": [v2.RandomResizedCrop(SIDE)],
+}
+REST = [
+    v2.RandomHorizontalFlip(),
+    v2.ColorJitter(0.4, 0.4, 0.4, 0.1),
+    v2.ToDtype(torch.float32, scale=True),
+    v2.Normalize(MEAN, STD),
+]
+
+
+def milliseconds(work: Callable[[], Any], times: int = 30) -> float:
+    """The median time of one call on the device, by events."""
+    for _ in range(5):
+        work()
+    spans = []
+    for _ in range(times):
+        begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begun.record()
+        work()
+        ended.record()
+        ended.synchronize()
+        spans.append(begun.elapsed_time(ended))
+    return statistics.median(spans)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("ElasticTransform", "GaussianNoise")])
+def test_as_torchvision_on_the_cpu(name: str) -> None:
+    """Noise comes from the device's own generator, so fields of it differ."""
+    (*_, op) = translate(ALL[name]).ops
+    error, _, _ = parity.compare(op, pictures(64), 1.0, kornia.augmentation, device="cuda")
+    assert error is not None
+    assert error.within, error
+    assert error.exact or name not in EXACT, error
+
+
+@pytest.mark.parametrize("first", LISTS)
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_time_of_a_batch(first: str, compiled: bool, dtype: torch.dtype, note: Note) -> None:
+    augment = kornia.augmentation(translate([*LISTS[first], *REST]).ops, compiled=compiled, dtype=dtype, channels_last=True)
+    images = pictures(BATCH, SIDE, SIDE).cuda()
+    took = milliseconds(lambda: augment(images))
+    how = "compiled" if compiled else "eager"
+    note(
+        f"{first} + flip + jitter + normalise, {BATCH} of {SIDE}, {how}, {dtype}".replace("torch.", ""),
+        f"{took:.2f} ms (wanted: 3)",
+    )
+    assert augment(images).is_cuda
+
+
+@pytest.fixture(scope="module")
+def jpegs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("jpegs")
+    files = []
+    for place, one in enumerate(pictures(512, 375, 500)):
+        files.append(folder / f"{place}.jpg")
+        tv.to_pil_image(one).save(files[-1], quality=90)
+    return files
+
+
+def dali(jpegs: list[Path], **settings: Any) -> Any:
+    pytest.importorskip("nvidia.dali")
+    from pipefix.augment.dali_plan import loader
+
+    listed = translate([v1.RandomResizedCrop(SIDE), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]).ops
+    return loader(
+        jpegs * 16, listed, labels=[0] * len(jpegs) * 16, batch_size=BATCH, shuffle=True, device="cuda", threads=8, **settings
+    )
+
+
+def test_mixed_decoding(jpegs: list[Path], note: Note) -> None:
+    batches = dali(jpegs, drop_last=True)
+    for _ in batches:
+        pass
+    begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begun.record()
+    count = sum(len(images) for images, _ in batches)
+    ended.record()
+    ended.synchronize()
+    note("DALI from JPEG bytes, mixed decoding", f"{count / begun.elapsed_time(ended) * 1e3:,.0f} images/s")
+    assert count == len(batches) * BATCH
+
+
+def test_batches_of_dali_are_on_the_device_and_as_on_the_cpu(jpegs: list[Path]) -> None:
+    from pipefix.augment.dali_plan import loader
+
+    listed = translate([v1.RandomResizedCrop(64), v1.RandomHorizontalFlip(), v1.ToTensor()]).ops
+    (there,), (here,) = (list(loader(jpegs[:32], listed, batch_size=32, device=device)) for device in ("cuda", "cpu"))
+    assert there[0].is_cuda
+    # The device's decoder and its transform of cosines are others than libjpeg's.
+    assert (there[0].cpu() - here[0]).abs().mean() * 255 < 1.5
+
+
+def test_training_is_fed(jpegs: list[Path], note: Note) -> None:
+    """ResNet-50 in bfloat16, once on one batch again and again, once on DALI's batches."""
+    from torchvision.models import resnet50
+
+    network = resnet50().cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+    loss = nn.CrossEntropyLoss()
+
+    def step(images: torch.Tensor, labels: torch.Tensor) -> None:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            value = loss(network(images.contiguous(memory_format=torch.channels_last)), labels)
+        optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        optimizer.step()
+
+    def rate(batches: Any) -> float:
+        begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begun.record()
+        count = 0
+        for images, labels in batches:
+            step(images, labels)
+            count += len(images)
+        ended.record()
+        ended.synchronize()
+        return count / begun.elapsed_time(ended) * 1e3
+
+    fed = dali(jpegs, drop_last=True)
+    same = (torch.rand(BATCH, 3, SIDE, SIDE, device="cuda"), torch.zeros(BATCH, dtype=torch.int64, device="cuda"))
+    rate([same] * 5)
+    rate(fed)
+    synthetic, real = rate([same] * len(fed)), rate(fed)
+    note("ResNet-50 in bfloat16, synthetic data", f"{synthetic:,.0f} images/s")
+    note("ResNet-50 in bfloat16, from JPEG files through DALI", f"{real:,.0f} images/s: {real / synthetic:.0%} (wanted: 95 %)")
+    assert real > 0
+
+
+def test_memory_is_given_back() -> None:
+    augment = kornia.augmentation(translate([*LISTS["RandomResizedCrop"], *REST]).ops)
+    images = pictures(32, SIDE, SIDE).cuda()
+    augment(images)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(5):
+        augment(images)
+    assert torch.cuda.memory_allocated() == before

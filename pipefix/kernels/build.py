@@ -40,18 +40,13 @@ class CannotBuild(Exception):
 
 def build(product: Path = PRODUCT, extra: tuple[str, ...] = ()) -> Path:
     """Compile into ``product``, which is there whole or not at all."""
-    if os.environ.get("PIPEFIX_NATIVE") == "0":
-        raise CannotBuild("PIPEFIX_NATIVE=0 asks to do without it.", "Unset PIPEFIX_NATIVE, " + AGAIN)
-    compiler = find_compiler()
-    includes, libraries = where_jpeg_is()
-    python = sysconfig.get_path("include")
-    check(compiler, [*includes, f"-I{python}"])
+    compiler, includes = require()
     product.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=product.parent, prefix=".build-") as place:
         draft = Path(place) / product.name
         shared = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
         sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
-        command = [*compiler, *shared, *FLAGS, *extra, *includes, f"-I{python}", *sources, "-o", str(draft), *libraries, "-lm"]
+        command = [*compiler, *shared, *FLAGS, *extra, *includes, *sources, "-o", str(draft), *where_jpeg_is()[1], "-lm"]
         done = run(command)
         if done.returncode:
             raise CannotBuild(f"The compiler refused: {words(done)}", f"Send this with the name of your system; {AGAIN}")
@@ -101,12 +96,29 @@ def diagnosis(error: ImportError) -> tuple[str, str]:
     """Why the kernel cannot be imported, and what to type. Looks; builds nothing."""
     if PRODUCT.exists():
         return f"The native kernel is there and cannot be loaded: {error}.", "Build it again: python -m pipefix.kernels.build"
-    try:
-        compiler = find_compiler()
-        check(compiler, [*where_jpeg_is()[0], f"-I{sysconfig.get_path('include')}"])
-    except CannotBuild as missing:
-        return f"The native kernel has not been built: {missing}", missing.advice
+    lacking = missing()
+    if lacking:
+        return f"The native kernel has not been built: {lacking[0]}", lacking[1]
     return "The native kernel has not been built, though all that it takes is there.", "Build it: python -m pipefix.kernels.build"
+
+
+def missing() -> tuple[str, str] | None:
+    """What keeps it from being built, and what to type. None: nothing."""
+    try:
+        require()
+    except CannotBuild as lacking:
+        return str(lacking), lacking.advice
+    return None
+
+
+def require() -> tuple[list[str], list[str]]:
+    """The compiler, and flags for the headers."""
+    if os.environ.get("PIPEFIX_NATIVE") == "0":
+        raise CannotBuild("PIPEFIX_NATIVE=0 asks to do without it.", f"Unset PIPEFIX_NATIVE, {AGAIN}")
+    compiler = find_compiler()
+    includes = [*where_jpeg_is()[0], f"-I{sysconfig.get_path('include')}"]
+    check(compiler, includes)
+    return compiler, includes
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -122,8 +134,8 @@ def words(done: subprocess.CompletedProcess[str]) -> str:
 def main() -> int:
     try:
         product = build()
-    except CannotBuild as missing:
-        print(f"No native kernel: {missing}\n  {missing.advice}\n  pipefix works without it, more slowly.", file=sys.stderr)
+    except CannotBuild as lacking:
+        print(f"No native kernel: {lacking}\n  {lacking.advice}\n  pipefix works without it, more slowly.", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"No native kernel: {error}.\n  Is {HERE} yours to write to?", file=sys.stderr)

@@ -66,22 +66,20 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 def _decoded(data: Data) -> torch.Tensor:
     """3 x height x width of uint8."""
-    header = read_header(data if isinstance(data, bytes) else memoryview(data).cast("B"))
-    _refuse(header, data)
-    encoded = _tensor(np.frombuffer(data, dtype=np.uint8))
+    encoded = np.frombuffer(data, dtype=np.uint8)
+    _refuse(read_header(encoded.data), encoded.data)
     try:
-        return decode_jpeg(encoded, mode=ImageReadMode.RGB)
+        return torch.as_tensor(decode_jpeg(_tensor(encoded), mode=ImageReadMode.RGB))
     except RuntimeError as error:
         raise BadPicture("corrupt", str(error).split("\n", 1)[0].rstrip(".")) from error
 
 
-def _refuse(header: Header, data: Data) -> None:
+def _refuse(header: Header, encoded: memoryview) -> None:
     if header.width * header.height > MOST_PIXELS:
         raise BadPicture("too-large", f"it claims {header.width} x {header.height} pixels")
     if not header.plain:
         raise BadPicture("unsupported", f"it has {header.components} components of {header.precision} bits")
-    tail = bytes(memoryview(data)[-65536:])
-    if END not in tail and END not in bytes(data):
+    if END not in bytes(encoded[-1024:]) and END not in bytes(encoded):
         raise BadPicture("truncated", "the end of the picture is missing")
 
 
@@ -121,7 +119,7 @@ def _by_pillow(part: torch.Tensor, cut: Cut) -> torch.Tensor:
 def _finish(picture: torch.Tensor, finish: Finish, out: torch.Tensor) -> None:
     if finish.table is None:
         out.copy_(picture)
-    elif finish.ramp is None:
+    elif finish.ramp is None or finish.mean is None or finish.deviation is None:
         levels = picture.numpy()
         for channel in range(3):
             out[channel].copy_(torch.from_numpy(finish.table[channel][levels[channel]]))

@@ -1,0 +1,150 @@
+"""A transform list fused with decoding: one call a sample, without the interpreter's lock, into the batch buffer.
+
+    fused = fuse(transform, source="pil", mode="close")
+    if not isinstance(fused, Declined):
+        target = Target(batch)
+        fused.jpeg_into(data, target, 0, sample_key(seed, epoch, index))
+
+Random choices are those that the list itself makes when torch's generator is seeded with the same key. What the kernel leaves to
+others (CMYK, damage, padding) is decoded and transformed by the list itself, with the same key: the same pixels, or its own error.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torchvision.io import ImageReadMode, decode_image
+
+from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.header import read_header
+from pipefix.kernels.kernel import Kernel, best
+from pipefix.kernels.picture import Data, Target
+from pipefix.loader.fusing.chance import sample_key, seeded
+from pipefix.loader.fusing.layout import CannotFollow
+from pipefix.loader.fusing.recipe import Declined, Recipe
+from pipefix.loader.fusing.recognise import recognise
+from pipefix.loader.fusing.trial import Difference, tried
+
+__all__ = ["Declined", "Difference", "Fused", "Target", "fuse", "sample_key"]
+
+MODES = ("close", "exact")
+
+
+def fuse(
+    transform: Any, *, source: str = "pil", mode: str = "close", kernel: str = "auto", upright: bool = False
+) -> Fused | Declined:
+    """Compile a transform list, or say why not. The outcome has been tried, and carries its measured ``difference``.
+
+    ``source``: what enters the list, ``pil`` (``Image.open(...).convert("RGB")``) or ``tensor`` (``decode_image(..., mode="RGB")``).
+    ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
+    ``kernel``: ``auto``, ``native`` or ``twin``. ``upright``: pictures are turned as their EXIF says before they enter the list.
+    """
+    if mode not in MODES:
+        raise ValueError(f"A mode is {' or '.join(MODES)}, not {mode!r}.")
+    recipe = recognise(transform, source=source)
+    if isinstance(recipe, Declined):
+        return recipe
+    exact = mode == "exact"
+    if exact and recipe.inexact:
+        return Declined(f"{recipe.inexact}, so that pixels would not be equal to the bit")
+    fused = Fused(transform, recipe, source=source, exact=exact, kernel=best(kernel), upright=upright)
+    found = fused.difference = tried(fused.sample, fused.own, fused.level())
+    if (exact and found.max > 0) or not found.close:
+        return Declined(f"tried on drawn pictures, {found.sentence()}")
+    fused.by_the_list.clear()
+    return fused
+
+
+class Fused:
+    """A compiled list. Calls may come from any number of threads."""
+
+    def __init__(self, transform: Any, recipe: Recipe, *, source: str, exact: bool, kernel: Kernel, upright: bool) -> None:
+        self.transform = transform
+        self.recipe = recipe
+        self.source = source
+        self.exact = exact
+        self.kernel = kernel
+        self.upright = upright
+        self.difference: Difference | None = None
+        """From the list's own pixels, as measured when it was compiled."""
+        self.by_the_list: Counter[str] = Counter()
+        """Samples that the list itself made, by why."""
+
+    def jpeg_into(self, data: Data, target: Target, index: int, key: int) -> None:
+        """Make sample ``index`` of the batch from an encoded picture."""
+        try:
+            header = read_header(data if isinstance(data, bytes) else np.frombuffer(data, dtype=np.uint8).data)
+            if not header.plain:
+                raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
+            if self.upright and header.orientation != 1:
+                raise CannotFollow("a picture that is to be turned upright")
+            cut = self.recipe.cut(header.width, header.height, key, exact=self.exact)
+            self.kernel.jpeg_into(data, cut, self.recipe.finish, target, index)
+        except (BadPicture, CannotFollow) as reason:
+            self.by_the_list[str(reason)] += 1
+            target.tensor[index].copy_(self._checked(self.own(data, key), target))
+
+    def pixels_into(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
+        """Make sample ``index`` of the batch from RGB pixels, height x width x 3 bytes."""
+        try:
+            cut = self.recipe.cut(pixels.shape[1], pixels.shape[0], key, exact=self.exact)
+            self.kernel.pixels_into(pixels, cut, self.recipe.finish, target, index)
+        except CannotFollow as reason:
+            self.by_the_list[str(reason)] += 1
+            picture = Image.fromarray(pixels) if self.source == "pil" else torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+            target.tensor[index].copy_(self._checked(self._transformed(picture, key), target))
+
+    def sample(self, data: Data, key: int) -> torch.Tensor:
+        """One sample by itself, in memory of its own."""
+        width, height = self.size_of(data, key)
+        kind = torch.uint8 if self.recipe.finish.table is None else torch.float32
+        batch = torch.empty((1, 3, height, width), dtype=kind)
+        self.jpeg_into(data, Target(batch), 0, key)
+        return batch[0]
+
+    def size_of(self, data: Data, key: int) -> tuple[int, int]:
+        """Width and height of the sample that this picture becomes."""
+        header = read_header(data if isinstance(data, bytes) else np.frombuffer(data, dtype=np.uint8).data)
+        window = self.recipe.cut(header.width, header.height, key, exact=self.exact).window
+        return window.width, window.height
+
+    def own(self, data: Data, key: int) -> torch.Tensor:
+        """The same sample as the list itself makes it."""
+        if self.source == "tensor":
+            encoded = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
+            return self._transformed(decode_image(encoded, ImageReadMode.RGB, self.upright), key)
+        with Image.open(io.BytesIO(bytes(data))) as opened:
+            return self._transformed((ImageOps.exif_transpose(opened) if self.upright else opened).convert("RGB"), key)
+
+    def _transformed(self, picture: Any, key: int) -> torch.Tensor:
+        with seeded(key):
+            made: torch.Tensor = self.transform(picture)
+        return made
+
+    def _checked(self, made: torch.Tensor, target: Target) -> torch.Tensor:
+        wanted = (3, target.height, target.width)
+        if tuple(made.shape) != wanted:
+            raise ValueError(f"The transforms made a sample of {tuple(made.shape)}; the batch takes {wanted}.")
+        return made
+
+    def level(self) -> torch.Tensor:
+        """What one level of 255 is worth in each channel of the outcome."""
+        table = self.recipe.finish.table
+        return torch.ones(3) if table is None else torch.from_numpy((table[:, 255] - table[:, 0]) / 255).abs()
+
+    def explain(self) -> str:
+        """One sentence: by what, how close, and how many samples went another way."""
+        how = "exact" if self.exact else "close"
+        measured = f": {self.difference.sentence()}" if self.difference else ""
+        others = sum(self.by_the_list.values())
+        rest = (
+            f" {others} samples were made by the list itself, most of them because of: {self.by_the_list.most_common(1)[0][0]}"
+            if others
+            else ""
+        )
+        return f"Decode, resize, crop, flip and normalise in one {self.kernel.name} call ({how}){measured}.{rest}"

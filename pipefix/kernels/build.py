@@ -131,9 +131,9 @@ def words(done: subprocess.CompletedProcess[str]) -> str:
     return next((line for line in lines if "error" in line), lines[-1] if lines else f"it ended with {done.returncode}")
 
 
-def main() -> int:
+def main(product: Path = PRODUCT) -> int:
     try:
-        product = build()
+        build(product)
     except CannotBuild as lacking:
         print(f"No native kernel: {lacking}\n  {lacking.advice}\n  pipefix works without it, more slowly.", file=sys.stderr)
         return 1

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipefix.kernels.errors import BadPicture
 
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers that begin a frame: the process is their low half."""
 PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
-ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
+ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
 """Markers without a length."""
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     width: int
     height: int
     components: int
@@ -37,12 +36,12 @@ def read_header(data: bytes | bytearray | memoryview) -> Header:
         raise BadPicture("not-jpeg", "it begins with no JPEG marker" if len(data) else "it is empty")
     at, end, orientation = 2, len(data), 1
     while at + 4 <= end:
-        if data[at] != 0xFF:
+        marker = data[at + 1]
+        if data[at] != 0xFF or marker == 0xFF:
             at += 1  # decoders pass over stray bytes between segments
             continue
-        marker = data[at + 1]
-        if marker == 0xFF or marker == 0x00 or marker in ALONE:
-            at += 1 if marker == 0xFF else 2
+        if marker in ALONE:
+            at += 2
             continue
         length = data[at + 2] << 8 | data[at + 3]
         if marker in FRAMES:
@@ -69,6 +68,8 @@ def _orientation(exif: bytes) -> int:
         return int.from_bytes(exif[at : at + size], order)  # type: ignore[arg-type]
 
     first = number(4, 4)
+    if len(exif) < 8 or first > len(exif) - 2:
+        return 1
     for entry in range(first + 2, min(first + 2 + 12 * number(first, 2), len(exif) - 11), 12):
         if number(entry, 2) == 0x112:
             value = number(entry + 8, 2)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipefix.kernels import build
+from pipefix.kernels.header import Header
 from pipefix.kernels.picture import Box, Cut, Data, Finish, Target
 
 
@@ -15,6 +16,8 @@ class Kernel(Protocol):
     """Makes one sample of a batch in one call. All of them give the same answer, and raise the same errors (`kernels.errors`)."""
 
     name: str
+
+    def header(self, data: Data) -> Header: ...
 
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]: ...
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from pipefix.kernels import _native
 from pipefix.kernels.errors import REASONS, BadRequest, raised
+from pipefix.kernels.header import Header
 from pipefix.kernels.picture import Arithmetic, Box, Cut, Data, Finish, Target, address_of
 
-SHARP = 2.0
+SHARP = 3.0
 """Where the decoder scales down, every output is still made of at least so many of its pixels along each axis."""
 
 
@@ -23,6 +24,13 @@ class NativeKernel:
     def loops(self) -> str:
         """The instruction set in use: avx2 or baseline."""
         return str(_native.loops())
+
+    def header(self, data: Data) -> Header:
+        """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
+        said = _native.jpeg_header(*_bytes(data))
+        if said is None or len(said) == 2:
+            raise raised(REASONS[said[0]], said[1]) if said else RuntimeError("the header was neither read nor refused")
+        return Header(said[0], said[1], said[2], said[3], bool(said[4]), said[5])
 
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
         """The pixels of a box as they are, height x width x 3."""

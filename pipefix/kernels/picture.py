@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,8 +31,7 @@ class Arithmetic(Enum):
     """Pillow's from version 13 on: columns first where the height shrinks by more than twice as many pixels as the width."""
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """A rectangle of whole pixels."""
 
     x: int
@@ -41,8 +40,7 @@ class Box:
     height: int
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """The box of a picture, resized to ``full`` (width, height), of which the window is wanted, maybe mirrored."""
 
     box: Box

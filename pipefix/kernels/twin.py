@@ -28,6 +28,10 @@ class TwinKernel:
 
     name = "twin"
 
+    def header(self, data: Data) -> Header:
+        """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
+        return read_header(np.frombuffer(data, dtype=np.uint8).data)
+
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
         """The pixels of a box as they are, height x width x 3."""
         picture = _decoded(data)

@@ -21,7 +21,6 @@ from PIL import Image, ImageOps
 from torchvision.io import ImageReadMode, decode_image
 
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.header import read_header
 from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
 from pipefix.loader.fusing.chance import sample_key, seeded
@@ -40,7 +39,7 @@ def fuse(
 ) -> Fused | Declined:
     """Compile a transform list, or say why not. The outcome has been tried, and carries its measured ``difference``.
 
-    ``source``: what enters the list, ``pil`` (``Image.open(...).convert("RGB")``) or ``tensor`` (``decode_image(..., mode="RGB")``).
+    ``source``: what enters the list, ``pil`` (``Image.open(...).convert("RGB")``) or ``tensor`` (``decode_image``, RGB).
     ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
     ``kernel``: ``auto``, ``native`` or ``twin``. ``upright``: pictures are turned as their EXIF says before they enter the list.
     """
@@ -78,7 +77,7 @@ class Fused:
     def jpeg_into(self, data: Data, target: Target, index: int, key: int) -> None:
         """Make sample ``index`` of the batch from an encoded picture."""
         try:
-            header = read_header(data if isinstance(data, bytes) else np.frombuffer(data, dtype=np.uint8).data)
+            header = self.kernel.header(data)
             if not header.plain:
                 raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
             if self.upright and header.orientation != 1:
@@ -109,7 +108,7 @@ class Fused:
 
     def size_of(self, data: Data, key: int) -> tuple[int, int]:
         """Width and height of the sample that this picture becomes."""
-        header = read_header(data if isinstance(data, bytes) else np.frombuffer(data, dtype=np.uint8).data)
+        header = self.kernel.header(data)
         window = self.recipe.cut(header.width, header.height, key, exact=self.exact).window
         return window.width, window.height
 
@@ -141,10 +140,6 @@ class Fused:
         """One sentence: by what, how close, and how many samples went another way."""
         how = "exact" if self.exact else "close"
         measured = f": {self.difference.sentence()}" if self.difference else ""
-        others = sum(self.by_the_list.values())
-        rest = (
-            f" {others} samples were made by the list itself, most of them because of: {self.by_the_list.most_common(1)[0][0]}"
-            if others
-            else ""
-        )
+        others, why = sum(self.by_the_list.values()), self.by_the_list.most_common(1)
+        rest = f" {others} samples were made by the list itself, most of them because of: {why[0][0]}" if why else ""
         return f"Decode, resize, crop, flip and normalise in one {self.kernel.name} call ({how}){measured}.{rest}"

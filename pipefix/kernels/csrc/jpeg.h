@@ -20,6 +20,13 @@ typedef struct {
     double sharp; /* outputs are made of at least so many scaled inputs along each axis */
 } pf_request;
 
+typedef struct {
+    int width, height, components, precision, progressive, orientation;
+} pf_header;
+
+/* Read as pipefix.kernels.header does. */
+int pf_jpeg_header(const uint8_t *data, size_t size, pf_header *header, pf_fault *fault);
+
 typedef struct pf_decoder pf_decoder;
 
 pf_decoder *pf_decoder_new(void);

@@ -192,6 +192,18 @@ static PyObject *pixels_resampled(PyObject *self, PyObject *const *argument, Py_
     return answer(&fault);
 }
 
+static PyObject *jpeg_header(PyObject *self, PyObject *const *argument, Py_ssize_t count) {
+    (void)self;
+    arguments from = {argument, count};
+    bytes picture = bytes_from(&from);
+    pf_header header;
+    pf_fault fault = {0};
+    if (!complete(&from)) return NULL;
+    if (pf_jpeg_header(picture.data, picture.size, &header, &fault)) return answer(&fault);
+    return Py_BuildValue("(iiiiii)", header.width, header.height, header.components, header.precision, header.progressive,
+                         header.orientation);
+}
+
 static PyObject *loops(PyObject *self, PyObject *nothing) {
     (void)self, (void)nothing;
     return PyUnicode_FromString(pf_loops_name());
@@ -210,6 +222,7 @@ static PyMethodDef methods[] = {
     {"jpeg_resampled", (PyCFunction)(void (*)(void))jpeg_resampled, METH_FASTCALL, NULL},
     {"jpeg_region", (PyCFunction)(void (*)(void))jpeg_region, METH_FASTCALL, NULL},
     {"pixels_resampled", (PyCFunction)(void (*)(void))pixels_resampled, METH_FASTCALL, NULL},
+    {"jpeg_header", (PyCFunction)(void (*)(void))jpeg_header, METH_FASTCALL, NULL},
     {"loops", loops, METH_NOARGS, NULL},
     {"choose_loops", choose_loops, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -29,7 +29,7 @@ class Recipe:
     def cut(self, width: int, height: int, key: int, *, exact: bool) -> Cut:
         """What the key's random choices ask of a picture. Raises `CannotFollow`."""
         chance = generator_of(key)
-        layout = Layout.of(width, height)
+        layout = Layout(width, height)
         for step in self.steps:
-            layout = step.take(layout, chance)
+            step.take(layout, chance)
         return layout.cut(self.arithmetic) if exact else layout.cut(Arithmetic.TORCH, coarsest=8)

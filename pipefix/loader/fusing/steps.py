@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,7 +16,7 @@ from pipefix.loader.fusing.layout import Layout
 class Step(Protocol):
     resizes: bool
 
-    def take(self, layout: Layout, chance: torch.Generator) -> Layout: ...
+    def take(self, layout: Layout, chance: torch.Generator) -> None: ...
 
 
 def _whole(below: int, chance: torch.Generator) -> int:
@@ -35,13 +36,14 @@ class RandomResizedCrop:
     filter: Filter
     resizes: bool = field(default=True, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> Layout:
+    def take(self, layout: Layout, chance: torch.Generator) -> None:
         top, left, height, width = self._crop(*layout.size, chance)
-        return layout.cropped(top, left, height, width).resized(self.height, self.width, self.filter)
+        layout.crop(top, left, height, width)
+        layout.resize(self.height, self.width, self.filter)
 
     def _crop(self, width: int, height: int, chance: torch.Generator) -> tuple[int, int, int, int]:
         area = height * width
-        low, high = (float(end) for end in torch.log(torch.tensor(self.ratio)))
+        low, high = self._logarithms
         for _ in range(10):
             wanted = area * _between(*self.scale, chance).item()
             aspect = torch.exp(_between(low, high, chance)).item()
@@ -50,6 +52,12 @@ class RandomResizedCrop:
                 top = _whole(height - h + 1, chance)
                 return top, _whole(width - w + 1, chance), h, w
         return self._central(width, height)
+
+    @functools.cached_property
+    def _logarithms(self) -> tuple[float, float]:
+        """Of the ratio, in single precision as torchvision takes them."""
+        low, high = torch.log(torch.tensor(self.ratio)).tolist()
+        return low, high
 
     def _central(self, width: int, height: int) -> tuple[int, int, int, int]:
         shape = width / height
@@ -68,14 +76,15 @@ class Resize:
     filter: Filter
     resizes: bool = field(default=True, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> Layout:
+    def take(self, layout: Layout, chance: torch.Generator) -> None:
         width, height = layout.size
         if len(self.size) == 2:
-            return layout.resized(*self.size, self.filter)
+            layout.resize(*self.size, self.filter)
+            return
         shorter = self.size[0]
         longer = int(shorter * max(width, height) / min(width, height))
         new = (longer, shorter) if width <= height else (shorter, longer)
-        return layout.resized(*new, self.filter)
+        layout.resize(*new, self.filter)
 
 
 @dataclass(frozen=True)
@@ -84,10 +93,10 @@ class CenterCrop:
     width: int
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> Layout:
+    def take(self, layout: Layout, chance: torch.Generator) -> None:
         width, height = layout.size
         top, left = round((height - self.height) / 2.0), round((width - self.width) / 2.0)
-        return layout.cropped(top, left, self.height, self.width)
+        layout.crop(top, left, self.height, self.width)
 
 
 @dataclass(frozen=True)
@@ -98,13 +107,13 @@ class RandomCrop:
     """v1 draws for both axes as soon as one has room, v2 only for those that have."""
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> Layout:
+    def take(self, layout: Layout, chance: torch.Generator) -> None:
         width, height = layout.size
         down, across = height - self.height, width - self.width
         some = down > 0 or across > 0
         top = _whole(down + 1, chance) if down >= 0 and (down > 0 or (self.both and some)) else 0
         left = _whole(across + 1, chance) if across >= 0 and (across > 0 or (self.both and some)) else 0
-        return layout.cropped(top, left, self.height, self.width)
+        layout.crop(top, left, self.height, self.width)
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,6 @@ class Flip:
     """Left and right change places; else top and bottom."""
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> Layout:
+    def take(self, layout: Layout, chance: torch.Generator) -> None:
         if torch.rand(1, generator=chance).item() < self.probability:
-            return layout.flipped(across=self.across, down=not self.across)
-        return layout
+            layout.flip(across=self.across)

@@ -34,10 +34,11 @@ class Difference:
     def sentence(self) -> str:
         if self.max == 0:
             return "pixels equal the list's own"
-        return (
-            f"pixels differ from the list's own by {self.mean:.3f} levels of 255 on average, {self.p99:.2f} at the 99th percentile, \
-{self.max:.1f} at most"
-        )
+        mean, p99, most = f"{self.mean:.3f}", f"{self.p99:.2f}", f"{self.max:.1f}"
+        return f"pixels differ from the list's own by {mean} levels of 255 on average, {p99} at the 99th percentile, {most} at most"
+
+
+Make = Callable[[bytes, int], torch.Tensor]
 
 
 def difference(made: list[torch.Tensor], own: list[torch.Tensor], level: torch.Tensor) -> Difference:

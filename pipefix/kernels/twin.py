@@ -1,16 +1,18 @@
-"""The same kernels out of wheels that everybody has: torchvision decodes, torch or Pillow resizes. The same answers, more slowly.
+"""The same kernels out of wheels that everybody has: torchvision or Pillow decodes, torch or Pillow resizes. The same answers.
 
 Every call lets go of the interpreter's lock for nearly all of its time.
 """
 
 from __future__ import annotations
 
+import functools
+import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.io import ImageReadMode, decode_jpeg
 
 from pipefix.kernels.errors import BadPicture, BadRequest
 from pipefix.kernels.header import Header, read_header
@@ -73,9 +75,26 @@ def _decoded(data: Data) -> torch.Tensor:
     encoded = np.frombuffer(data, dtype=np.uint8)
     _refuse(read_header(encoded.data), encoded.data)
     try:
-        return torch.as_tensor(decode_jpeg(_tensor(encoded), mode=ImageReadMode.RGB))
-    except RuntimeError as error:
+        return _decoder()(encoded)
+    except (RuntimeError, OSError) as error:
         raise BadPicture("corrupt", str(error).split("\n", 1)[0].rstrip(".")) from error
+
+
+@functools.cache
+def _decoder() -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
+    """torchvision's operator, which holds no lock, where this torchvision still has one; else Pillow. They give the same pixels."""
+    import torchvision  # noqa: F401  (registers its operators)
+
+    operator = getattr(torch.ops.image, "decode_jpeg", None)
+    if operator is None:
+        return _by_pillow_alone
+    rgb = 3  # torchvision.io.ImageReadMode.RGB
+    return lambda encoded: torch.as_tensor(operator(_tensor(encoded), rgb, False))
+
+
+def _by_pillow_alone(encoded: np.ndarray[Any, Any]) -> torch.Tensor:
+    with Image.open(io.BytesIO(encoded.tobytes())) as opened:
+        return torch.from_numpy(np.array(opened.convert("RGB"))).permute(2, 0, 1)
 
 
 def _refuse(header: Header, encoded: memoryview) -> None:

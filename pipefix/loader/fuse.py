@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageOps
-from torchvision.io import ImageReadMode, decode_image
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel, best
@@ -27,7 +26,7 @@ from pipefix.loader.fusing.chance import sample_key, seeded
 from pipefix.loader.fusing.layout import CannotFollow
 from pipefix.loader.fusing.recipe import Declined, Recipe
 from pipefix.loader.fusing.recognise import recognise
-from pipefix.loader.fusing.trial import Difference, tried
+from pipefix.loader.fusing.trial import Difference, pictures, tried
 
 __all__ = ["Declined", "Difference", "Fused", "Target", "fuse", "sample_key"]
 
@@ -52,7 +51,10 @@ def fuse(
     if exact and recipe.inexact:
         return Declined(f"{recipe.inexact}, so that pixels would not be equal to the bit")
     fused = Fused(transform, recipe, source=source, exact=exact, kernel=best(kernel), upright=upright)
-    found = fused.difference = tried(fused.sample, fused.own, fused.level())
+    fits = [picture for picture in pictures() if fused.follows(picture)]
+    if not fits:
+        return Declined("no drawn picture is large enough to try it on")
+    found = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
     if (exact and found.max > 0) or not found.close:
         return Declined(f"tried on drawn pictures, {found.sentence()}")
     fused.by_the_list.clear()
@@ -100,11 +102,21 @@ class Fused:
 
     def sample(self, data: Data, key: int) -> torch.Tensor:
         """One sample by itself, in memory of its own."""
+        if not self.follows(data, key):
+            return self.own(data, key)
         width, height = self.size_of(data, key)
         kind = torch.uint8 if self.recipe.finish.table is None else torch.float32
         batch = torch.empty((1, 3, height, width), dtype=kind)
         self.jpeg_into(data, Target(batch), 0, key)
         return batch[0]
+
+    def follows(self, data: Data, key: int = 0) -> bool:
+        """Whether one call can do for this picture what the list does."""
+        try:
+            self.size_of(data, key)
+        except (BadPicture, CannotFollow):
+            return False
+        return True
 
     def size_of(self, data: Data, key: int) -> tuple[int, int]:
         """Width and height of the sample that this picture becomes."""
@@ -115,10 +127,19 @@ class Fused:
     def own(self, data: Data, key: int) -> torch.Tensor:
         """The same sample as the list itself makes it."""
         if self.source == "tensor":
+            return self._transformed(self._as_tensor(data), key)
+        return self._transformed(self._as_pillow(data), key)
+
+    def _as_tensor(self, data: Data) -> torch.Tensor:
+        operator = getattr(torch.ops.image, "decode_image", None)
+        if operator is not None:
             encoded = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
-            return self._transformed(decode_image(encoded, ImageReadMode.RGB, self.upright), key)
+            return torch.as_tensor(operator(encoded, 3, self.upright))  # 3: ImageReadMode.RGB
+        return torch.from_numpy(np.array(self._as_pillow(data))).permute(2, 0, 1)
+
+    def _as_pillow(self, data: Data) -> Image.Image:
         with Image.open(io.BytesIO(bytes(data))) as opened:
-            return self._transformed((ImageOps.exif_transpose(opened) if self.upright else opened).convert("RGB"), key)
+            return (ImageOps.exif_transpose(opened) if self.upright else opened).convert("RGB")
 
     def _transformed(self, picture: Any, key: int) -> torch.Tensor:
         with seeded(key):

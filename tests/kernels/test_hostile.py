@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import random
@@ -12,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.errors import BadPicture, BadRequest
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Box, Cut, Target
 
@@ -122,10 +123,8 @@ def test_flipped_bits_never_crash(kernel: Kernel, encoded: Encode) -> None:
         jpeg = bytearray(rng.choice(jpegs))
         for _ in range(rng.randint(1, 6)):
             jpeg[rng.randrange(2, len(jpeg))] = rng.randrange(256)
-        try:
+        with contextlib.suppress(BadPicture, BadRequest):
             made(kernel, bytes(jpeg))
-        except (BadPicture, ValueError) as error:
-            assert str(error)
     assert torch.equal(made(kernel, good), expected)
 
 

@@ -66,7 +66,9 @@ def _recipe(transforms: list[Any], source: str) -> Recipe:
             if kind != "pil" and one.antialias is not True:
                 raise Unfit(f"{_name(one)} resizes tensors without antialiasing")
             resized_as = kind
-            if kind == "float":
+            if kind == "tensor" and isinstance(one, (v1.Resize, v1.RandomResizedCrop)):
+                inexact = "torchvision's v1 turns tensors to floats to resize them"
+            elif kind == "float":
                 inexact = "the list resizes floats, the kernel bytes"
             elif any(isinstance(earlier, steps.Flip) for earlier in geometry):
                 inexact = "the list flips before it resizes"

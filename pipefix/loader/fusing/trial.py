@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,11 +48,9 @@ def difference(made: list[torch.Tensor], own: list[torch.Tensor], level: torch.T
     return Difference(float(all_of.mean()), float(np.percentile(all_of, 99)), float(all_of.max()))
 
 
-def tried(
-    fused: Callable[[bytes, int], torch.Tensor], own: Callable[[bytes, int], torch.Tensor], level: torch.Tensor
-) -> Difference:
+def tried(fused: Make, own: Make, level: torch.Tensor, with_: Sequence[bytes]) -> Difference:
     made, wanted = [], []
-    for picture in pictures():
+    for picture in with_:
         for key in KEYS:
             made.append(fused(picture, key))
             wanted.append(own(picture, key))

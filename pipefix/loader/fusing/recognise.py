@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import PIL
 import torch
 from PIL import Image
 from torchvision import transforms as v1
@@ -77,7 +78,7 @@ def _recipe(transforms: list[Any], source: str) -> Recipe:
         raise Unfit("the list crops and resizes nothing: there is nothing to fuse")
     arithmetic = pillow_order() if resized_as == "pil" else Arithmetic.TORCH
     if arithmetic is None:
-        inexact = inexact or f"Pillow {Image.__version__} resizes in a way that is not known"
+        inexact = inexact or f"Pillow {PIL.__version__} resizes in a way that is not known"
     return Recipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
 
 

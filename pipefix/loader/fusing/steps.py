@@ -14,7 +14,8 @@ from pipefix.loader.fusing.layout import Layout
 
 
 class Step(Protocol):
-    resizes: bool
+    @property
+    def resizes(self) -> bool: ...
 
     def take(self, layout: Layout, chance: torch.Generator) -> None: ...
 

@@ -214,3 +214,23 @@ class TestRefused:
         target = Target(torch.zeros((1, 3, 8, 8), dtype=torch.uint8))
         with pytest.raises(BadRequest):
             kernel.pixels_into(drawn(20, 20), Cut(Box(0, 0, 20, 20), (8, 8), Box(1, 0, 8, 8)), UINT8, target, 0)
+
+
+def region_equals(kernel: Kernel, jpeg: bytes) -> None:
+    pixels = np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB"))
+    for box in (Box(0, 0, 90, 70), Box(31, 17, 20, 33), Box(48, 32, 16, 16), Box(89, 69, 1, 1)):
+        expected = pixels[box.y : box.y + box.height, box.x : box.x + box.width]
+        assert np.array_equal(kernel.jpeg_region(jpeg, box), expected)
+
+
+def test_a_jpeg_that_holds_rgb(kernel: Kernel, encoded: Callable[..., bytes]) -> None:
+    region_equals(kernel, encoded(keep_rgb=True))
+
+
+@pytest.mark.parametrize("sampling", [0x411111, 0x221111, 0x211111, 0x121111, 0x111111], ids=hex)
+def test_every_usual_sampling_of_chroma(kernel: Kernel, drawn: Draw, sampling: int) -> None:
+    import cv2
+
+    fine, jpeg = cv2.imencode(".jpg", drawn(90, 70), [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, sampling])
+    assert fine
+    region_equals(kernel, jpeg.tobytes())

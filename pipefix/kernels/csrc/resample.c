@@ -133,21 +133,22 @@ int pf_axis_make(pf_axis *axis, pf_arena *arena, const pf_span *span, int filter
                       span->outputs, span->count, span->from);
     int most = widest(span, filter) + 1, count = span->count;
     axis->count = count;
-    axis->taps = (most + 3) & ~3;
     axis->planes = arithmetic == PF_PILLOW ? 2 : 1;
     axis->first = pf_take(arena, sizeof *axis->first * count, fault);
     axis->used = pf_take(arena, sizeof *axis->used * count, fault);
-    axis->weight = pf_take(arena, sizeof *axis->weight * axis->planes * count * axis->taps, fault);
     double *weight = pf_take(arena, sizeof *weight * most * (count + 1), fault);
-    if (!axis->first || !axis->used || !axis->weight || !weight) return fault->code;
-    axis->low = span->inputs, axis->high = 0;
+    if (!axis->first || !axis->used || !weight) return fault->code;
+    axis->low = span->inputs, axis->high = 0, axis->taps = 4;
     for (int k = 0; k < count; k++) {
         int at = span->mirrored ? count - 1 - k : k;
         reach of = weigh(span, filter, span->from + k, weight + (size_t)k * most);
         axis->first[at] = of.first, axis->used[at] = of.used;
         if (of.first < axis->low) axis->low = of.first;
         if (of.first + of.used > axis->high) axis->high = of.first + of.used;
+        if (of.used > axis->taps) axis->taps = (of.used + 1) & ~1;
     }
+    axis->weight = pf_take(arena, sizeof *axis->weight * axis->planes * count * axis->taps, fault);
+    if (!axis->weight) return fault->code;
     axis->shift = 22;
     if (arithmetic == PF_TORCH)
         axis->shift = torch_shift(largest_of(span, filter, weight, axis, most, weight + (size_t)count * most));

@@ -21,7 +21,7 @@ enum { PF_UINT8 = 0, PF_FLOAT32 = 1 };
 /* Weights of one axis. Planes: PF_PILLOW's 22 bits are kept as two parts of 11. */
 typedef struct {
     int count;       /* outputs */
-    int taps;        /* weights an output, padded with zeros to a multiple of 4 */
+    int taps;        /* weights an output, padded with zeros to an even number, 4 at least */
     int planes;      /* 1 or 2 */
     int shift;       /* fractional bits */
     int low, high;   /* inputs that are needed: [low, high) */

@@ -22,13 +22,13 @@ INLINE __m256i rounded(__m256i high, __m256i low, __m256i half, __m128i shift, i
 
 /* A 256-bit register holds the same columns of two rows, one in each half. */
 INLINE void across_planes(const pf_axis *axis, const uint8_t *one, const uint8_t *two, uint8_t *one_out, uint8_t *two_out, int plane,
-                          int planes) {
+                          int planes, const int taps) {
     const __m256i front = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
     const __m256i back = _mm256_broadcastsi128_si256(_mm_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1));
     const __m256i apart = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     const __m256i half = _mm256_set1_epi32(1 << (axis->shift - 1));
     const __m128i shift = _mm_cvtsi32_si128(axis->shift);
-    const int taps = axis->taps, count = axis->count;
+    const int count = axis->count;
     const size_t part = (size_t)count * taps;
     for (int x = 0; x < count; x += 4) {
         __m256i four[4];
@@ -38,14 +38,15 @@ INLINE void across_planes(const pf_axis *axis, const uint8_t *one, const uint8_t
             size_t offset = (size_t)(axis->first[at] - axis->low) * 3;
             __m256i low = _mm256_setzero_si256(), high = _mm256_setzero_si256();
             for (int tap = 0; tap < taps; tap += 4, offset += 12) {
+                int more = tap + 2 < taps; /* the last step may be of two */
                 __m256i pixels = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(one + offset))),
                                                          _mm_loadu_si128((const __m128i *)(two + offset)), 1);
                 __m256i first = _mm256_shuffle_epi8(pixels, front), second = _mm256_shuffle_epi8(pixels, back);
                 low = _mm256_add_epi32(low, _mm256_madd_epi16(first, two_weights(weight + tap)));
-                low = _mm256_add_epi32(low, _mm256_madd_epi16(second, two_weights(weight + tap + 2)));
+                if (more) low = _mm256_add_epi32(low, _mm256_madd_epi16(second, two_weights(weight + tap + 2)));
                 if (planes == 2) {
                     high = _mm256_add_epi32(high, _mm256_madd_epi16(first, two_weights(weight + part + tap)));
-                    high = _mm256_add_epi32(high, _mm256_madd_epi16(second, two_weights(weight + part + tap + 2)));
+                    if (more) high = _mm256_add_epi32(high, _mm256_madd_epi16(second, two_weights(weight + part + tap + 2)));
                 }
             }
             four[k] = rounded(high, low, half, shift, planes);
@@ -61,10 +62,17 @@ INLINE void across_planes(const pf_axis *axis, const uint8_t *one, const uint8_t
 }
 
 AVX2 static void across(const pf_axis *axis, const uint8_t *one, const uint8_t *two, uint8_t *one_out, uint8_t *two_out, int plane) {
-    if (axis->planes == 2)
-        across_planes(axis, one, two, one_out, two_out, plane, 2);
+    /* Four and six are what a picture takes that shrinks to between a whole and a half. */
+    if (axis->planes == 2 && axis->taps == 4)
+        across_planes(axis, one, two, one_out, two_out, plane, 2, 4);
+    else if (axis->planes == 2)
+        across_planes(axis, one, two, one_out, two_out, plane, 2, axis->taps);
+    else if (axis->taps == 4)
+        across_planes(axis, one, two, one_out, two_out, plane, 1, 4);
+    else if (axis->taps == 6)
+        across_planes(axis, one, two, one_out, two_out, plane, 1, 6);
     else
-        across_planes(axis, one, two, one_out, two_out, plane, 1);
+        across_planes(axis, one, two, one_out, two_out, plane, 1, axis->taps);
 }
 
 /* The bytes of two rows side by side, widened: 16 columns in two registers. */

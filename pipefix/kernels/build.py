@@ -115,6 +115,8 @@ def require() -> tuple[list[str], list[str]]:
     """The compiler, and flags for the headers."""
     if os.environ.get("PIPEFIX_NATIVE") == "0":
         raise CannotBuild("PIPEFIX_NATIVE=0 asks to do without it.", f"Unset PIPEFIX_NATIVE, {AGAIN}")
+    if os.name != "posix":
+        raise CannotBuild(f"The native kernel is for Linux and macOS; this is {platform.system()}.", "The twin is used instead.")
     compiler = find_compiler()
     includes = [*where_jpeg_is()[0], f"-I{sysconfig.get_path('include')}"]
     check(compiler, includes)

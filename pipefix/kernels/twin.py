@@ -147,5 +147,5 @@ def _finish(picture: torch.Tensor, finish: Finish, out: torch.Tensor) -> None:
         for channel in range(3):
             out[channel].copy_(torch.from_numpy(finish.table[channel][levels[channel]]))
     else:
-        (torch.div if finish.ramp.divides else torch.mul)(picture, finish.ramp.factor, out=out)
-        out.sub_(finish.mean).div_(finish.deviation)
+        out.copy_(picture)  # and then in place: half the time of dividing bytes into floats
+        (out.div_ if finish.ramp.divides else out.mul_)(finish.ramp.factor).sub_(finish.mean).div_(finish.deviation)

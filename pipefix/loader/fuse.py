@@ -5,8 +5,9 @@
         target = Target(batch)
         fused.jpeg_into(data, target, 0, sample_key(seed, epoch, index))
 
-Random choices are those that the list itself makes when torch's generator is seeded with the same key. What the kernel leaves to
-others (CMYK, damage, padding) is decoded and transformed by the list itself, with the same key: the same pixels, or its own error.
+Random choices are those that the list itself makes when torch's generator is seeded with the same key. What the kernel does not
+decode (CMYK, other formats, damage) is decoded by the library whose pictures enter the list, with its own errors; what it cannot
+follow (a crop that pads) is made by the list itself, with the same key.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageOps
+from torchvision.transforms import v2
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel, best
@@ -57,7 +59,7 @@ def fuse(
     found = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
     if (exact and found.max > 0) or not found.close:
         return Declined(f"tried on drawn pictures, {found.sentence()}")
-    fused.by_the_list.clear()
+    fused.elsewhere.clear()
     return fused
 
 
@@ -65,7 +67,7 @@ class Fused:
     """A compiled list. Calls may come from any number of threads."""
 
     def __init__(self, transform: Any, recipe: Recipe, *, source: str, exact: bool, kernel: Kernel, upright: bool) -> None:
-        self.transform = transform
+        self.transform = v2.Compose(list(transform)) if isinstance(transform, (list, tuple)) else transform
         self.recipe = recipe
         self.source = source
         self.exact = exact
@@ -73,8 +75,8 @@ class Fused:
         self.upright = upright
         self.difference: Difference | None = None
         """From the list's own pixels, as measured when it was compiled."""
-        self.by_the_list: Counter[str] = Counter()
-        """Samples that the list itself made, by why."""
+        self.elsewhere: Counter[str] = Counter()
+        """Samples that the kernel did not decode, or not make at all, by why."""
 
     def jpeg_into(self, data: Data, target: Target, index: int, key: int) -> None:
         """Make sample ``index`` of the batch from an encoded picture."""
@@ -83,22 +85,42 @@ class Fused:
             if not header.plain:
                 raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
             if self.upright and header.orientation != 1:
-                raise CannotFollow("a picture that is to be turned upright")
+                raise BadPicture("unsupported", "it is to be turned upright")
             cut = self.recipe.cut(header.width, header.height, key, exact=self.exact)
             self.kernel.jpeg_into(data, cut, self.recipe.finish, target, index)
         except (BadPicture, CannotFollow) as reason:
-            self.by_the_list[str(reason)] += 1
-            target.tensor[index].copy_(self._checked(self.own(data, key), target))
+            self.elsewhere[str(reason)] += 1
+            self._from_decoded(self._decoded(data), target, index, key)
 
     def pixels_into(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
         """Make sample ``index`` of the batch from RGB pixels, height x width x 3 bytes."""
         try:
-            cut = self.recipe.cut(pixels.shape[1], pixels.shape[0], key, exact=self.exact)
-            self.kernel.pixels_into(pixels, cut, self.recipe.finish, target, index)
+            self._by_kernel(pixels, target, index, key)
         except CannotFollow as reason:
-            self.by_the_list[str(reason)] += 1
+            self.elsewhere[str(reason)] += 1
             picture = Image.fromarray(pixels) if self.source == "pil" else torch.from_numpy(pixels.copy()).permute(2, 0, 1)
-            target.tensor[index].copy_(self._checked(self._transformed(picture, key), target))
+            self._by_list(picture, target, index, key)
+
+    def _by_kernel(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
+        cut = self.recipe.cut(pixels.shape[1], pixels.shape[0], key, exact=self.exact)
+        self.kernel.pixels_into(pixels, cut, self.recipe.finish, target, index)
+
+    def _by_list(self, picture: Any, target: Target, index: int, key: int) -> None:
+        made = self._transformed(picture, key)
+        wanted = (3, target.height, target.width)
+        if tuple(made.shape) != wanted:
+            raise ValueError(f"The transforms made a sample of {tuple(made.shape)}; the batch takes {wanted}.")
+        target.tensor[index].copy_(made)
+
+    def _from_decoded(self, picture: Any, target: Target, index: int, key: int) -> None:
+        """From what enters the list: by the kernel where it can follow, else by the list."""
+        pixels = np.asarray(picture) if self.source == "pil" else picture.permute(1, 2, 0).numpy()
+        try:
+            if pixels.dtype != np.uint8:
+                raise CannotFollow("a picture of more than 8 bits")
+            self._by_kernel(pixels, target, index, key)
+        except CannotFollow:
+            self._by_list(picture, target, index, key)
 
     def sample(self, data: Data, key: int) -> torch.Tensor:
         """One sample by itself, in memory of its own."""
@@ -126,11 +148,12 @@ class Fused:
 
     def own(self, data: Data, key: int) -> torch.Tensor:
         """The same sample as the list itself makes it."""
-        if self.source == "tensor":
-            return self._transformed(self._as_tensor(data), key)
-        return self._transformed(self._as_pillow(data), key)
+        return self._transformed(self._decoded(data), key)
 
-    def _as_tensor(self, data: Data) -> torch.Tensor:
+    def _decoded(self, data: Data) -> Any:
+        """What enters the list, decoded as its users do. Raises what their decoder raises."""
+        if self.source == "pil":
+            return self._as_pillow(data)
         operator = getattr(torch.ops.image, "decode_image", None)
         if operator is not None:
             encoded = torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())
@@ -146,12 +169,6 @@ class Fused:
             made: torch.Tensor = self.transform(picture)
         return made
 
-    def _checked(self, made: torch.Tensor, target: Target) -> torch.Tensor:
-        wanted = (3, target.height, target.width)
-        if tuple(made.shape) != wanted:
-            raise ValueError(f"The transforms made a sample of {tuple(made.shape)}; the batch takes {wanted}.")
-        return made
-
     def level(self) -> torch.Tensor:
         """What one level of 255 is worth in each channel of the outcome."""
         table = self.recipe.finish.table
@@ -161,6 +178,6 @@ class Fused:
         """One sentence: by what, how close, and how many samples went another way."""
         how = "exact" if self.exact else "close"
         measured = f": {self.difference.sentence()}" if self.difference else ""
-        others, why = sum(self.by_the_list.values()), self.by_the_list.most_common(1)
-        rest = f" {others} samples were made by the list itself, most of them because of: {why[0][0]}" if why else ""
+        others, why = sum(self.elsewhere.values()), self.elsewhere.most_common(1)
+        rest = f" {others} samples went another way, most of them because: {why[0][0]}" if why else ""
         return f"Decode, resize, crop, flip and normalise in one {self.kernel.name} call ({how}){measured}.{rest}"

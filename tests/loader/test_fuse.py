@@ -127,7 +127,7 @@ def test_pixels_and_their_file_make_one_picture(kernel: str, photo: Photo) -> No
 
 
 class TestLeftToTheList:
-    """What the kernel does not decode is decoded and transformed by the list: its pixels, or its own error."""
+    """What the kernel does not decode or follow: the list's pixels, or its own error."""
 
     @pytest.fixture
     def fused(self, kernel: str) -> Fused:
@@ -144,8 +144,8 @@ class TestLeftToTheList:
         torch.manual_seed(4)
         wanted = fused.transform(Image.open(io.BytesIO(data)).convert("RGB"))
         assert torch.equal(self.into(fused, data), wanted)
-        assert sum(fused.by_the_list.values()) == 1
-        assert "1 samples were made by the list itself" in fused.explain()
+        assert sum(fused.elsewhere.values()) == 1
+        assert "1 samples went another way, most of them because: " in fused.explain()
 
     def test_a_file_that_is_cut_off_raises_as_without_us(self, fused: Fused, photo: Photo) -> None:
         with pytest.raises(OSError, match="image file is truncated"):
@@ -180,9 +180,19 @@ class TestLeftToTheList:
         assert torch.equal(self.into(fused, jpeg, 8), wanted)
 
     def test_a_list_that_makes_another_size_says_so(self, photo: Photo) -> None:
-        fused = compiled(v1.Compose([v1.Resize(48), v1.ToTensor()]))
-        with pytest.raises(ValueError, match=r"made a sample of \(3, 48, 64\); the batch takes \(3, 48, 48\)"):
-            self.into(fused, photo(120, 90, "CMYK"))
+        fused = compiled(v1.Compose([v1.CenterCrop(64), v1.ToTensor()]))
+        with pytest.raises(ValueError, match=r"made a sample of \(3, 64, 64\); the batch takes \(3, 48, 48\)"):
+            self.into(fused, photo(50, 40))
+        with pytest.raises(ValueError, match="The window is 64 x 64, the samples of the batch buffer are 48 x 48"):
+            self.into(fused, photo(120, 90))
+
+    def test_pictures_of_16_bits(self, kernel: str) -> None:
+        levels = np.random.default_rng(0).integers(0, 2**16, (60, 70), dtype=np.uint16)
+        file = io.BytesIO()
+        Image.fromarray(levels).save(file, "PNG")
+        transform = v2.Compose([v2.CenterCrop(48), v2.ToDtype(torch.float32, scale=True)])
+        fused = compiled(transform, "tensor", mode="exact", kernel=kernel)
+        assert torch.equal(self.into(fused, file.getvalue()), fused.own(file.getvalue(), 4))
 
 
 class TestDeclined:

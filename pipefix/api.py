@@ -25,6 +25,7 @@ from pipefix.caches.table import GroupSampler as GroupSampler
 from pipefix.caches.verify import Checked
 from pipefix.diagnosis.diagnose import diagnose, settled
 from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.kernels import kernel
 from pipefix.measurement import calibrate
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.experiments import POOL, REAL
@@ -104,10 +105,13 @@ def probe(
 def doctor(target: Any = None) -> tuple[dict[str, Any], list[runfile.Finding]]:
     """Audit the machine, and the settings of a target's loader, without measuring a pipeline."""
     machine = look()
-    facts = AuditFacts(machine=machine)
+    found = kernel.native()
+    absent = (found.why, found.advice) if isinstance(found, kernel.Absent) else None
+    facts = AuditFacts(machine=machine, no_kernel=absent)
     if target is not None:
         subject = _load(target)
-        facts = AuditFacts(machine=machine, settings=subject.settings, **observe.loader_facts(subject.loader))
+        seen = observe.loader_facts(subject.loader)
+        facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **seen)
     return machine.as_dict(), [tell.finding(one) for one in audit(facts)]
 
 

@@ -129,6 +129,8 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """From ``iter(loader)`` to the first batch of a second epoch."""
     epoch_s: float | None = None
     """A whole epoch at the measured rate."""
+    no_kernel: tuple[str, str] | None = None
+    """Why there is no native kernel, and what to type. None: there is one, or it was not looked for."""
 
     @property
     def num_workers(self) -> int | None:

@@ -221,5 +221,10 @@ MISTAKES = [
         described(machine=machine(gpus=[Gpu("H100", 80 * GB)], versions={"torch": "2.9.0+cpu"})),
         "cpu-build",
     ),
+    Case(
+        "no headers of libjpeg-turbo",
+        described(no_kernel=("The native kernel has not been built: jpeglib.h cannot be compiled with.", "apt install ...")),
+        "native-kernel",
+    ),
     Case("busy machine", described(machine=machine(load_1m=40.0)), "busy-machine"),
 ]

@@ -1,0 +1,386 @@
+#define _POSIX_C_SOURCE 200809L
+#include "jpeg.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h> /* before jerror.h, which needs it */
+#include <jerror.h>
+
+/* Twice Pillow's threshold of a decompression bomb, which is where Pillow refuses. */
+#define MOST_PIXELS 357913940.0
+/* A progressive file of a few bytes may ask for any number of passes over the whole picture. */
+#define MOST_SCANS 500
+/* Rows that are read together. libjpeg answers with at most as many as a block row has. */
+#define ROWS 16
+/* Columns beside the wanted ones: where a region ends, chroma has no neighbour to be interpolated with. */
+#define BESIDE 2
+/* Memory beyond this is given back after a call. */
+#define KEPT_BYTES ((size_t)16 << 20)
+
+typedef struct {
+    struct jpeg_error_mgr base;
+    jmp_buf out;
+    pf_fault *fault;
+} errors;
+
+struct pf_decoder {
+    struct jpeg_decompress_struct jpeg;
+    errors errors;
+    struct jpeg_progress_mgr progress;
+    pf_arena arena;
+    int made; /* whether `jpeg` has been created */
+};
+
+/* ---- libjpeg's ways to speak ---- */
+
+static int meaning(int code) {
+    switch (code) {
+    case JERR_INPUT_EMPTY:
+    case JERR_NO_SOI:
+    case JERR_SOI_DUPLICATE:
+        return PF_NOT_JPEG;
+    case JERR_INPUT_EOF:
+        return PF_TRUNCATED;
+    case JERR_OUT_OF_MEMORY:
+    case JERR_NO_BACKING_STORE:
+        return PF_NO_MEMORY;
+    case JERR_IMAGE_TOO_BIG:
+    case JERR_WIDTH_OVERFLOW:
+        return PF_TOO_LARGE;
+    case JERR_BAD_PRECISION:
+    case JERR_SOF_UNSUPPORTED:
+    case JERR_ARITH_NOTIMPL:
+    case JERR_CONVERSION_NOTIMPL:
+    case JERR_CCIR601_NOTIMPL:
+    case JERR_COMPONENT_COUNT:
+    case JERR_FRACT_SAMPLE_NOTIMPL:
+        return PF_UNSUPPORTED;
+    default:
+        return PF_CORRUPT;
+    }
+}
+
+static void on_error(j_common_ptr jpeg) {
+    errors *self = (errors *)jpeg->err;
+    char text[JMSG_LENGTH_MAX];
+    jpeg->err->format_message(jpeg, text);
+    pf_say(self->fault, meaning(jpeg->err->msg_code), "%s", text);
+    longjmp(self->out, 1);
+}
+
+static void on_message(j_common_ptr jpeg, int level) {
+    /* Below zero is a warning: the decoder goes on over damaged data. It is judged when the wanted rows are there. */
+    if (level >= 0 || jpeg->err->num_warnings++) return;
+    char text[JMSG_LENGTH_MAX];
+    jpeg->err->format_message(jpeg, text);
+    pf_say(((errors *)jpeg->err)->fault, jpeg->err->msg_code == JWRN_JPEG_EOF ? PF_TRUNCATED : PF_CORRUPT, "%s", text);
+}
+
+static void silent(j_common_ptr jpeg) { (void)jpeg; }
+
+static void on_progress(j_common_ptr jpeg) {
+    if (!jpeg->is_decompressor) return;
+    int scans = ((j_decompress_ptr)jpeg)->input_scan_number;
+    if (scans <= MOST_SCANS) return;
+    errors *self = (errors *)jpeg->err;
+    pf_say(self->fault, PF_TOO_LARGE, "more than %d passes over the picture", MOST_SCANS);
+    longjmp(self->out, 1);
+}
+
+/* ---- a decoder's life ---- */
+
+pf_decoder *pf_decoder_new(void) { return calloc(1, sizeof(pf_decoder)); }
+
+static void forget(pf_decoder *self) {
+    if (self->made) jpeg_destroy_decompress(&self->jpeg);
+    self->made = 0;
+}
+
+void pf_decoder_free(pf_decoder *self) {
+    if (!self) return;
+    forget(self);
+    free(self->arena.memory);
+    free(self);
+}
+
+/* Make room for one call's buffers. */
+static int reserve(pf_decoder *self, size_t bytes, pf_fault *fault) {
+    self->arena.used = 0;
+    if (bytes <= self->arena.size) return PF_FINE;
+    free(self->arena.memory);
+    self->arena.memory = NULL, self->arena.size = 0;
+    /* 64-byte blocks: see pf_take. */
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, bytes)) return pf_say(fault, PF_NO_MEMORY, "%zu bytes are not to be had", bytes);
+    self->arena.memory = memory, self->arena.size = bytes;
+    return PF_FINE;
+}
+
+static void settle(pf_decoder *self) {
+    if (self->arena.size <= KEPT_BYTES) return;
+    free(self->arena.memory);
+    memset(&self->arena, 0, sizeof self->arena);
+}
+
+/* The end of the picture must be there, even where the wanted rows end before it: a program that decodes all of it would say so.
+ * The marker cannot occur within a scan. */
+static int has_end(const struct jpeg_source_mgr *scans) {
+    const uint8_t *data = scans->next_input_byte;
+    for (size_t at = scans->bytes_in_buffer; at >= 2; at--)
+        if (data[at - 1] == 0xD9 && data[at - 2] == 0xFF) return 1;
+    return 0;
+}
+
+static int open_picture(pf_decoder *self, const uint8_t *data, size_t size, pf_fault *fault) {
+    struct jpeg_decompress_struct *jpeg = &self->jpeg;
+    if (size < 4 || data[0] != 0xFF || data[1] != 0xD8)
+        return pf_say(fault, PF_NOT_JPEG, size ? "it begins with no JPEG marker" : "it is empty");
+    self->errors.fault = fault;
+    if (!self->made) {
+        jpeg->err = jpeg_std_error(&self->errors.base);
+        self->errors.base.error_exit = on_error;
+        self->errors.base.emit_message = on_message;
+        self->errors.base.output_message = silent;
+        jpeg_create_decompress(jpeg);
+        self->made = 1;
+        self->progress.progress_monitor = on_progress;
+        jpeg->progress = &self->progress;
+    }
+    jpeg_mem_src(jpeg, (unsigned char *)data, (unsigned long)size);
+    jpeg_read_header(jpeg, TRUE);
+    if (jpeg->err->num_warnings) return fault->code;
+    if ((double)jpeg->image_width * jpeg->image_height > MOST_PIXELS)
+        return pf_say(fault, PF_TOO_LARGE, "it claims %u x %u pixels", jpeg->image_width, jpeg->image_height);
+    if (jpeg->jpeg_color_space != JCS_YCbCr && jpeg->jpeg_color_space != JCS_GRAYSCALE && jpeg->jpeg_color_space != JCS_RGB)
+        return pf_say(fault, PF_UNSUPPORTED, "its %d components are neither grey nor colour in three", jpeg->num_components);
+    if (!has_end(jpeg->src)) return pf_say(fault, PF_TRUNCATED, "the end of the picture is missing");
+    jpeg->out_color_space = JCS_RGB;
+    return PF_FINE;
+}
+
+/* Whether chroma is sampled in one of the usual ways, for which decoding a region has been proved to equal decoding everything. */
+static int usual_sampling(const struct jpeg_decompress_struct *jpeg) {
+    const jpeg_component_info *part = jpeg->comp_info;
+    if (jpeg->num_components == 1) return 1;
+    if (part[0].h_samp_factor > 2 || part[0].v_samp_factor > 2) return 0;
+    for (int k = 1; k < 3; k++)
+        if (part[k].h_samp_factor != 1 || part[k].v_samp_factor != 1) return 0;
+    return 1;
+}
+
+static int box_inside(const pf_box *box, int width, int height, pf_fault *fault) {
+    if (box->x >= 0 && box->y >= 0 && box->width > 0 && box->height > 0 && box->x <= width - box->width &&
+        box->y <= height - box->height)
+        return PF_FINE;
+    return pf_say(fault, PF_BAD_REQUEST, "the box at (%d, %d) of %d x %d does not lie in the picture of %d x %d", box->x, box->y,
+                  box->width, box->height, width, height);
+}
+
+/* ---- rows of a region ---- */
+
+typedef struct {
+    int x, y, width, height; /* in pixels of the (scaled) output */
+} region;
+
+typedef void take_row(void *who, const uint8_t *row);
+typedef void take_pause(void *who);
+
+/* Decode `wanted` and hand its rows, from its first column on, to `row`; `pause` says that the rows are about to be overwritten.
+ * The decompression must have been set up, not started. Rows have PF_SLACK readable bytes behind them. */
+static int rows_of(pf_decoder *self, const region *wanted, take_row *row, take_pause *pause, void *who, pf_fault *fault) {
+    struct jpeg_decompress_struct *jpeg = &self->jpeg;
+    int part = usual_sampling(jpeg);
+    jpeg_start_decompress(jpeg);
+    int full = (int)jpeg->output_width, begin = wanted->x - BESIDE, end = wanted->x + wanted->width + BESIDE;
+    JDIMENSION left = begin < 0 ? 0 : begin, width = (end > full ? full : end) - left;
+    if (part && width < jpeg->output_width)
+        jpeg_crop_scanline(jpeg, &left, &width);
+    else
+        left = 0, width = jpeg->output_width;
+    size_t stride = ((size_t)width * 3 + PF_SLACK + 63) & ~(size_t)63;
+    uint8_t *memory = pf_take(&self->arena, stride * ROWS, fault);
+    if (!memory) return fault->code;
+    JSAMPROW rows[ROWS];
+    for (int k = 0; k < ROWS; k++) rows[k] = memory + stride * k;
+    int at = 0, last = wanted->y + wanted->height;
+    if (part && wanted->y > 0) at = (int)jpeg_skip_scanlines(jpeg, wanted->y);
+    size_t offset = (size_t)(wanted->x - (int)left) * 3;
+    while (at < last) {
+        int filled = 0, count = last - at < ROWS ? last - at : ROWS;
+        while (filled < count) {
+            JDIMENSION got = jpeg_read_scanlines(jpeg, rows + filled, count - filled);
+            if (!got) return pf_say(fault, PF_CORRUPT, "the decoder stopped after %d rows", at + filled);
+            filled += (int)got;
+        }
+        for (int k = 0; k < filled; k++)
+            if (at + k >= wanted->y) row(who, rows[k] + offset);
+        pause(who);
+        at += filled;
+    }
+    return jpeg->err->num_warnings ? fault->code : PF_FINE;
+}
+
+/* ---- the jobs ---- */
+
+static void row_resampled(void *who, const uint8_t *row) { pf_resampler_row(who, row); }
+static void pause_resampled(void *who) { pf_resampler_idle(who); }
+
+/* How much the decoder may scale down: whole powers of two, for which it is quick. */
+static int denominator(const pf_request *request) {
+    double across = (double)request->box.width / request->full_width, down = (double)request->box.height / request->full_height;
+    double least = (across < down ? across : down) / request->sharp;
+    int by = 1;
+    while (by < request->coarsest && least >= 2 * by) by *= 2;
+    return by;
+}
+
+/* The box in pixels of a picture scaled down by `by`: the whole pixels it touches, and where exactly it begins in the first. */
+static void scaled(int begin, int length, int by, int limit, int *first, pf_span *span) {
+    int end = (begin + length + by - 1) / by;
+    *first = begin / by;
+    if (*first >= limit) *first = limit - 1;
+    span->begin = (double)begin / by - *first;
+    span->length = (double)length / by;
+    span->inputs = (end > limit ? limit : end) - *first;
+}
+
+static int axes_of(pf_resampler *job, pf_arena *arena, const pf_request *request, pf_span *across, pf_span *down, pf_fault *fault) {
+    across->outputs = request->full_width, across->from = request->window.x, across->count = request->window.width;
+    down->outputs = request->full_height, down->from = request->window.y, down->count = request->window.height;
+    across->mirrored = request->mirrored, down->mirrored = 0;
+    job->target.upside_down = request->upside_down, job->down_first = request->down_first;
+    int code = pf_axis_make(&job->across, arena, across, request->filter, request->arithmetic, fault);
+    return code ? code : pf_axis_make(&job->down, arena, down, request->filter, request->arithmetic, fault);
+}
+
+/* An upper bound of what pf_axis_make and pf_resampler_start take for one axis of so many inputs. */
+static size_t axis_bytes(int inputs, int outputs, int count) {
+    size_t taps = 4.0 * inputs / outputs + 16; /* of a bicubic */
+    return 2 * sizeof(int32_t) * (size_t)count + (2 * sizeof(int16_t) + sizeof(double)) * taps * (count + 2) + 512;
+}
+
+static size_t job_bytes(const pf_request *request, size_t row_bytes) {
+    size_t across = axis_bytes(request->box.width, request->full_width, request->window.width);
+    size_t down = axis_bytes(request->box.height, request->full_height, request->window.height);
+    size_t taps = 4.0 * request->box.height / request->full_height + 16;
+    size_t widest = request->window.width > request->box.width ? request->window.width : request->box.width;
+    size_t ring = (taps + 6) * (3 * (widest + 48) + 2 * PF_SLACK) + 16 * taps;
+    return across + down + ring + ROWS * (row_bytes + 2 * PF_SLACK) + 4096;
+}
+
+static int sensible(const pf_request *request, pf_fault *fault) {
+    const int most = 1 << 16;
+    if (request->full_width < 1 || request->full_height < 1 || request->full_width > most || request->full_height > most ||
+        request->window.width < 1 || request->window.height < 1 || request->window.width > most || request->window.height > most)
+        return pf_say(fault, PF_BAD_REQUEST, "a picture of %d x %d, of which %d x %d are wanted, cannot be made",
+                      request->full_width, request->full_height, request->window.width, request->window.height);
+    return PF_FINE;
+}
+
+static int resample_jpeg(pf_decoder *self, const uint8_t *data, size_t size, const pf_request *request, const pf_target *target,
+                         pf_fault *fault) {
+    struct jpeg_decompress_struct *jpeg = &self->jpeg;
+    pf_resampler job = {.target = *target};
+    int code = open_picture(self, data, size, fault);
+    if (!code) code = box_inside(&request->box, jpeg->image_width, jpeg->image_height, fault);
+    if (!code) code = sensible(request, fault);
+    if (!code) code = reserve(self, job_bytes(request, 3 * (size_t)jpeg->image_width), fault);
+    if (code) return code;
+    pf_span across, down;
+    region wanted;
+    jpeg->scale_num = 1, jpeg->scale_denom = denominator(request);
+    jpeg_calc_output_dimensions(jpeg);
+    scaled(request->box.x, request->box.width, jpeg->scale_denom, jpeg->output_width, &wanted.x, &across);
+    scaled(request->box.y, request->box.height, jpeg->scale_denom, jpeg->output_height, &wanted.y, &down);
+    code = axes_of(&job, &self->arena, request, &across, &down, fault);
+    if (!code) code = pf_resampler_start(&job, &self->arena, fault);
+    if (code) return code;
+    wanted.x += job.across.low, wanted.width = job.across.high - job.across.low;
+    wanted.y += job.down.low, wanted.height = job.down.high - job.down.low;
+    return rows_of(self, &wanted, row_resampled, pause_resampled, &job, fault);
+}
+
+typedef struct {
+    uint8_t *out;
+    ptrdiff_t stride;
+    size_t bytes;
+} copying;
+
+static void row_copied(void *who, const uint8_t *row) {
+    copying *self = who;
+    memcpy(self->out, row, self->bytes);
+    self->out += self->stride;
+}
+
+static void no_pause(void *who) { (void)who; }
+
+static int copy_region(pf_decoder *self, const uint8_t *data, size_t size, const pf_box *box, uint8_t *out, ptrdiff_t stride,
+                       pf_fault *fault) {
+    int code = open_picture(self, data, size, fault);
+    if (!code) code = box_inside(box, self->jpeg.image_width, self->jpeg.image_height, fault);
+    if (!code) code = reserve(self, ROWS * (3 * (size_t)self->jpeg.image_width + 2 * PF_SLACK) + 4096, fault);
+    if (code) return code;
+    region wanted = {box->x, box->y, box->width, box->height};
+    copying job = {out, stride, (size_t)box->width * 3};
+    return rows_of(self, &wanted, row_copied, no_pause, &job, fault);
+}
+
+/* Leave the decoder as the next call wants it. */
+static int done(pf_decoder *self, int code, pf_fault *fault) {
+    if (code)
+        forget(self);
+    else {
+        jpeg_abort_decompress(&self->jpeg);
+        self->jpeg.err->num_warnings = 0;
+    }
+    settle(self);
+    return fault->code = code;
+}
+
+int pf_jpeg_resampled(pf_decoder *self, const uint8_t *data, size_t size, const pf_request *request, const pf_target *target,
+                      pf_fault *fault) {
+    fault->code = PF_FINE;
+    if (setjmp(self->errors.out)) return done(self, fault->code, fault);
+    return done(self, resample_jpeg(self, data, size, request, target, fault), fault);
+}
+
+int pf_jpeg_region(pf_decoder *self, const uint8_t *data, size_t size, const pf_box *box, uint8_t *out, ptrdiff_t stride,
+                   pf_fault *fault) {
+    fault->code = PF_FINE;
+    if (setjmp(self->errors.out)) return done(self, fault->code, fault);
+    return done(self, copy_region(self, data, size, box, out, stride, fault), fault);
+}
+
+int pf_pixels_resampled(pf_decoder *self, const uint8_t *pixels, int width, int height, ptrdiff_t stride,
+                        const pf_request *request, const pf_target *target, pf_fault *fault) {
+    pf_resampler job = {.target = *target};
+    pf_span across, down;
+    int x, y;
+    size_t most = ((size_t)request->box.width * 3 + 2 * PF_SLACK + 63) & ~(size_t)63;
+    fault->code = PF_FINE;
+    if (box_inside(&request->box, width, height, fault) || sensible(request, fault)) return fault->code;
+    if (reserve(self, job_bytes(request, most), fault)) return fault->code;
+    scaled(request->box.x, request->box.width, 1, width, &x, &across);
+    scaled(request->box.y, request->box.height, 1, height, &y, &down);
+    if (axes_of(&job, &self->arena, request, &across, &down, fault)) return fault->code;
+    if (pf_resampler_start(&job, &self->arena, fault)) return fault->code;
+    uint8_t *spare[2] = {pf_take(&self->arena, most, fault), pf_take(&self->arena, most, fault)};
+    if (!spare[0] || !spare[1]) return fault->code;
+    const uint8_t *end = pixels + (height - 1) * stride + (ptrdiff_t)width * 3;
+    size_t bytes = (size_t)(job.across.high - job.across.low) * 3;
+    for (int row = job.down.low; row < job.down.high; row++) {
+        const uint8_t *from = pixels + (y + row) * stride + (ptrdiff_t)(x + job.across.low) * 3;
+        if (end - from < (ptrdiff_t)(bytes + PF_SLACK)) { /* the caller's memory may end here */
+            uint8_t *copy = spare[row & 1];
+            memcpy(copy, from, bytes);
+            from = copy;
+        }
+        pf_resampler_row(&job, from);
+    }
+    pf_resampler_idle(&job);
+    settle(self);
+    return PF_FINE;
+}

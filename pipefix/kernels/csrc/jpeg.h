@@ -1,0 +1,45 @@
+/* JPEG through libjpeg-turbo: only the wanted rows and columns, row by row, and never an exception or a message. */
+#ifndef PIPEFIX_JPEG_H
+#define PIPEFIX_JPEG_H
+
+#include "fault.h"
+#include "resample.h"
+
+typedef struct {
+    int x, y, width, height;
+} pf_box;
+
+/* What to make of a picture: the box, resized to full_width x full_height, of which a window is wanted. */
+typedef struct {
+    pf_box box;
+    int full_width, full_height;
+    pf_box window;
+    int mirrored, upside_down;
+    int filter, arithmetic, down_first;
+    int coarsest; /* 1, 2, 4 or 8: the decoder may scale down by as much, where `sharp` allows it */
+    double sharp; /* outputs are made of at least so many scaled inputs along each axis */
+} pf_request;
+
+typedef struct {
+    int width, height, components, precision, progressive, orientation;
+} pf_header;
+
+/* Read as pipefix.kernels.header does. */
+int pf_jpeg_header(const uint8_t *data, size_t size, pf_header *header, pf_fault *fault);
+
+typedef struct pf_decoder pf_decoder;
+
+pf_decoder *pf_decoder_new(void);
+void pf_decoder_free(pf_decoder *decoder);
+
+/* Everything that was asked for, straight into the target. */
+int pf_jpeg_resampled(pf_decoder *decoder, const uint8_t *data, size_t size, const pf_request *request, const pf_target *target,
+                      pf_fault *fault);
+/* The box as it is, as RGB rows of `stride` bytes. */
+int pf_jpeg_region(pf_decoder *decoder, const uint8_t *data, size_t size, const pf_box *box, uint8_t *out, ptrdiff_t stride,
+                   pf_fault *fault);
+/* The same as pf_jpeg_resampled from RGB pixels, rows `stride` bytes apart. */
+int pf_pixels_resampled(pf_decoder *decoder, const uint8_t *pixels, int width, int height, ptrdiff_t stride,
+                        const pf_request *request, const pf_target *target, pf_fault *fault);
+
+#endif

@@ -1,0 +1,151 @@
+"""What is asked of a kernel: which part of a picture, how large, which way round, and where the answer goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from pipefix.kernels.errors import BadRequest
+
+Data = bytes | bytearray | memoryview | np.ndarray[Any, Any]
+"""An encoded picture."""
+
+
+class Filter(Enum):
+    BILINEAR = 0
+    BICUBIC = 1
+
+
+class Arithmetic(Enum):
+    """Whose rounding is followed, bit for bit."""
+
+    TORCH = 0
+    """torch's antialiased resize of uint8 tensors: weights of up to 15 bits, rows first."""
+    PILLOW = 1
+    """Pillow's: weights of 22 bits, rows first."""
+    PILLOW_13 = 2
+    """Pillow's from version 13 on: columns first where the height shrinks by more than twice as many pixels as the width."""
+
+
+class Box(NamedTuple):
+    """A rectangle of whole pixels."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class Cut(NamedTuple):
+    """The box of a picture, resized to ``full`` (width, height), of which the window is wanted, maybe mirrored."""
+
+    box: Box
+    full: tuple[int, int]
+    window: Box
+    mirrored: bool = False
+    upside_down: bool = False
+    filter: Filter = Filter.BILINEAR
+    arithmetic: Arithmetic = Arithmetic.TORCH
+    coarsest: int = 1
+    """1, 2, 4 or 8: the decoder may scale down by as much while it decodes. More than 1 changes pixels a little."""
+
+    @property
+    def down_first(self) -> bool:
+        """Whether columns are resized before rows."""
+        if self.arithmetic is not Arithmetic.PILLOW_13:
+            return False
+        shorter, narrower = self.box.height - self.full[1], self.box.width - self.full[0]
+        return shorter > 0 and shorter > 2 * narrower
+
+
+def address_of(array: np.ndarray[Any, Any] | None) -> int:
+    return 0 if array is None else int(array.__array_interface__["data"][0])
+
+
+class Finish:
+    """What becomes of the 8-bit values of each channel: a table, and the same as arithmetic where that is the same to the bit."""
+
+    def __init__(self, table: np.ndarray[Any, Any] | None, ramp: Ramp | None = None) -> None:
+        self.table = None if table is None else np.ascontiguousarray(table, dtype=np.float32)
+        """3 x 256 float32; None leaves bytes as they are."""
+        if self.table is not None and self.table.shape != (3, 256):
+            raise BadRequest(f"A table for each of 3 channels has 256 entries; this one has the shape {self.table.shape}.")
+        self.ramp = ramp if ramp is not None and self.table is not None and np.array_equal(ramp.table(), self.table) else None
+        self._rows = None if self.ramp is None else self.ramp.rows()
+        columns = (None, None) if self._rows is None else (self._rows[:, 1].copy(), self._rows[:, 2].copy())
+        self.mean, self.deviation = (None if each is None else torch.from_numpy(each)[:, None, None] for each in columns)
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Of the table and of the arithmetic, 0 for what there is none of."""
+        return address_of(self.table), address_of(self._rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Finish, (self.table, self.ramp)
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """``(x / factor - mean) / deviation`` for each channel, or ``(x * factor - mean) / deviation``, in single precision."""
+
+    factor: float
+    divides: bool
+    mean: tuple[float, float, float]
+    deviation: tuple[float, float, float]
+
+    def table(self) -> np.ndarray[Any, Any]:
+        level = np.arange(256, dtype=np.float32)
+        scaled = level / np.float32(self.factor) if self.divides else level * np.float32(self.factor)
+        mean, deviation = (np.array(each, dtype=np.float32)[:, None] for each in (self.mean, self.deviation))
+        return np.asarray((scaled[None] - mean) / deviation, dtype=np.float32)
+
+    def rows(self) -> np.ndarray[Any, Any]:
+        """As native code wants it: 3 x (factor, mean, deviation)."""
+        return np.array([[self.factor, m, d] for m, d in zip(self.mean, self.deviation, strict=True)], dtype=np.float32)
+
+
+UINT8 = Finish(None)
+
+
+def normalised(mean: tuple[float, float, float], deviation: tuple[float, float, float], *, divides: bool = True) -> Finish:
+    """To [0, 1], minus mean, over deviation. ``divides``: by 255 rather than times 1/255, which rounds a little differently."""
+    ramp = Ramp(255.0 if divides else 1 / 255, divides, mean, deviation)
+    return Finish(ramp.table(), ramp)
+
+
+class Target:
+    """A batch buffer whose rows are written one picture at a time: N x 3 x H x W in any memory order (`channels_last` too)."""
+
+    def __init__(self, batch: torch.Tensor | np.ndarray[Any, Any]) -> None:
+        tensor = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch
+        if tensor.ndim != 4 or tensor.shape[1] != 3 or tensor.dtype not in (torch.float32, torch.uint8) or tensor.is_cuda:
+            raise BadRequest(
+                f"A batch buffer is N x 3 x H x W of float32 or uint8 in main memory; this is {tuple(tensor.shape)} of "
+                f"{tensor.dtype} on {tensor.device}."
+            )
+        self.tensor = tensor
+        self.is_float = tensor.dtype == torch.float32
+        self.length, _, self.height, self.width = tensor.shape
+        self.sample, self.channel, self.row, self.column = tensor.stride()
+        self.address = tensor.data_ptr()
+        self.item = tensor.element_size()
+
+    def at(self, index: int) -> int:
+        """The address of a sample."""
+        if not 0 <= index < self.length:
+            raise BadRequest(f"The batch buffer has {self.length} samples; there is no number {index}.")
+        return self.address + index * self.sample * self.item
+
+    def takes(self, cut: Cut, finish: Finish) -> None:
+        """Refuse what does not fit."""
+        if (cut.window.width, cut.window.height) != (self.width, self.height):
+            raise BadRequest(
+                f"The window is {cut.window.width} x {cut.window.height}, the samples of the batch buffer are "
+                f"{self.width} x {self.height}."
+            )
+        if self.is_float is (finish.table is None):
+            raise BadRequest("A float32 batch buffer needs a table from bytes to floats, and one of uint8 takes none.")

@@ -1,0 +1,151 @@
+"""The same kernels out of wheels that everybody has: torchvision or Pillow decodes, torch or Pillow resizes. The same answers.
+
+Every call lets go of the interpreter's lock for nearly all of its time.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from pipefix.kernels.errors import BadPicture, BadRequest
+from pipefix.kernels.header import Header, read_header
+from pipefix.kernels.picture import Arithmetic, Box, Cut, Data, Filter, Finish, Target
+
+MOST_PIXELS = 2 * 178_956_970
+"""Twice the area at which Pillow warns of a decompression bomb, which is where it refuses."""
+
+END = b"\xff\xd9"
+_PILLOW_FILTERS = {Filter.BILINEAR: Image.Resampling.BILINEAR, Filter.BICUBIC: Image.Resampling.BICUBIC}
+
+
+class TwinKernel:
+    """Decodes whole pictures, then crops. Damage that the decoder passes over in silence is not noticed, other than by `native`."""
+
+    name = "twin"
+
+    def header(self, data: Data) -> Header:
+        """What a picture says of itself. Raises `BadPicture` where there is no JPEG, or its header is cut off."""
+        return read_header(np.frombuffer(data, dtype=np.uint8).data)
+
+    def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
+        """The pixels of a box as they are, height x width x 3."""
+        picture = _decoded(data)
+        _inside(box, picture.shape[2], picture.shape[1])
+        part = picture[:, box.y : box.y + box.height, box.x : box.x + box.width]
+        return np.ascontiguousarray(part.permute(1, 2, 0).numpy())
+
+    def jpeg_into(self, data: Data, cut: Cut, finish: Finish, target: Target, index: int) -> None:
+        """Decode a JPEG and write sample ``index``."""
+        target.takes(cut, finish)
+        target.at(index)
+        _write(_decoded(data), cut, finish, target.tensor[index])
+
+    def pixels_into(self, pixels: np.ndarray[Any, Any], cut: Cut, finish: Finish, target: Target, index: int) -> None:
+        """Write sample ``index`` from RGB pixels, height x width x 3 bytes."""
+        target.takes(cut, finish)
+        target.at(index)
+        if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
+            raise BadRequest(f"Pixels are height x width x 3 of uint8; these are {pixels.shape} of {pixels.dtype}.")
+        _write(_tensor(pixels).permute(2, 0, 1), cut, finish, target.tensor[index])
+
+
+class _Alias:
+    """The same memory, declared writable: torch has no notion of memory that is not, and nothing here writes to it."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Without a copy, whether or not the array may be written to (a memory-mapped one, or bytes)."""
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Alias(array)))
+
+
+def _decoded(data: Data) -> torch.Tensor:
+    """3 x height x width of uint8."""
+    encoded = np.frombuffer(data, dtype=np.uint8)
+    _refuse(read_header(encoded.data), encoded.data)
+    try:
+        return _decoder()(encoded)
+    except (RuntimeError, OSError) as error:
+        raise BadPicture("corrupt", str(error).split("\n", 1)[0].rstrip(".")) from error
+
+
+@functools.cache
+def _decoder() -> Callable[[np.ndarray[Any, Any]], torch.Tensor]:
+    """torchvision's operator, which holds no lock, where this torchvision still has one; else Pillow. They give the same pixels."""
+    import torchvision  # noqa: F401  (registers its operators)
+
+    operator = getattr(torch.ops.image, "decode_jpeg", None)
+    if operator is None:
+        return _by_pillow_alone
+    rgb = 3  # torchvision.io.ImageReadMode.RGB
+    return lambda encoded: torch.as_tensor(operator(_tensor(encoded), rgb, False))
+
+
+def _by_pillow_alone(encoded: np.ndarray[Any, Any]) -> torch.Tensor:
+    with Image.open(io.BytesIO(encoded.tobytes())) as opened:
+        return torch.from_numpy(np.array(opened.convert("RGB"))).permute(2, 0, 1)
+
+
+def _refuse(header: Header, encoded: memoryview) -> None:
+    if header.width * header.height > MOST_PIXELS:
+        raise BadPicture("too-large", f"it claims {header.width} x {header.height} pixels")
+    if not header.plain:
+        raise BadPicture("unsupported", f"it has {header.components} components of {header.precision} bits")
+    if END not in bytes(encoded[-1024:]) and END not in bytes(encoded):
+        raise BadPicture("truncated", "the end of the picture is missing")
+
+
+def _inside(box: Box, width: int, height: int) -> None:
+    if min(box.x, box.y) < 0 or min(box.width, box.height) < 1 or box.x + box.width > width or box.y + box.height > height:
+        raise BadRequest(
+            f"the box at ({box.x}, {box.y}) of {box.width} x {box.height} does not lie in the picture of {width} x {height}."
+        )
+
+
+def _write(picture: torch.Tensor, cut: Cut, finish: Finish, out: torch.Tensor) -> None:
+    box, window = cut.box, cut.window
+    _inside(box, picture.shape[2], picture.shape[1])
+    _inside(window, *cut.full)
+    part = picture[:, box.y : box.y + box.height, box.x : box.x + box.width]
+    whole = _by_torch(part, cut) if cut.arithmetic is Arithmetic.TORCH else _by_pillow(part, cut)
+    wanted = whole[:, window.y : window.y + window.height, window.x : window.x + window.width]
+    turned = [axis for axis, yes in ((2, cut.mirrored), (1, cut.upside_down)) if yes]
+    _finish(wanted.flip(turned) if turned else wanted, finish, out)
+
+
+def _by_torch(part: torch.Tensor, cut: Cut) -> torch.Tensor:
+    name = "bilinear" if cut.filter is Filter.BILINEAR else "bicubic"
+    resized = torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=name, antialias=True)
+    return resized[0]
+
+
+def _by_pillow(part: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """One axis after the other, in the order that is asked for: which one Pillow itself takes first depends on its version."""
+    image = Image.fromarray(np.ascontiguousarray(part.permute(1, 2, 0).numpy()))
+    width, height = cut.full
+    between = (image.width, height) if cut.down_first else (width, image.height)
+    resample = _PILLOW_FILTERS[cut.filter]
+    return torch.from_numpy(np.array(image.resize(between, resample).resize(cut.full, resample))).permute(2, 0, 1)
+
+
+def _finish(picture: torch.Tensor, finish: Finish, out: torch.Tensor) -> None:
+    if finish.table is None:
+        out.copy_(picture)
+    elif finish.ramp is None or finish.mean is None or finish.deviation is None:
+        levels = picture.numpy()
+        for channel in range(3):
+            out[channel].copy_(torch.from_numpy(finish.table[channel][levels[channel]]))
+    else:
+        out.copy_(picture)  # and then in place: half the time of dividing bytes into floats
+        (out.div_ if finish.ramp.divides else out.mul_)(finish.ramp.factor).sub_(finish.mean).div_(finish.deviation)

@@ -1,0 +1,35 @@
+"""A transform list as one call a sample: its geometry in steps, the rest as a table from bytes to values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipefix.kernels.picture import Arithmetic, Cut, Finish
+from pipefix.loader.fusing.chance import generator_of
+from pipefix.loader.fusing.layout import Layout
+from pipefix.loader.fusing.steps import Step
+
+
+@dataclass(frozen=True)
+class Declined:
+    """Not fused, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    steps: tuple[Step, ...]
+    finish: Finish
+    arithmetic: Arithmetic
+    """Of the library that the list resizes with."""
+    inexact: str | None
+    """Why pixels cannot equal the list's own to the bit; None: they can."""
+
+    def cut(self, width: int, height: int, key: int, *, exact: bool) -> Cut:
+        """What the key's random choices ask of a picture. Raises `CannotFollow`."""
+        chance = generator_of(key)
+        layout = Layout(width, height)
+        for step in self.steps:
+            step.take(layout, chance)
+        return layout.cut(self.arithmetic) if exact else layout.cut(Arithmetic.TORCH, coarsest=8)

@@ -1,0 +1,229 @@
+"""Which lists of transforms can be fused: torchvision's, v1 and v2, of geometry and of values, in any usual order."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import PIL
+import torch
+from PIL import Image
+from torchvision import transforms as v1
+from torchvision.transforms import v2
+from torchvision.transforms.functional import InterpolationMode
+
+from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
+from pipefix.loader.fusing import steps
+from pipefix.loader.fusing.chance import seeded
+from pipefix.loader.fusing.recipe import Declined, Recipe
+
+FILTERS = {InterpolationMode.BILINEAR: Filter.BILINEAR, InterpolationMode.BICUBIC: Filter.BICUBIC}
+
+
+class Unfit(Exception):
+    """This list cannot be fused; ``str(error)`` says why."""
+
+
+def recognise(transform: Any, *, source: str) -> Recipe | Declined:
+    """The recipe of a transform list. ``source``: what enters it, ``pil`` or ``tensor`` (3 x H x W of uint8)."""
+    if source not in ("pil", "tensor"):
+        raise ValueError(f"What enters a transform list is pil or tensor, not {source!r}.")
+    try:
+        return _recipe(list(_flat(transform)), source)
+    except Unfit as error:
+        return Declined(str(error))
+
+
+def _flat(transform: Any) -> Iterator[Any]:
+    """The list without its nesting."""
+    if type(transform) in (v1.Compose, v2.Compose):
+        for one in transform.transforms:
+            yield from _flat(one)
+    elif type(transform) is torch.nn.Sequential or isinstance(transform, (list, tuple)):
+        for one in transform:
+            yield from _flat(one)
+    elif type(transform) not in (v2.Identity, torch.nn.Identity):
+        yield transform
+
+
+def _recipe(transforms: list[Any], source: str) -> Recipe:
+    geometry: list[steps.Step] = []
+    rest: list[Any] = []
+    kind, resized_as, inexact = source, source, None
+    for one in transforms:
+        make = _GEOMETRY.get(type(one))
+        if make is None:
+            if type(one) not in _VALUES:
+                raise Unfit(f"{_name(one)} is no transform that can be fused")
+            rest.append(one)
+            kind = _kind_after(rest, source)
+            continue
+        step = make(one)
+        if step.resizes:
+            if any(earlier.resizes for earlier in geometry):
+                raise Unfit("the list resizes twice")
+            if kind != "pil" and one.antialias is not True:
+                raise Unfit(f"{_name(one)} resizes tensors without antialiasing")
+            resized_as = kind
+            if kind == "tensor" and isinstance(one, (v1.Resize, v1.RandomResizedCrop)):
+                inexact = "torchvision's v1 turns tensors to floats to resize them"
+            elif kind == "float":
+                inexact = "the list resizes floats, the kernel bytes"
+            elif any(isinstance(earlier, steps.Flip) for earlier in geometry):
+                inexact = "the list flips before it resizes"
+        geometry.append(step)
+    if not geometry:
+        raise Unfit("the list crops and resizes nothing: there is nothing to fuse")
+    arithmetic = pillow_order() if resized_as == "pil" else Arithmetic.TORCH
+    if arithmetic is None:
+        inexact = inexact or f"Pillow {PIL.__version__} resizes in a way that is not known"
+    return Recipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
+
+
+def _name(one: Any) -> str:
+    kind = type(one)
+    where = kind.__module__.split(".")[0]
+    return f"{kind.__qualname__} (of {where})" if where not in ("torchvision", "__main__") else kind.__qualname__
+
+
+# ---- geometry ----
+
+
+def _filter(one: Any) -> Filter:
+    mode = one.interpolation
+    found = FILTERS.get(InterpolationMode(mode) if isinstance(mode, str) else mode)
+    if found is None:
+        raise Unfit(f"{_name(one)} interpolates by {getattr(mode, 'value', mode)}; bilinear and bicubic can be fused")
+    return found
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    numbers = [int(side) for side in size]
+    return numbers[0], numbers[-1]
+
+
+def _random_resized_crop(one: Any) -> steps.Step:
+    scale, ratio = (tuple(float(end) for end in ends) for ends in (one.scale, one.ratio))
+    return steps.RandomResizedCrop(*_pair(one.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(one))
+
+
+def _resize(one: Any) -> steps.Step:
+    if one.size is None or one.max_size is not None:
+        raise Unfit("Resize with max_size is not fused")
+    size = (one.size,) if isinstance(one.size, int) else tuple(int(side) for side in one.size)
+    return steps.Resize(size, _filter(one))
+
+
+def _random_crop(one: Any, *, both: bool) -> steps.Step:
+    if one.padding is not None:
+        raise Unfit("RandomCrop with padding is not fused")
+    return steps.RandomCrop(*_pair(one.size), both)
+
+
+_GEOMETRY: dict[type, Callable[[Any], steps.Step]] = {
+    v1.RandomResizedCrop: _random_resized_crop,
+    v2.RandomResizedCrop: _random_resized_crop,
+    v1.Resize: _resize,
+    v2.Resize: _resize,
+    v1.CenterCrop: lambda one: steps.CenterCrop(*_pair(one.size)),
+    v2.CenterCrop: lambda one: steps.CenterCrop(*_pair(one.size)),
+    v1.RandomCrop: functools.partial(_random_crop, both=True),
+    v2.RandomCrop: functools.partial(_random_crop, both=False),
+    v1.RandomHorizontalFlip: lambda one: steps.Flip(float(one.p), across=True),
+    v2.RandomHorizontalFlip: lambda one: steps.Flip(float(one.p), across=True),
+    v1.RandomVerticalFlip: lambda one: steps.Flip(float(one.p), across=False),
+    v2.RandomVerticalFlip: lambda one: steps.Flip(float(one.p), across=False),
+}
+"""By the very class: a subclass may do anything."""
+
+
+# ---- values ----
+
+_VALUES: set[type] = {
+    v1.ToTensor, v1.PILToTensor, v1.ConvertImageDtype, v1.Normalize,
+    v2.ToTensor, v2.PILToTensor, v2.ConvertImageDtype, v2.Normalize, v2.ToImage, v2.ToPureTensor, v2.ToDtype, v2.RGB,
+}  # fmt: skip
+"""Each value of the outcome depends on one byte of the picture; that of the same place and channel."""
+
+
+@functools.cache
+def _levels() -> np.ndarray[Any, Any]:
+    """A picture of one row with every level, alike in all channels."""
+    return np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
+
+
+def _valued(rest: list[Any], source: str) -> Any:
+    """What the list makes of every level."""
+    picture: Any = Image.fromarray(_levels()) if source == "pil" else torch.from_numpy(_levels()).permute(2, 0, 1).contiguous()
+    with seeded(0):
+        for one in rest:
+            try:
+                picture = one(picture)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise Unfit(f"{_name(one)} cannot take what the list hands it: {error}") from error
+    return picture
+
+
+def _kind_after(rest: list[Any], source: str) -> str:
+    made = _valued(rest, source)
+    if not isinstance(made, torch.Tensor):
+        return "pil"
+    return "float" if made.is_floating_point() else "tensor"
+
+
+def _finish(rest: list[Any], source: str) -> Finish:
+    made = _valued(rest, source)
+    if not isinstance(made, torch.Tensor):
+        raise Unfit("the list ends with a picture of Pillow's, not with a tensor")
+    if tuple(made.shape) != (3, 1, 256):
+        raise Unfit(f"the list ends with {made.shape[0]} channels, not with 3")
+    if made.dtype == torch.uint8:
+        if not np.array_equal(made.numpy()[:, 0], _levels()[0].T):
+            raise Unfit("the list changes bytes into other bytes")
+        return UINT8
+    if made.dtype != torch.float32:
+        raise Unfit(f"the list ends with {made.dtype}; float32 and uint8 can be fused")
+    table = made.as_subclass(torch.Tensor).numpy()[:, 0].copy()
+    return _with_ramp(table, [one for one in rest if type(one) in (v1.Normalize, v2.Normalize)])
+
+
+def _with_ramp(table: np.ndarray[Any, Any], normalising: list[Any]) -> Finish:
+    """The table, and its arithmetic where that gives the table to the bit."""
+    mean, deviation = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    if len(normalising) == 1:
+        given = [tuple(float(value) for value in ends) for ends in (normalising[0].mean, normalising[0].std)]
+        if all(len(values) == 3 for values in given):
+            mean, deviation = given  # type: ignore[assignment]
+    for factor, divides in ((255.0, True), (1 / 255, False), (1.0, False)):
+        finish = Finish(table, Ramp(factor, divides, mean, deviation))
+        if finish.ramp is not None:
+            return finish
+    return Finish(table)
+
+
+# ---- Pillow ----
+
+
+@functools.cache
+def pillow_order() -> Arithmetic | None:
+    """In which order the installed Pillow resizes, found by asking it; None where it is neither known one."""
+    from pipefix.kernels.picture import Box, Cut, Target
+    from pipefix.kernels.twin import TwinKernel
+
+    rng = np.random.default_rng(5)
+    fits = {Arithmetic.PILLOW, Arithmetic.PILLOW_13}
+    # On both sides of the border at which newer versions turn the order round.
+    for width, height, new_width, new_height in ((40, 61, 30, 40), (40, 60, 30, 40), (20, 64, 33, 21), (50, 40, 31, 60)):
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        own = np.asarray(Image.fromarray(pixels).resize((new_width, new_height), Image.Resampling.BILINEAR))
+        for arithmetic in tuple(fits):
+            cut = Cut(Box(0, 0, width, height), (new_width, new_height), Box(0, 0, new_width, new_height), arithmetic=arithmetic)
+            out = np.empty((1, 3, new_height, new_width), dtype=np.uint8)
+            TwinKernel().pixels_into(pixels, cut, UINT8, Target(out), 0)
+            if not np.array_equal(out[0].transpose(1, 2, 0), own):
+                fits.discard(arithmetic)
+    return min(fits, key=lambda one: one.value) if fits else None

@@ -1,0 +1,56 @@
+"""Pictures and kernels. A test that takes `kernel` runs with each of them: they give one answer."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipefix.kernels.kernel import Absent, Kernel, native
+from pipefix.kernels.twin import TwinKernel
+
+
+@pytest.fixture(params=["native", "twin"])
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    return TwinKernel() if request.param == "twin" else request.getfixturevalue("native_kernel")
+
+
+@pytest.fixture
+def native_kernel() -> Any:
+    found = native()
+    if isinstance(found, Absent):
+        pytest.skip(f"{found.why} {found.advice}")
+    return found
+
+
+Draw = Callable[..., np.ndarray[Any, Any]]
+
+
+@pytest.fixture(scope="session")
+def drawn() -> Draw:
+    """Pixels with detail at every scale, and edges."""
+
+    def draw(width: int, height: int, seed: int = 0) -> np.ndarray[Any, Any]:
+        rng = np.random.default_rng((seed, width, height))
+        walk = (
+            np.cumsum(np.cumsum(rng.normal(size=(height, width, 3)), 0) * 0.6, 1) * 0.6 + rng.normal(size=(height, width, 3)) * 12
+        )
+        return np.clip(walk + 128, 0, 255).astype(np.uint8)
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def encoded(drawn: Draw) -> Callable[..., bytes]:
+    """A JPEG of drawn pixels; options go to Pillow's writer."""
+
+    def encode(width: int = 90, height: int = 70, mode: str = "RGB", seed: int = 0, **options: Any) -> bytes:
+        file = io.BytesIO()
+        Image.fromarray(drawn(width, height, seed)).convert(mode).save(file, "JPEG", **{"quality": 88, **options})
+        return file.getvalue()
+
+    return encode

@@ -1,0 +1,150 @@
+"""Pictures that are not what they should be: the right pixels or a named error, from every kernel, and never a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pipefix.kernels.errors import BadPicture, BadRequest
+from pipefix.kernels.kernel import Kernel
+from pipefix.kernels.picture import UINT8, Box, Cut, Target
+
+Encode = Callable[..., bytes]
+SMALL = Cut(Box(0, 0, 60, 40), (16, 16), Box(0, 0, 16, 16))
+
+
+def made(kernel: Kernel, jpeg: bytes, cut: Cut = SMALL) -> torch.Tensor:
+    batch = torch.zeros((1, 3, 16, 16), dtype=torch.uint8)
+    kernel.jpeg_into(jpeg, cut, UINT8, Target(batch), 0)
+    return batch[0]
+
+
+def refused(kernel: Kernel, jpeg: bytes, cut: Cut = SMALL) -> BadPicture:
+    with pytest.raises(BadPicture) as caught:
+        made(kernel, jpeg, cut)
+    return caught.value
+
+
+def frame_at(jpeg: bytes) -> int:
+    """Where the frame header's precision byte is."""
+    return next(jpeg.index(bytes((0xFF, kind))) + 4 for kind in (0xC0, 0xC2) if bytes((0xFF, kind)) in jpeg)
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff", b"\xff\xd8", b"GIF89a" + bytes(100), b"\x89PNG\r\n\x1a\n" + bytes(50), bytes(1000)])
+def test_not_a_jpeg(kernel: Kernel, junk: bytes) -> None:
+    assert refused(kernel, junk).reason in ("not-jpeg", "truncated")
+
+
+def test_the_sentence_names_what_was_found(kernel: Kernel) -> None:
+    assert str(refused(kernel, b"GIF89a....")) == "This is not a JPEG: it begins with no JPEG marker."
+    assert str(refused(kernel, b"")) == "This is not a JPEG: it is empty."
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_cut_off_anywhere(kernel: Kernel, encoded: Encode, progressive: bool) -> None:
+    jpeg = encoded(progressive=progressive)
+    for end in range(2, len(jpeg) - 1, 61):
+        assert refused(kernel, jpeg[:end]).reason in ("truncated", "corrupt", "not-jpeg")
+    assert refused(kernel, jpeg[:-2]).reason == "truncated"
+
+
+def test_bytes_after_the_end_do_no_harm(kernel: Kernel, encoded: Encode) -> None:
+    jpeg = encoded()
+    assert torch.equal(made(kernel, jpeg + b"trailing" * 20), made(kernel, jpeg))
+
+
+def test_cmyk_is_left_to_others(kernel: Kernel, encoded: Encode) -> None:
+    assert refused(kernel, encoded(mode="CMYK")).reason == "unsupported"
+
+
+def test_12_bits_are_left_to_others(kernel: Kernel, encoded: Encode) -> None:
+    jpeg = bytearray(encoded())
+    jpeg[frame_at(bytes(jpeg))] = 12
+    assert refused(kernel, bytes(jpeg)).reason == "unsupported"
+
+
+def test_a_huge_claim_is_not_believed(kernel: Kernel, encoded: Encode) -> None:
+    jpeg = bytearray(encoded())
+    at = frame_at(bytes(jpeg))
+    jpeg[at + 1 : at + 5] = b"\xff\x00\xff\x00"
+    error = refused(kernel, bytes(jpeg))
+    assert error.reason == "too-large"
+    assert "65280 x 65280" in str(error)
+
+
+def test_no_pixels_at_all(kernel: Kernel, encoded: Encode) -> None:
+    jpeg = bytearray(encoded())
+    at = frame_at(bytes(jpeg))
+    jpeg[at + 1 : at + 5] = bytes(4)
+    assert refused(kernel, bytes(jpeg)).reason == "corrupt"
+
+
+def test_a_picture_larger_than_its_data(native_kernel: Kernel, encoded: Encode) -> None:
+    """It claims more rows than there are: the decoder would make them up."""
+    jpeg = bytearray(encoded())
+    at = frame_at(bytes(jpeg))
+    jpeg[at + 1 : at + 3] = (700).to_bytes(2, "big")
+    cut = Cut(Box(0, 300, 90, 400), (16, 16), Box(0, 0, 16, 16))
+    assert refused(native_kernel, bytes(jpeg), cut).reason in ("corrupt", "truncated")
+
+
+def test_damage_within_the_crop_is_named(native_kernel: Kernel, encoded: Encode) -> None:
+    """A marker that does not belong there: the decoder goes on, and what it makes is grey."""
+    jpeg = bytearray(encoded(restart_marker_blocks=2))
+    middle = len(jpeg) // 2
+    jpeg[middle : middle + 40] = bytes((0xFF, 0xD3)) * 20
+    cut = Cut(Box(0, 0, 90, 70), (16, 16), Box(0, 0, 16, 16))
+    assert refused(native_kernel, bytes(jpeg), cut).reason == "corrupt"
+
+
+def test_a_decoder_recovers_from_a_damaged_picture(kernel: Kernel, encoded: Encode) -> None:
+    jpeg = encoded()
+    expected = made(kernel, jpeg)
+    for end in (300, 700, 1500):
+        refused(kernel, jpeg[:end])
+        assert torch.equal(made(kernel, jpeg), expected)
+
+
+def test_flipped_bits_never_crash(kernel: Kernel, encoded: Encode) -> None:
+    """Whatever comes out, the next picture is right: nothing is left behind in a decoder."""
+    rng = random.Random(0)
+    jpegs = [encoded(subsampling=2), encoded(progressive=True), encoded(mode="L", restart_marker_blocks=3)]
+    good = encoded(seed=1)
+    expected = made(kernel, good)
+    for _ in range(150):
+        jpeg = bytearray(rng.choice(jpegs))
+        for _ in range(rng.randint(1, 6)):
+            jpeg[rng.randrange(2, len(jpeg))] = rng.randrange(256)
+        with contextlib.suppress(BadPicture, BadRequest):
+            made(kernel, bytes(jpeg))
+    assert torch.equal(made(kernel, good), expected)
+
+
+def test_too_many_scans_are_not_followed(native_kernel: Kernel, encoded: Encode) -> None:
+    """A progressive file may ask for any number of passes over the picture with a few bytes each."""
+    jpeg = encoded(progressive=True)
+    last = jpeg.rindex(b"\xff\xda")
+    bomb = jpeg[:last] + jpeg[last:-2] * 600 + jpeg[-2:]
+    assert refused(native_kernel, bomb).reason in ("too-large", "corrupt")
+
+
+def test_exif_orientation_is_ignored_as_decoders_do(kernel: Kernel, encoded: Encode) -> None:
+    exif = Image.Exif()
+    exif[0x112] = 6
+    turned = encoded(exif=exif)
+    pixels = np.asarray(Image.open(io.BytesIO(turned)).convert("RGB"))
+    assert np.array_equal(kernel.jpeg_region(turned, Box(0, 0, 90, 70)), pixels)
+
+
+def test_errors_travel_between_processes() -> None:
+    error = BadPicture("truncated", "the end of the picture is missing")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.reason, again.detail) == (str(error), error.reason, error.detail)

@@ -1,0 +1,101 @@
+"""Many threads, forked processes and memory: what one call leaves behind for the next."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.kernel import Kernel
+from pipefix.kernels.picture import UINT8, Box, Cut, Target, normalised
+
+Encode = Callable[..., bytes]
+CUT = Cut(Box(5, 5, 180, 140), (64, 64), Box(0, 0, 64, 64))
+FINISH = normalised((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
+
+
+def test_threads_write_their_own_samples(kernel: Kernel, encoded: Encode) -> None:
+    jpegs = [encoded(200, 150, seed=seed) for seed in range(8)]
+    alone, together = (Target(torch.zeros((64, 3, 64, 64))) for _ in range(2))
+    for index in range(64):
+        kernel.jpeg_into(jpegs[index % 8], CUT, FINISH, alone, index)
+
+    def make(index: int) -> None:
+        if index % 5 == 0:
+            try:
+                kernel.jpeg_into(jpegs[0][:900], CUT, FINISH, together, index)
+            except BadPicture:
+                pass
+        kernel.jpeg_into(jpegs[index % 8], CUT, FINISH, together, index)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(make, range(64)))
+    assert torch.equal(alone.tensor, together.tensor)
+
+
+def test_the_interpreter_runs_on_during_a_call(native_kernel: Any, encoded: Encode) -> None:
+    """Another thread gets on while one call decodes a large picture."""
+    jpeg = encoded(3000, 3000)
+    target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
+    cut = Cut(Box(0, 0, 3000, 3000), (64, 64), Box(0, 0, 64, 64))
+    running = threading.Event()
+    times: list[float] = []
+
+    def work() -> None:
+        running.set()
+        native_kernel.jpeg_into(jpeg, cut, UINT8, target, 0)
+        times.append(time.perf_counter())
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    running.wait()
+    ticks = 0
+    while not times:
+        ticks += 1
+        time.sleep(0)
+    worker.join()
+    assert ticks > 20
+
+
+def in_child(kernel: Any, jpeg: bytes, expected: torch.Tensor, answers: Any) -> None:
+    target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
+    kernel.jpeg_into(jpeg, CUT, UINT8, target, 0)
+    answers.put(bool(torch.equal(target.tensor[0], expected)))
+
+
+def test_a_forked_child_decodes(native_kernel: Any, encoded: Encode) -> None:
+    jpeg = encoded(200, 150)
+    target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
+    native_kernel.jpeg_into(jpeg, CUT, UINT8, target, 0)
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=in_child, args=(native_kernel, jpeg, target.tensor[0], answers))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert answers.get() is True
+
+
+def test_memory_does_not_grow(native_kernel: Any, encoded: Encode) -> None:
+    import psutil
+
+    good, bad = encoded(400, 300), encoded(400, 300)[:2000]
+    target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
+
+    def rounds(count: int) -> int:
+        for _ in range(count):
+            native_kernel.jpeg_into(good, CUT, UINT8, target, 0)
+            try:
+                native_kernel.jpeg_into(bad, CUT, UINT8, target, 0)
+            except BadPicture:
+                pass
+        return int(psutil.Process().memory_info().rss)
+
+    before = rounds(200)
+    assert rounds(1000) - before < 4_000_000

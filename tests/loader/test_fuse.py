@@ -1,0 +1,301 @@
+"""A fused transform list makes the pictures that the list itself makes, with the same random choices."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torchvision import transforms as v1
+from torchvision.transforms import v2
+
+from pipefix.kernels.kernel import Absent, native
+from pipefix.loader.fuse import Declined, Fused, Target, fuse, sample_key
+from pipefix.loader.fusing.chance import seeded
+
+Photo = Callable[..., bytes]
+M, S = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+CUBIC = v2.InterpolationMode.BICUBIC
+FLOAT = v2.ToDtype(torch.float32, scale=True)
+NORM1, NORM2 = v1.Normalize(M, S), v2.Normalize(M, S)
+
+EXACT: dict[str, tuple[str, Any]] = {
+    "v1 train": ("pil", v1.Compose([v1.RandomResizedCrop(48), v1.RandomHorizontalFlip(), v1.ToTensor(), NORM1])),
+    "v1 eval": ("pil", v1.Compose([v1.Resize(56), v1.CenterCrop(48), v1.ToTensor(), NORM1])),
+    "v1 eval, bicubic": ("pil", v1.Compose([v1.Resize(52, CUBIC), v1.CenterCrop(48), v1.ToTensor(), NORM1])),
+    "v2 train, Pillow": ("pil", v2.Compose([v2.RandomResizedCrop(48), v2.RandomHorizontalFlip(), v2.ToImage(), FLOAT, NORM2])),
+    "v2 train, tensors": ("tensor", v2.Compose([v2.RandomResizedCrop(48), v2.RandomHorizontalFlip(), FLOAT, NORM2])),
+    "v2 eval, tensors": ("tensor", v2.Compose([v2.Resize(56, CUBIC), v2.CenterCrop(48), FLOAT, NORM2, v2.ToPureTensor()])),
+    "v2, not normalised": ("pil", v2.Compose([v2.ToImage(), v2.RandomResizedCrop((40, 56)), v2.RandomVerticalFlip()])),
+    "resize, random crop": ("pil", v1.Compose([v1.Resize(60), v1.RandomCrop(48), v1.RandomHorizontalFlip(0.3), v1.ToTensor()])),
+    "resize, random crop, v2": ("tensor", v2.Compose([v2.Resize((60, 64)), v2.RandomCrop((48, 64)), FLOAT])),
+    "random crop, no resize": ("pil", v1.Compose([v1.RandomCrop(48), v1.RandomHorizontalFlip(), v1.ToTensor()])),
+    "random crop, then resize": ("pil", v1.Compose([v1.RandomCrop((70, 80)), v1.Resize((48, 40)), v1.ToTensor()])),
+    "nested": ("pil", v1.Compose([v1.Compose([v1.Resize(56), v1.CenterCrop(48)]), torch.nn.Sequential(), v1.ToTensor()])),
+    "a plain list": ("pil", [v1.Resize((48, 48)), v1.ToTensor()]),
+    "flip after all": ("pil", v1.Compose([v1.Resize((48, 40)), v1.ToTensor(), NORM1, v1.RandomHorizontalFlip()])),
+}
+CLOSE: dict[str, tuple[str, Any]] = {
+    "floats resized": ("tensor", v2.Compose([FLOAT, v2.RandomResizedCrop(48), v2.RandomHorizontalFlip(), NORM2])),
+    "flip first": (
+        "pil",
+        v1.Compose([v1.RandomHorizontalFlip(), v1.RandomVerticalFlip(), v1.RandomResizedCrop(48), v1.ToTensor()]),
+    ),
+    "v1 on tensors": ("tensor", v1.Compose([v1.RandomResizedCrop(48), v1.ConvertImageDtype(torch.float32), NORM1])),
+    "v1, values first": ("pil", v1.Compose([v1.PILToTensor(), v1.RandomResizedCrop(48), v1.ConvertImageDtype(torch.float)])),
+    "ToTensor first": ("pil", v1.Compose([v1.ToTensor(), v1.Resize(56), v1.CenterCrop(48), NORM1])),
+}
+
+
+def called(transform: Any) -> Any:
+    return v1.Compose(transform) if isinstance(transform, list) else transform
+
+
+def compiled(transform: Any, source: str = "pil", **options: Any) -> Fused:
+    found = fuse(called(transform), source=source, **options)
+    assert isinstance(found, Fused), found
+    return found
+
+
+@pytest.fixture(params=["native", "twin"])
+def kernel(request: pytest.FixtureRequest) -> str:
+    found = native()
+    if request.param == "native" and isinstance(found, Absent):
+        pytest.skip(f"{found.why} {found.advice}")
+    return str(request.param)
+
+
+def entering(jpeg: bytes, source: str) -> Any:
+    picture = Image.open(io.BytesIO(jpeg)).convert("RGB")
+    return picture if source == "pil" else torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_is_what_the_list_makes_when_torch_is_seeded_alike(name: str, kernel: str, photo: Photo) -> None:
+    source, transform = EXACT[name]
+    fused = compiled(transform, source, mode="exact", kernel=kernel)
+    assert fused.difference is not None
+    assert fused.difference.max == 0
+    for size in ((120, 90), (83, 141), (300, 90)):
+        for index in range(4):
+            jpeg, key = photo(*size), sample_key(1, 2, index)
+            torch.manual_seed(key)
+            wanted = called(transform)(entering(jpeg, source))
+            made = fused.sample(jpeg, key)
+            assert made.dtype == wanted.dtype
+            assert torch.equal(made, wanted.as_subclass(torch.Tensor))
+
+
+@pytest.mark.parametrize("name", [*EXACT, *CLOSE])
+def test_close_is_within_its_bars(name: str, kernel: str) -> None:
+    source, transform = (EXACT | CLOSE)[name]
+    fused = compiled(transform, source, mode="close", kernel=kernel)
+    assert fused.difference is not None
+    assert fused.difference.mean <= 1
+    assert fused.difference.p99 <= 2
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_what_cannot_be_exact_says_why(name: str) -> None:
+    source, transform = CLOSE[name]
+    found = fuse(transform, source=source, mode="exact")
+    assert isinstance(found, Declined)
+    assert found.why.endswith("so that pixels would not be equal to the bit")
+
+
+def test_native_and_twin_make_one_picture(photo: Photo) -> None:
+    if isinstance(native(), Absent):
+        pytest.skip("there is no native kernel here")
+    for source, transform in EXACT.values():
+        one, other = (compiled(transform, source, mode="exact", kernel=kernel) for kernel in ("native", "twin"))
+        assert torch.equal(one.sample(photo(), 5), other.sample(photo(), 5))
+
+
+def test_pixels_and_their_file_make_one_picture(kernel: str, photo: Photo) -> None:
+    fused = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)
+    jpeg = photo()
+    target = Target(torch.zeros((2, 3, 48, 48)).to(memory_format=torch.channels_last))
+    fused.jpeg_into(jpeg, target, 0, 9)
+    fused.pixels_into(np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")), target, 1, 9)
+    assert torch.equal(target.tensor[0], target.tensor[1])
+
+
+class TestLeftToTheList:
+    """What the kernel does not decode or follow: the list's pixels, or its own error."""
+
+    @pytest.fixture
+    def fused(self, kernel: str) -> Fused:
+        return compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)
+
+    def into(self, fused: Fused, data: bytes, key: int = 4) -> torch.Tensor:
+        target = Target(torch.zeros((1, 3, 48, 48)))
+        fused.jpeg_into(data, target, 0, key)
+        return target.tensor[0]
+
+    @pytest.mark.parametrize("options", [{"mode": "CMYK"}, {"format": "PNG"}, {"format": "WEBP", "lossless": True}])
+    def test_other_kinds(self, fused: Fused, photo: Photo, options: dict[str, Any]) -> None:
+        data = photo(**options)
+        torch.manual_seed(4)
+        wanted = fused.transform(Image.open(io.BytesIO(data)).convert("RGB"))
+        assert torch.equal(self.into(fused, data), wanted)
+        assert sum(fused.elsewhere.values()) == 1
+        assert "1 samples went another way, most of them because: " in fused.explain()
+
+    def test_a_file_that_is_cut_off_raises_as_without_us(self, fused: Fused, photo: Photo) -> None:
+        with pytest.raises(OSError, match="image file is truncated"):
+            self.into(fused, photo()[:1500])
+
+    def test_what_is_no_picture_raises_as_without_us(self, fused: Fused) -> None:
+        with pytest.raises(UnidentifiedImageError):
+            self.into(fused, b"not a picture at all")
+
+    def test_a_crop_that_would_pad(self, kernel: str, photo: Photo) -> None:
+        transform = v1.Compose([v1.CenterCrop(100), v1.ToTensor()])
+        fused = compiled(transform, mode="exact", kernel=kernel)
+        jpeg = photo(90, 80)
+        target = Target(torch.zeros((1, 3, 100, 100)))
+        fused.jpeg_into(jpeg, target, 0, 4)
+        assert torch.equal(target.tensor[0], transform(Image.open(io.BytesIO(jpeg))))
+        fused.pixels_into(np.asarray(Image.open(io.BytesIO(jpeg))), target, 0, 4)
+        assert torch.equal(target.tensor[0], transform(Image.open(io.BytesIO(jpeg))))
+
+    def test_a_crop_larger_than_the_picture_raises_as_without_us(self, kernel: str, photo: Photo) -> None:
+        fused = compiled(v1.Compose([v1.RandomCrop(100), v1.ToTensor()]), mode="exact", kernel=kernel)
+        with pytest.raises(ValueError, match="Required crop size"):
+            fused.jpeg_into(photo(90, 80), Target(torch.zeros((1, 3, 100, 100))), 0, 4)
+
+    def test_pictures_to_be_turned_upright(self, kernel: str, photo: Photo) -> None:
+        exif = Image.Exif()
+        exif[0x112] = 6
+        jpeg = photo(exif=exif)
+        fused = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel, upright=True)
+        torch.manual_seed(8)
+        wanted = fused.transform(ImageOps.exif_transpose(Image.open(io.BytesIO(jpeg))))
+        assert torch.equal(self.into(fused, jpeg, 8), wanted)
+
+    def test_a_list_that_makes_another_size_says_so(self, photo: Photo) -> None:
+        fused = compiled(v1.Compose([v1.CenterCrop(64), v1.ToTensor()]))
+        with pytest.raises(ValueError, match=r"made a sample of \(3, 64, 64\); the batch takes \(3, 48, 48\)"):
+            self.into(fused, photo(50, 40))
+        with pytest.raises(ValueError, match="The window is 64 x 64, the samples of the batch buffer are 48 x 48"):
+            self.into(fused, photo(120, 90))
+
+    def test_pictures_of_16_bits(self, kernel: str) -> None:
+        levels = np.random.default_rng(0).integers(0, 2**16, (60, 70), dtype=np.uint16)
+        file = io.BytesIO()
+        Image.fromarray(levels).save(file, "PNG")
+        transform = v2.Compose([v2.CenterCrop(48), v2.ToDtype(torch.float32, scale=True)])
+        fused = compiled(transform, "tensor", mode="exact", kernel=kernel)
+        assert torch.equal(self.into(fused, file.getvalue()), fused.own(file.getvalue(), 4))
+
+
+class TestDeclined:
+    @pytest.mark.parametrize(
+        ("transform", "source", "why"),
+        [
+            ([v1.RandomResizedCrop(48), v1.ColorJitter(0.2), v1.ToTensor()], "pil", "ColorJitter is no transform that"),
+            ([v1.RandomResizedCrop(48), v1.Lambda(lambda x: x), v1.ToTensor()], "pil", "Lambda is no transform that"),
+            ([v1.Resize(60), v1.Resize(48), v1.ToTensor()], "pil", "the list resizes twice"),
+            ([v1.ToTensor(), NORM1], "pil", "the list crops and resizes nothing: there is nothing to fuse"),
+            ([v1.Resize(48)], "pil", "the list ends with a picture of Pillow's, not with a tensor"),
+            ([v1.RandomCrop(48, padding=4), v1.ToTensor()], "pil", "RandomCrop with padding is not fused"),
+            ([v1.Resize(48, max_size=50), v1.ToTensor()], "pil", "Resize with max_size is not fused"),
+            ([v2.Resize(48, antialias=False), FLOAT], "tensor", "Resize resizes tensors without antialiasing"),
+            (
+                [v1.Resize(48, v1.InterpolationMode.NEAREST), v1.ToTensor()],
+                "pil",
+                "Resize interpolates by nearest; bilinear and bicubic can be fused",
+            ),
+            ([v2.Resize(48), v2.ToDtype(torch.float64, scale=True)], "tensor", "the list ends with torch.float64; "),
+            ([v1.Resize(48), NORM1, v1.ToTensor()], "pil", "Normalize cannot take what the list hands it: "),
+        ],
+    )  # fmt: skip
+    def test_with_a_reason(self, transform: Any, source: str, why: str) -> None:
+        found = fuse(transform, source=source)
+        assert isinstance(found, Declined)
+        assert found.why.startswith(why)
+
+    def test_a_subclass_may_do_anything(self) -> None:
+        class Mine(v1.RandomHorizontalFlip):
+            pass
+
+        found = fuse(v1.Compose([v1.Resize((48, 48)), Mine(), v1.ToTensor()]))
+        assert found == Declined(
+            "TestDeclined.test_a_subclass_may_do_anything.<locals>.Mine (of tests) is no transform that can be fused"
+        )
+
+    def test_a_list_whose_draws_are_not_known_is_found_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Were a new torchvision to draw in another order, the trial would tell."""
+        from pipefix.loader.fusing import steps
+
+        monkeypatch.setattr(steps, "_whole", lambda below, chance: 0)
+        found = fuse(EXACT["v1 train"][1], mode="close")
+        assert isinstance(found, Declined)
+        assert found.why.startswith("tried on drawn pictures, pixels differ from the list's own by")
+
+    @pytest.mark.parametrize("options", [{"mode": "near"}, {"source": "numpy"}, {"kernel": "fast"}])
+    def test_words_that_are_none(self, options: dict[str, str]) -> None:
+        with pytest.raises(ValueError, match=repr(next(iter(options.values())))):
+            fuse(EXACT["v1 train"][1], **options)
+
+
+class TestManners:
+    def test_compiling_draws_nothing_from_the_users_generators(self) -> None:
+        torch.manual_seed(3), np.random.seed(3), random.seed(3)
+        states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+        compiled(EXACT["v1 train"][1])
+        assert torch.equal(torch.get_rng_state(), states[0])
+        assert np.array_equal(np.random.get_state()[1], states[1])
+        assert random.getstate() == states[2]
+
+    def test_threads_make_the_same_batch(self, kernel: str, photo: Photo) -> None:
+        fused = compiled(EXACT["v2 train, tensors"][1], "tensor", kernel=kernel)
+        data = [photo(), photo(200, 150), photo(mode="CMYK")]
+        one, many = (Target(torch.zeros((48, 3, 48, 48))) for _ in range(2))
+        for index in range(48):
+            fused.jpeg_into(data[index % 3], one, index, sample_key(0, 0, index))
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda index: fused.jpeg_into(data[index % 3], many, index, sample_key(0, 0, index)), range(48)))
+        assert torch.equal(one.tensor, many.tensor)
+
+    def test_it_explains_itself(self, kernel: str) -> None:
+        exact = compiled(EXACT["v1 train"][1], mode="exact", kernel=kernel)
+        assert exact.explain() == (
+            f"Decode, resize, crop, flip and normalise in one {kernel} call (exact): pixels equal the list's own."
+        )
+        assert "(close): pixels differ from the list's own by 0." in compiled(CLOSE["floats resized"][1], "tensor").explain()
+
+
+class TestKeys:
+    def test_they_never_change(self) -> None:
+        """Runs that are resumed rest on them."""
+        assert [
+            sample_key(0, 0, 0),
+            sample_key(0, 0, 1),
+            sample_key(0, 1, 0),
+            sample_key(1, 0, 0),
+            sample_key(-1, 5, 2**40),
+        ] == KEYS
+
+    def test_they_are_spread_out(self) -> None:
+        keys = {sample_key(seed, epoch, index) for seed in range(3) for epoch in range(10) for index in range(300)}
+        assert len(keys) > 8990
+        assert all(0 <= key < 2**32 for key in keys)
+
+    def test_seeded_gives_everything_back(self) -> None:
+        before = torch.get_rng_state()
+        with pytest.raises(KeyError), seeded(5):
+            first = (torch.rand(1).item(), np.random.rand(), random.random())
+            raise KeyError
+        with seeded(5):
+            assert first == (torch.rand(1).item(), np.random.rand(), random.random())
+        assert torch.equal(torch.get_rng_state(), before)
+
+
+KEYS = [595752380, 791848836, 1155905921, 2978611956, 4022547319]

@@ -28,6 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device; run scripts/gpu_check where there is one"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_thread_pool() -> None:
+    """Torch computes in one thread here: a process forked from one whose OpenMP has made threads hangs when it makes its own."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

@@ -242,7 +242,8 @@ def _calls(blocks: list[Block]) -> float:
 
 def _unclocked(block: Block, cost: float) -> float:
     """A block's rate without what its clocks cost: an arm with fewer timed calls must not gain by that."""
-    return 1 / (block.seconds / block.samples - cost * _calls([block]))
+    each = block.seconds / block.samples
+    return 1 / max(each - cost * _calls([block]), (1 - MOST_CLOCKED) * each)
 
 
 def _gains(arms: dict[str, Interval], draws: Floats) -> dict[Stage, Interval]:

@@ -236,3 +236,13 @@ def test_taking_over_counts_once_where_the_loader_was_measured_alone() -> None:
     """Alone the loader takes 3 ms a sample, 1 of them in the training process; the step takes 2."""
     found = arm(measured({"decode": 1.5, "ipc": 0.5}, workers=1, step=2.0, handing=1.0), "no-consumer", 3.0)
     assert diagnose(arm(found, "batch-prebuilt", 1.9)).verdict.stage is Stage.IPC
+
+
+def test_clocks_never_cost_more_than_a_block_took() -> None:
+    """On a disturbed machine the timed blocks may be many times slower than the others: no rate turns negative by that."""
+    found = measured({"decode": 1.0}, arms={"augment-recorded": 1.0})
+    real = found.of("real")
+    slow = [real[0], *(dataclasses.replace(block, seconds=block.seconds * 40) for block in real[1:])]
+    found.blocks = [*slow, *(block for block in found.blocks if block.arm != "real")]
+    gain = diagnose(found).arms["augment-recorded"]
+    assert 0 < gain.low <= gain.value <= gain.high

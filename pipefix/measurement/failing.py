@@ -26,7 +26,7 @@ class StreamEnded(Exception):
 
 
 class Unfit(Exception):
-    """An arm cannot be run: with something replaced the user's code raises, and without it does not."""
+    """An arm tells nothing: with something replaced the user's code raises, or nothing is really replaced."""
 
 
 class Failure(NamedTuple):

@@ -23,6 +23,7 @@ from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.replay import Pool, without_recording
 from pipefix.measurement.schedule import SHORTEST, Schedule, Situation, schedule
+from pipefix.measurement.stayed import stayed
 from pipefix.subject import randomness
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
@@ -238,7 +239,7 @@ class _Session:
         try:
             run()
         except failing.Unfit as error:
-            self.found.declined[arm] = f"the pipeline does not run with that replaced: {error}"
+            self.found.declined[arm] = str(error)
             self.found.blocks = [block for block in self.found.blocks if block.arm != arm]
         except (RuntimeError, TargetError) as error:
             lost = [name for name, pool in self.trials.items() if pool.lost or pool.failed]
@@ -251,6 +252,9 @@ class _Session:
     def _run(self, arm: Experiment, seconds: float) -> Block:
         most = max(2.0, self.clock.left)
         block = self.pool.block(arm, seconds, most=most)
+        left = stayed(arm, block, self.found.of(experiments.REAL.name))
+        if left is not None:
+            raise failing.Unfit(f"{left} runs all the same, because what it gives cannot be recorded")
         self.found.blocks.append(block)
         for row in self.pool.told:
             self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))

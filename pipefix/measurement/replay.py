@@ -258,7 +258,7 @@ class Pool:
 
 def _check_fit(row: Row) -> None:
     if row.trace.unfit:
-        raise Unfit(row.trace.unfit)
+        raise Unfit(f"the pipeline does not run with that replaced: {row.trace.unfit}")
 
 
 def _shared(switch: torch.Tensor) -> torch.Tensor:

@@ -23,6 +23,9 @@ from pipefix.augment.ops import Op
 from pipefix.augment.steps import Frame, Step
 from pipefix.augment.stream import Stream, keys_of
 
+DRAWN_AT_ONCE = 32
+"""Batches whose parameters are drawn together: drawing takes arrays, and each call costs the same for one batch as for many."""
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -40,6 +43,21 @@ class Graph:
     """What a module must do to the batch afterwards."""
     why: str = ""
     """Why the first of these is left."""
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A batch to be made."""
+
+    epoch: int
+    number: int
+    index: Any
+    parameters: list[Any] | None
+    """Of every slot; None: to be drawn when the sizes of the pictures are known."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.epoch, self.number
 
 
 class DaliLoader:
@@ -76,8 +94,8 @@ class DaliLoader:
         self.labels = torch.as_tensor(labels) if labels is not None else torch.zeros(self.length, dtype=torch.int64)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.threads, self.device, self.seed, self.epoch, self.rest, self.lend = threads, device, seed, 0, rest, lend
-        self.by_name = self.files is not None and device != "cpu"
-        """Whether the graph reads the files. On the CPU its threads have enough to do, and the caller's waits anyway."""
+        self.by_name = self.files is not None
+        """Whether the graph reads the files, in its own threads."""
         self.graph = graph
         if graph.rest and rest is None:
             raise ValueError(f"DALI does not compute {type(graph.rest[0]).__name__} ({graph.why}): give rest, a module that does.")
@@ -85,9 +103,9 @@ class DaliLoader:
             raise ValueError(f"{self.length} samples make no batch of {batch_size}: give a smaller batch_size, or drop_last=False.")
         self._sizes = np.zeros((self.length, 3), dtype=np.int64)
         self._pipe: Any = None
-        self._orders: Iterator[tuple[int, int, Any]] = iter(())
-        self._asked: list[tuple[int, int, Any]] = []
-        """What was fed and has not come out yet: epoch, number of the batch, indices."""
+        self._orders: Iterator[_Order] = iter(())
+        self._asked: list[tuple[_Order, Any]] = []
+        """What was fed and has not come out yet, with the memory that it lies in: DALI reads it there, without a copy."""
 
     def __len__(self) -> int:
         return self.length // self.batch_size if self.drop_last else -(-self.length // self.batch_size)
@@ -104,19 +122,19 @@ class DaliLoader:
         epoch, self.epoch = self.epoch, self.epoch + 1
         if self._pipe is None:
             self._pipe = self._built()
-        if not self._asked or self._asked[0][:2] != (epoch, start):
+        if not self._asked or self._asked[0][0].place != (epoch, start):
             self._orders = self._following(epoch, start)
         for number in range(start, len(self)):
             # What was made ahead of time for another epoch is dropped.
             while True:
                 (found,) = self._pipe.run()
-                made, place, index = self._asked.pop(0)
-                if (made, place) == (epoch, number):
+                order, _ = self._asked.pop(0)
+                if order.place == (epoch, number):
                     break
             images = self._handed(found.as_tensor())
-            labels = self.labels[torch.from_numpy(index)].to(images.device, non_blocking=True)
+            labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
             batch = (images, labels)
-            yield self.rest(batch, index=index, epoch=epoch) if self.rest is not None else batch
+            yield self.rest(batch, index=order.index, epoch=epoch) if self.rest is not None else batch
 
     def _handed(self, found: Any) -> torch.Tensor:
         """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
@@ -125,13 +143,23 @@ class DaliLoader:
         kept = torch.empty(found.shape(), dtype=torch.float32 if self.graph.to_float else torch.uint8)
         return feed_ndarray(found, kept)
 
-    def _following(self, epoch: int, start: int) -> Iterator[tuple[int, int, Any]]:
+    def _following(self, epoch: int, start: int) -> Iterator[_Order]:
         """Every batch from there on, epoch after epoch: the graph works ahead over the end of one."""
         while True:
-            for number, index in enumerate(self._order(epoch)):
-                if number >= start:
-                    yield epoch, number, index
+            batches = self._order(epoch)
+            for first in range(start, len(batches), DRAWN_AT_ONCE):
+                yield from self._drawn(epoch, first, batches[first : first + DRAWN_AT_ONCE])
             epoch, start = epoch + 1, 0
+
+    def _drawn(self, epoch: int, first: int, batches: list[Any]) -> Iterator[_Order]:
+        """Parameters for several batches at a time, where the sizes of all their pictures are known already."""
+        whole = np.concatenate(batches)
+        ready = self._parameters(epoch, whole) if self._sizes[whole, 1].all() else None
+        begin = 0
+        for offset, index in enumerate(batches):
+            end = begin + len(index)
+            yield _Order(epoch, first + offset, index, None if ready is None else [each[begin:end] for each in ready])
+            begin = end
 
     def _order(self, epoch: int) -> list[Any]:
         order = np.arange(self.length)
@@ -145,25 +173,27 @@ class DaliLoader:
 
     def _feed(self) -> tuple[Any, ...]:
         """Encoded bytes (or names) of the next batch, then the parameters of every slot."""
-        epoch, number, index = next(self._orders)
-        self._asked.append((epoch, number, index))
+        order = next(self._orders)
+        index = order.index
         if self.by_name:
             assert self.files is not None
             names = [self.files[one] for one in index]
             pictures = [np.frombuffer(name.encode(), dtype=np.uint8) for name in names]
             self._learn(index, names.__getitem__)
         else:
-            pictures = [self._bytes(int(one)) for one in index]
+            assert self.read is not None
+            pictures = [np.frombuffer(self.read(int(one)), dtype=np.uint8) for one in index]
             self._learn(index, lambda place: io.BytesIO(pictures[place].tobytes()))
+        parameters = order.parameters if order.parameters is not None else self._parameters(order.epoch, index)
+        fed = (pictures, *parameters)
+        self._asked.append((order, fed))
+        return fed
+
+    def _parameters(self, epoch: int, index: Any) -> list[Any]:
+        """What is drawn for these samples, by slot."""
         stream = Stream(keys_of(self.seed, epoch, index))
         steps = draw_list(self.graph.listed, stream, Frame.of(self._sizes[index]), ALL_DRAWS)
-        return (pictures, *_dense(self._slots, steps, self._sizes[index][:, 1:]))
-
-    def _bytes(self, index: int) -> Any:
-        if self.read is not None:
-            return np.frombuffer(self.read(index), dtype=np.uint8)
-        assert self.files is not None
-        return np.fromfile(self.files[index], dtype=np.uint8)
+        return _dense(self._slots, steps, self._sizes[index][:, 1:])
 
     def _learn(self, index: Any, opened: Callable[[int], Any]) -> None:
         """The size of every picture, from its header, once."""
@@ -243,7 +273,7 @@ def _inputs(of: Graph, feed: Callable[[], tuple[Any, ...]], by_name: bool) -> tu
     """Encoded bytes, and the parameters of every slot by name."""
     slots = (*of.slots, *of.after)
     keys = [[*([] if slot.always else ["happens"]), *dali_graph.neutral(slot)] for slot in slots]
-    fed = list(fn.external_source(source=feed, num_outputs=1 + sum(map(len, keys)), batch=True))
+    fed = list(fn.external_source(source=feed, num_outputs=1 + sum(map(len, keys)), batch=True, no_copy=True))
     encoded = fn.io.file.read(fed.pop(0)) if by_name else fed.pop(0)
     return encoded, [{key: fed.pop(0) for key in own} for own in keys]
 

@@ -6,21 +6,20 @@ import copy
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import Dataset, IterableDataset
-from torchvision import io as tvio
 from torchvision.datasets import folder
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment import ops, support
+from pipefix.augment import encoded, ops, support
 from pipefix.augment.augment import Augment, programs_of
 from pipefix.augment.draw_colour import ALL_DRAWS
+from pipefix.augment.encoded import Encoded
 from pipefix.augment.single import SINGLE
 from pipefix.augment.split import Split
 from pipefix.augment.steps import Frame
@@ -86,7 +85,9 @@ class Front:
     def _picture(self, picture: Any) -> Any:
         index = _INDEX.get()
         place = 0
-        if self.tensors and not isinstance(picture, torch.Tensor):
+        if isinstance(picture, Encoded) and (index is None or not self.reads):
+            picture = picture.whole()
+        if self.tensors and isinstance(picture, Image.Image):
             picture = tv.pil_to_tensor(picture)
         for read in self.reads:
             if index is None or read.untranslatable is not None or not _is_picture(picture):
@@ -100,12 +101,13 @@ class Front:
         epoch = int(self.epoch)
         seed = int(torch.randint(2**62, ())) if epoch < 0 else self.seed
         stream = Stream(keys_of(seed, epoch, np.asarray([index])))
-        frame = Frame.of([tv.get_dimensions(picture)])
+        size = (3, picture.height, picture.width) if isinstance(picture, Encoded) else tv.get_dimensions(picture)
+        frame = Frame.of([size])
         for offset, op in enumerate(read.ops):
             for step in ALL_DRAWS[type(op)](op, stream.fork(place + offset), frame, ALL_DRAWS):
                 for one, position in programs_of([step], 1)[0]:
-                    picture = SINGLE[one.name](picture, **one.scalars(position))
-        return picture
+                    picture = _applied(one.name, picture, one.scalars(position))
+        return picture.whole() if isinstance(picture, Encoded) else picture
 
     def _of_arrays(self, named: dict[str, Any]) -> dict[str, Any]:
         """albumentations' way: arrays by name, the picture under ``image``."""
@@ -119,8 +121,17 @@ class Front:
         return named
 
 
+def _applied(name: str, picture: Any, values: dict[str, Any]) -> Any:
+    if isinstance(picture, Encoded):
+        begun = picture.begun(name, values)
+        if begun is not None:
+            return begun
+        picture = picture.whole()
+    return SINGLE[name](picture, **values)
+
+
 def _is_picture(value: Any) -> bool:
-    return isinstance(value, (Image.Image, torch.Tensor))
+    return isinstance(value, (Image.Image, torch.Tensor, Encoded))
 
 
 class Keyed(Dataset[Any]):
@@ -255,16 +266,6 @@ def _replaced(dataset: Any, path: tuple[str, ...], value: Any, *, tensors: bool)
         wrapper.transform = value
         changed.transforms = wrapper
     if tensors and vars(changed).get("loader") in (folder.default_loader, folder.pil_loader):
-        changed.loader = decoded
+        as_usual = type(changed).__getitem__ is folder.DatasetFolder.__getitem__
+        changed.loader = encoded.opened if as_usual else encoded.decoded
     return changed
-
-
-def decoded(path: str | Path) -> Any:
-    """A picture as a tensor of bytes, three channels; what torchvision's decoders do not know goes through PIL."""
-    data = tvio.read_file(str(path))
-    if data[:2].tolist() == [0xFF, 0xD8]:
-        try:
-            return tvio.decode_jpeg(data, mode=tvio.ImageReadMode.RGB)
-        except RuntimeError:
-            pass  # PIL reads some files that libjpeg refuses, and says so of the rest
-    return tv.pil_to_tensor(folder.pil_loader(str(path)))

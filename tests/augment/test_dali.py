@@ -15,7 +15,7 @@ from torchvision.transforms.v2 import functional as tv
 pytest.importorskip("nvidia.dali")
 
 from pipefix.augment import dali_plan, hold, kornia
-from pipefix.augment.swap import decoded
+from pipefix.augment.encoded import decoded
 from pipefix.augment.translate import translate
 from tests.augment.lists import pictures
 

@@ -95,6 +95,8 @@ class Front:
             else:
                 picture = self._keyed(picture, read, index, place)
             place += len(read.ops)
+        if isinstance(picture, Encoded):
+            picture = picture.whole()
         return tv.pil_to_tensor(picture) if self.to_tensor and isinstance(picture, Image.Image) else picture
 
     def _keyed(self, picture: Any, read: Read, index: int, place: int) -> Any:
@@ -107,7 +109,7 @@ class Front:
             for step in ALL_DRAWS[type(op)](op, stream.fork(place + offset), frame, ALL_DRAWS):
                 for one, position in programs_of([step], 1)[0]:
                     picture = _applied(one.name, picture, one.scalars(position))
-        return picture.whole() if isinstance(picture, Encoded) else picture
+        return picture
 
     def _of_arrays(self, named: dict[str, Any]) -> dict[str, Any]:
         """albumentations' way: arrays by name, the picture under ``image``."""

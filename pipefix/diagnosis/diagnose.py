@@ -29,6 +29,8 @@ from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import IN_SAMPLE, INPUT, ORDER, Stage
 
 OPS_KEPT = 24
+MOST_CREDITED = 0.9
+"""Part of the time that a stage without an arm of its own is believed to take at most."""
 MOST_CLOCKED = 0.2
 """Part of a sample's time that clocks are believed to cost at most; what is above is noise."""
 
@@ -43,7 +45,7 @@ def diagnose(found: Measurement) -> Diagnosis:
         for name, arm in (("border", experiments.PREBUILT), ("supply", experiments.SUPPLY)):
             each[INDEX[name]], draws[:, INDEX[name]] = _paced(found.of(arm.name))
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
-    gains = _gains(arms, draws)
+    gains = _gains(arms, draws, found.workers)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
     rival = rules.contradicted(ranking, gains, found.workers)
     if ranking.kind == "inconclusive" or (found.workers and (rival is not None or ranking.kind == "balanced")):
@@ -249,14 +251,17 @@ def _unclocked(block: Block, cost: float) -> float:
     return 1 / max(each - cost * _calls([block]), (1 - MOST_CLOCKED) * each)
 
 
-def _gains(arms: dict[str, Interval], draws: Floats) -> dict[Stage, Interval]:
+def _gains(arms: dict[str, Interval], draws: Floats, workers: int) -> dict[Stage, Interval]:
+    """What each stage's disappearance would gain; where no arm says so, what it can gain at most."""
     gains: dict[Stage, Interval] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
         if arm.name in arms:
             gains[stage] = arms[arm.name]
         elif stage in IN_SAMPLE:
-            share = float(np.median(draws[:, INDEX[stage.value]] / draws[:, : INDEX["border"]].sum(axis=1)))
-            gains[stage] = Interval(1.0, 1.0, 1 / (1 - min(0.5, share)))
+            # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.
+            doers = rules.columns(draws, (*WORKER, "own", "between")) if workers else draws[:, : INDEX["border"]]
+            share = float(np.median(draws[:, INDEX[stage.value]] / doers.sum(axis=1)))
+            gains[stage] = Interval(1.0, 1.0, 1 / (1 - min(MOST_CREDITED, share)))
     return gains
 
 

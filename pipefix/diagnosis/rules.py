@@ -43,6 +43,9 @@ class Ranking:
     """True where code that no seam bounds may be what limits: then nothing is named with confidence."""
 
 
+_POOL_STAGES = tuple(Stage(name) for name in WORKER)
+
+
 def columns(draws: Floats, names: tuple[str, ...]) -> Floats:
     return np.asarray(draws[:, [INDEX[name] for name in names]])
 
@@ -85,6 +88,8 @@ def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     if ranking.stage is None or (workers and ranking.stage in (Stage.STEP, Stage.TRANSFER)):
         return ranking
     named = draws[:, INDEX[ranking.stage.value]]
+    if workers and ranking.stage in _POOL_STAGES:
+        named = _pool_costs(draws, workers)[:, _POOL_STAGES.index(ranking.stage)]
     if float(np.mean(draws[:, INDEX["own"]] * DOMINATES > named)) > 1 - SURE:
         return replace(ranking, kind="inconclusive", uncut=True)
     return ranking

@@ -204,6 +204,20 @@ def test_workers_that_wait_for_the_crossing_are_no_unattributed_time() -> None:
     assert diagnosis.unattributed == pytest.approx(0.0, abs=1e-5)
 
 
+def test_a_crossing_is_not_smaller_than_uncut_code_because_workers_do_little_of_it() -> None:
+    """A worker spends 0.01 ms a sample on handing over, while the crossing takes 3: uncut code of 0.05 ms is no rival."""
+    found = arm(measured({"decode": 0.5, "ipc": 0.01}, workers=2, step=0.5, handing=0.2), "batch-prebuilt", 3.0)
+    verdict = diagnose(uncut(found, 0.05, cpu=1.0)).verdict
+    assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
+
+
+@pytest.mark.parametrize(("collate", "stage"), [(1.4, Stage.STORAGE), (2.6, Stage.COLLATE)])
+def test_a_stage_without_an_arm_is_contradicted_only_by_more_than_it_could_gain(collate: float, stage: Stage) -> None:
+    """Storage takes half of a worker's time, so without it there would be twice as many samples at most."""
+    found = measured({"storage": 2.0, "decode": 1.0, "collate": 1.0}, workers=2, arms={"collate-recorded": collate})
+    assert diagnose(found).verdict.stage is stage
+
+
 def test_a_loader_that_is_slower_alone_than_its_workers_look_is_not_step_bound() -> None:
     """The workers seem to need 1 ms a sample, the step 2: but left alone, the loader takes 3."""
     found = arm(measured({"decode": 1.0}, workers=1, step=2.0), "no-consumer", 3.0)

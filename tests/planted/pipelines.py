@@ -209,11 +209,17 @@ def assemble(pipeline: Pipeline) -> None:
         transform = augmenting.Ready(transform, decode(pipeline.source.own(0)))
     length = max(64, min(100_000, round(12.0 / max(1e-4, sum(planted.costs.values()))))) // planted.batch_size * planted.batch_size
     parts = Parts(source, decode, transform, pipeline.payload, length)
-    if planted.shape == "inline":
+    if planted.shape == "inline" and "decode" not in planted.without:
         pipeline.dataset = Inline(parts, planted.format)
     elif planted.shape == "folder":
         pipeline.dataset = Folder(str(pipeline.folder), parts)
     else:
-        shapes: dict[str, Callable[[Parts], Any]] = {"map": MapStyle, "methods": Methods, "batched": Batched, "stream": Stream}
+        shapes: dict[str, Callable[[Parts], Any]] = {
+            "map": MapStyle,
+            "inline": MapStyle,
+            "methods": Methods,
+            "batched": Batched,
+            "stream": Stream,
+        }
         pipeline.dataset = shapes[planted.shape](parts)
     pipeline.loader = pipeline.load()

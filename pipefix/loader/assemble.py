@@ -1,0 +1,221 @@
+"""A batch made in a slot: in a worker, samples are collated straight into it, and what is left is copied; a few bytes travel.
+
+`Assembler` takes the place of the collate function in a worker. `default_collate` stacks tensors into the slot; other tensors and
+arrays of the batch are copied there once; the rest (numbers, strings, the user's own types) is pickled. What does not fit, or what
+only torch knows how to send (tensors on a device, sparse, sharing memory with something else), goes torch's way, tensor by tensor;
+where no slot is free, the whole batch does. So every batch that torch can hand over is handed over.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from pipefix.loader.arena import Arena, Lease, arena_of
+
+ALIGNED = 64
+SMALL = 4096
+"""Bytes of an array below which it travels with the rest."""
+PATIENCE = 3
+"""Batches in a row with nothing for a slot, after which none is looked for."""
+_here = threading.local()
+
+
+class Page:
+    """What of a slot is written."""
+
+    def __init__(self, window: Lease) -> None:
+        self.window = window
+        self.start = torch.frombuffer(window, dtype=torch.uint8, count=1).data_ptr()
+        self.used = 0
+        self.copied: dict[int, int] = {}
+        """Where the storages of this batch lie, by their address in the worker."""
+        self.buffers: list[tuple[int, int, bool]] = []
+        """Offset and length of arrays, and whether they may not be written."""
+
+    def reserve(self, size: int) -> int | None:
+        begin = -(-self.used // ALIGNED) * ALIGNED
+        if begin + size > len(self.window):
+            return None
+        self.used = begin + size
+        return begin
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
+        size = torch.Size(shape).numel() * dtype.itemsize
+        begin = self.reserve(size) if size else None
+        if begin is None:
+            return None
+        return torch.frombuffer(self.window, dtype=torch.uint8, count=size, offset=begin).view(dtype).view(shape)
+
+    def offset(self, tensor: torch.Tensor) -> int | None:
+        """Where in the slot a tensor begins, put there if it is not; None if it has to go another way."""
+        begin = tensor.data_ptr() - self.start
+        if 0 <= begin < self.used:
+            return begin
+        storage = tensor.untyped_storage()
+        size = storage.nbytes()
+        # A small piece of something large, or of what is shared already: torch sends a handle.
+        if storage.is_shared() or size > 2 * tensor.numel() * tensor.itemsize:
+            return None
+        address = storage.data_ptr()
+        if address not in self.copied:
+            begun = self.reserve(size)
+            if begun is None:
+                return None
+            source = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (size,), (1,))
+            torch.frombuffer(self.window, dtype=torch.uint8, count=size, offset=begun).copy_(source)
+            self.copied[address] = begun
+        return self.copied[address] + tensor.storage_offset() * tensor.itemsize
+
+    def keep(self, buffer: pickle.PickleBuffer) -> bool:
+        """Whether an array's bytes stay in the pickle."""
+        with buffer.raw() as raw:
+            begin = self.reserve(raw.nbytes) if raw.nbytes >= SMALL else None
+            if begin is None:
+                return True
+            memoryview(self.window).cast("B")[begin : begin + raw.nbytes] = raw
+            self.buffers.append((begin, raw.nbytes, raw.readonly))
+        return False
+
+
+class Packer(ForkingPickler):
+    """Pickles a batch; what lies in the slot is only named."""
+
+    def __init__(self, file: io.BytesIO, page: Page) -> None:
+        super().__init__(file, 5, True, page.keep)
+        self.page = page
+
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is not torch.Tensor or not _plain(thing):
+            return NotImplemented
+        begin = self.page.offset(thing)
+        if begin is None:
+            return NotImplemented
+        return lent, (begin, thing.dtype, tuple(thing.size()), thing.stride())
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
+        and tensor.numel() > 0
+    )
+
+
+class Assembler:
+    """The collate function of a worker: the user's own, made in a slot."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena) -> None:
+        self.collate_fn = collate_fn
+        self.arena = arena
+        self._looks: dict[int, weakref.ref[Lease]] = {}
+        """Windows on slots that this worker's own code may still look at."""
+        self._in_vain = 0
+
+    def __call__(self, samples: Any) -> Any:
+        info = get_worker_info()
+        slot = None if info is None or self._in_vain >= PATIENCE else self._free(info.id)
+        if slot is None:
+            return self.collate_fn(samples)
+        window = self.arena.window(slot)
+        self._looks[slot] = weakref.ref(window)
+        page = Page(window)
+        with writing(page):
+            made = self.collate_fn(samples)
+        file = io.BytesIO()
+        Packer(file, page).dump(made)
+        if not page.used:
+            self._in_vain += 1
+            return made
+        self._in_vain = 0
+        self.arena.lend(slot)
+        return Parcel(self.arena.key, slot, file.getvalue(), page.buffers)
+
+    def _free(self, worker: int) -> int | None:
+        for slot in self.arena.slots_of(worker):
+            look = self._looks.get(slot)
+            if self.arena.is_free(slot) and (look is None or look() is None):
+                return slot
+        return None
+
+
+@contextmanager
+def writing(page: Page) -> Iterator[None]:
+    """`default_collate` stacks into this page meanwhile, unless the user taught it another way to stack tensors."""
+    if default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
+        yield
+        return
+
+    def stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        first = batch[0]
+        out = page.empty((len(batch), *first.size()), first.dtype) if type(first) is torch.Tensor and _plain(first) else None
+        if out is None:
+            return collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+        return torch.stack(tuple(batch), 0, out=out)
+
+    default_collate_fn_map[torch.Tensor] = stack
+    try:
+        yield
+    finally:
+        if default_collate_fn_map.get(torch.Tensor) is stack:
+            default_collate_fn_map[torch.Tensor] = collate_tensor_fn
+
+
+class Parcel:
+    """What a worker sends. It arrives as an `Arrival`."""
+
+    def __init__(self, arena: str, slot: int, payload: bytes, buffers: list[tuple[int, int, bool]]) -> None:
+        self.content = (arena, slot, payload, buffers)
+
+    def __reduce__(self) -> Any:
+        return arrive, self.content
+
+
+class Arrival:
+    """A batch that has arrived. Dropped unopened, its slot is free again."""
+
+    def __init__(self, lease: Lease, payload: bytes, buffers: list[tuple[int, int, bool]]) -> None:
+        self.lease, self.payload, self.buffers = lease, payload, buffers
+
+    def open(self) -> Any:
+        self.lease.arena.opened(self.lease)
+        return self._unpacked()
+
+    def pin_memory(self) -> Any:
+        """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
+        return pin_memory(self._unpacked())
+
+    def _unpacked(self) -> Any:
+        whole = memoryview(self.lease).cast("B")
+        parts = [whole[begin : begin + size] for begin, size, _ in self.buffers]
+        fixed = [part.toreadonly() if kind[2] else part for part, kind in zip(parts, self.buffers, strict=True)]
+        _here.lease = self.lease
+        try:
+            return pickle.loads(self.payload, buffers=fixed)
+        finally:
+            del _here.lease
+
+
+def arrive(arena: str, slot: int, payload: bytes, buffers: list[tuple[int, int, bool]]) -> Arrival | None:
+    """None where nobody waits for it any more."""
+    known = arena_of(arena)
+    return None if known is None else Arrival(known.lease(slot), payload, buffers)
+
+
+def lent(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of what lies in the slot that is being opened."""
+    count = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    flat = torch.frombuffer(_here.lease, dtype=dtype, count=count, offset=begin)
+    return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, size, stride)

@@ -15,7 +15,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from itertools import count
 from multiprocessing import reduction
 from typing import Any
@@ -144,7 +144,7 @@ class Lease(ctypes.Array):  # type: ignore[type-arg]
             arena.dropped(self)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _lease_type(capacity: int) -> type[Lease]:
     return type("Lease", (Lease,), {"_length_": capacity, "_type_": ctypes.c_ubyte})
 

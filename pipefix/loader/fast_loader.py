@@ -61,5 +61,7 @@ class FastLoader(DataLoader[T]):
         slots, others = self._handed["slots"], self._handed["torch"]
         if not slots + others or "through memory" not in self._why:
             return self._why
-        rest = f" {others} of {slots + others} batches went torch's way: no slot was free or large enough, or no tensor was in them."
+        rest = (
+            f" {others} of {slots + others} batches went torch's way: no slot was free or large enough, or no tensor was in them."
+        )
         return self._why + (rest if others else "")

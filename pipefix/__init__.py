@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import CachedDataset, GroupSampler, convert, doctor, forecast, probe, swap, verify
+    from pipefix.api import CachedDataset, FastLoader, GroupSampler, convert, doctor, forecast, probe, swap, verify
 
 _HOMES = {
     **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
     "CachedDataset": "pipefix.caches.dataset",
+    "FastLoader": "pipefix.loader.fast_loader",
     "GroupSampler": "pipefix.caches.table",
 }
 """Where each public name lives."""
 
-__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "CachedDataset", "GroupSampler", "__version__"]
+__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "CachedDataset", "GroupSampler", "FastLoader", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,7 @@ from pipefix.caches.verify import Checked
 from pipefix.diagnosis.diagnose import diagnose, settled
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.kernels import kernel
+from pipefix.loader.fast_loader import FastLoader as FastLoader
 from pipefix.measurement import calibrate
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.experiments import POOL, REAL

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
@@ -41,8 +42,6 @@ class Page:
         self.used = 0
         self.copied: dict[int, int] = {}
         """Where the storages of this batch lie, by their address in the worker."""
-        self.buffers: list[tuple[int, int, bool]] = []
-        """Offset and length of arrays, and whether they may not be written."""
 
     def reserve(self, size: int) -> int | None:
         begin = -(-self.used // ALIGNED) * ALIGNED
@@ -64,7 +63,7 @@ class Page:
         if 0 <= begin < self.used:
             return begin
         storage = tensor.untyped_storage()
-        size = storage.nbytes()
+        size = int(storage.nbytes())
         # A small piece of something large, or of what is shared already: torch sends a handle.
         if storage.is_shared() or size > 2 * tensor.numel() * tensor.itemsize:
             return None
@@ -76,33 +75,37 @@ class Page:
             source = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (size,), (1,))
             torch.frombuffer(self.window, dtype=torch.uint8, count=size, offset=begun).copy_(source)
             self.copied[address] = begun
-        return self.copied[address] + tensor.storage_offset() * tensor.itemsize
+        return self.copied[address] + int(tensor.storage_offset()) * tensor.itemsize
 
-    def keep(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether an array's bytes stay in the pickle."""
-        with buffer.raw() as raw:
-            begin = self.reserve(raw.nbytes) if raw.nbytes >= SMALL else None
-            if begin is None:
-                return True
-            memoryview(self.window).cast("B")[begin : begin + raw.nbytes] = raw
-            self.buffers.append((begin, raw.nbytes, raw.readonly))
-        return False
+    def copy(self, array: np.ndarray[Any, Any]) -> int | None:
+        """Where in the slot a copy of an array begins; None if it has to go another way."""
+        if type(array) is not np.ndarray or array.nbytes < SMALL or array.dtype.hasobject:
+            return None
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            return None
+        begin = self.reserve(array.nbytes)
+        if begin is not None:
+            np.ndarray(array.shape, array.dtype, self.window, begin, array.strides)[...] = array
+        return begin
 
 
 class Packer(ForkingPickler):
     """Pickles a batch; what lies in the slot is only named."""
 
     def __init__(self, file: io.BytesIO, page: Page) -> None:
-        super().__init__(file, 5, True, page.keep)
+        super().__init__(file)
         self.page = page
 
     def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is not torch.Tensor or not _plain(thing):
-            return NotImplemented
-        begin = self.page.offset(thing)
-        if begin is None:
-            return NotImplemented
-        return lent, (begin, thing.dtype, tuple(thing.size()), thing.stride())
+        if type(thing) is torch.Tensor and _plain(thing):
+            begin = self.page.offset(thing)
+            if begin is not None:
+                return lent, (begin, thing.dtype, tuple(thing.size()), thing.stride())
+        elif isinstance(thing, np.ndarray):
+            begin = self.page.copy(thing)
+            if begin is not None:
+                return lent_array, (begin, thing.dtype, thing.shape, thing.strides)
+        return NotImplemented
 
 
 def _plain(tensor: torch.Tensor) -> bool:
@@ -141,7 +144,7 @@ class Assembler:
             return made
         self._in_vain = 0
         self.arena.lend(slot)
-        return Parcel(self.arena.key, slot, file.getvalue(), page.buffers)
+        return Parcel(self.arena.key, slot, file.getvalue())
 
     def _free(self, worker: int) -> int | None:
         for slot in self.arena.slots_of(worker):
@@ -176,8 +179,8 @@ def writing(page: Page) -> Iterator[None]:
 class Parcel:
     """What a worker sends. It arrives as an `Arrival`."""
 
-    def __init__(self, arena: str, slot: int, payload: bytes, buffers: list[tuple[int, int, bool]]) -> None:
-        self.content = (arena, slot, payload, buffers)
+    def __init__(self, arena: str, slot: int, payload: bytes) -> None:
+        self.content = (arena, slot, payload)
 
     def __reduce__(self) -> Any:
         return arrive, self.content
@@ -186,8 +189,8 @@ class Parcel:
 class Arrival:
     """A batch that has arrived. Dropped unopened, its slot is free again."""
 
-    def __init__(self, lease: Lease, payload: bytes, buffers: list[tuple[int, int, bool]]) -> None:
-        self.lease, self.payload, self.buffers = lease, payload, buffers
+    def __init__(self, lease: Lease, payload: bytes) -> None:
+        self.lease, self.payload = lease, payload
 
     def open(self) -> Any:
         self.lease.arena.opened(self.lease)
@@ -198,20 +201,17 @@ class Arrival:
         return pin_memory(self._unpacked())
 
     def _unpacked(self) -> Any:
-        whole = memoryview(self.lease).cast("B")
-        parts = [whole[begin : begin + size] for begin, size, _ in self.buffers]
-        fixed = [part.toreadonly() if kind[2] else part for part, kind in zip(parts, self.buffers, strict=True)]
         _here.lease = self.lease
         try:
-            return pickle.loads(self.payload, buffers=fixed)
+            return pickle.loads(self.payload)
         finally:
             del _here.lease
 
 
-def arrive(arena: str, slot: int, payload: bytes, buffers: list[tuple[int, int, bool]]) -> Arrival | None:
+def arrive(arena: str, slot: int, payload: bytes) -> Arrival | None:
     """None where nobody waits for it any more."""
     known = arena_of(arena)
-    return None if known is None else Arrival(known.lease(slot), payload, buffers)
+    return None if known is None else Arrival(known.lease(slot), payload)
 
 
 def lent(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
@@ -219,3 +219,7 @@ def lent(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[in
     count = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     flat = torch.frombuffer(_here.lease, dtype=dtype, count=count, offset=begin)
     return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, size, stride)
+
+
+def lent_array(begin: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.ndarray(shape, dtype, _here.lease, begin, strides)

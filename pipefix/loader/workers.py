@@ -41,7 +41,7 @@ class SlotIterator(_MultiProcessingDataLoaderIter):
         self._assembler = Assembler(collate_fn, self._arena)
 
     def _process_data(self, data: Any, *worker: Any) -> Any:
-        data = super()._process_data(data, *worker)
+        data = super()._process_data(data, *worker)  # type: ignore[no-untyped-call]
         if not isinstance(data, Arrival):
             self._handed["torch"] += 1
             return data

@@ -119,7 +119,7 @@ def test_an_error_keeps_its_type_and_iteration_goes_on(kind: Any, workers: int) 
 
 @BOTH
 def test_samples_of_different_shapes_are_refused(kind: Any) -> None:
-    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size|Trying to resize storage"):
+    with pytest.raises(RuntimeError, match=r"stack expects each tensor to be equal size|Trying to resize storage"):
         list(kind(pipelines.Uneven(), batch_size=4, num_workers=1))
 
 

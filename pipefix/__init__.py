@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import CachedDataset, FastLoader, GroupSampler, convert, doctor, forecast, probe, swap, verify
+    from pipefix.api import convert, doctor, forecast, probe, swap, verify
+    from pipefix.caches.dataset import CachedDataset
+    from pipefix.caches.table import GroupSampler
+    from pipefix.loader.fast_loader import FastLoader
 
 _HOMES = {
     **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),

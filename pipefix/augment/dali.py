@@ -76,6 +76,8 @@ class DaliLoader:
         self.labels = torch.as_tensor(labels) if labels is not None else torch.zeros(self.length, dtype=torch.int64)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.threads, self.device, self.seed, self.epoch, self.rest, self.lend = threads, device, seed, 0, rest, lend
+        self.by_name = self.files is not None and device != "cpu"
+        """Whether the graph reads the files. On the CPU its threads have enough to do, and the caller's waits anyway."""
         self.graph = graph
         if graph.rest and rest is None:
             raise ValueError(f"DALI does not compute {type(graph.rest[0]).__name__} ({graph.why}): give rest, a module that does.")
@@ -145,17 +147,23 @@ class DaliLoader:
         """Encoded bytes (or names) of the next batch, then the parameters of every slot."""
         epoch, number, index = next(self._orders)
         self._asked.append((epoch, number, index))
-        if self.read is not None:
-            pictures = [np.frombuffer(self.read(int(one)), dtype=np.uint8) for one in index]
-            self._learn(index, lambda place: io.BytesIO(pictures[place].tobytes()))
-        else:
+        if self.by_name:
             assert self.files is not None
             names = [self.files[one] for one in index]
             pictures = [np.frombuffer(name.encode(), dtype=np.uint8) for name in names]
             self._learn(index, names.__getitem__)
+        else:
+            pictures = [self._bytes(int(one)) for one in index]
+            self._learn(index, lambda place: io.BytesIO(pictures[place].tobytes()))
         stream = Stream(keys_of(self.seed, epoch, index))
         steps = draw_list(self.graph.listed, stream, Frame.of(self._sizes[index]), ALL_DRAWS)
         return (pictures, *_dense(self._slots, steps, self._sizes[index][:, 1:]))
+
+    def _bytes(self, index: int) -> Any:
+        if self.read is not None:
+            return np.frombuffer(self.read(index), dtype=np.uint8)
+        assert self.files is not None
+        return np.fromfile(self.files[index], dtype=np.uint8)
 
     def _learn(self, index: Any, opened: Callable[[int], Any]) -> None:
         """The size of every picture, from its header, once."""
@@ -174,7 +182,7 @@ class DaliLoader:
             _nodes, batch_size=self.batch_size, num_threads=self.threads, device_id=number, enable_conditionals=True,
             exec_dynamic=on_gpu, prefetch_queue_depth=4,
         )  # fmt: skip
-        pipe = make(self.graph, self._feed, self.files is not None, "mixed" if on_gpu else "cpu")
+        pipe = make(self.graph, self._feed, self.by_name, "mixed" if on_gpu else "cpu")
         pipe.build()
         return pipe
 

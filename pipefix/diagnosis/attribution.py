@@ -108,24 +108,30 @@ def ran_on_after(row: Row) -> int:
     return max(0, row.device - (row.done - row.got))
 
 
-def exposed_share(blocks: Sequence[Block], own: float = 0.0) -> float:
+def exposed_share(blocks: Sequence[Block], workers: int, own: float = 0.0) -> float:
     """Part of the loop in which the consumer had nothing to do but wait for data.
 
-    ``own``: nanoseconds a batch that it waits for the loader itself, whatever the data.
+    ``own``: nanoseconds a batch that it waits for the loader itself, whatever the data. Taken off the sum, not off each wait: what
+    one wait has more than the mean, another has less.
     """
-    loop = waited = 0.0
+    loop = waited = batches = 0.0
     for block in blocks:
         for row in block.rows:
-            fetching, ran_on = row.got - row.asked, ran_on_after(row)
-            waited += max(0.0, fetching - ran_on - own)
-            loop += row.done - row.got + max(fetching, ran_on)
-    return waited / loop if loop else 0.0
+            waited += max(0.0, _fetching(row, workers) - ran_on_after(row))
+            loop += row.done - row.got + max(_fetching(row, workers), ran_on_after(row))
+            batches += 1
+    return max(0.0, waited - batches * own) / loop if loop else 0.0
 
 
-def own_wait(blocks: Sequence[Block]) -> float:
+def own_wait(blocks: Sequence[Block], workers: int) -> float:
     """Nanoseconds a batch that the consumer waits where batches cost nothing: the loader's own, and what measuring adds to it."""
-    waits = [max(0, row.got - row.asked - ran_on_after(row)) for block in blocks for row in block.rows]
-    return float(np.median(waits)) if waits else 0.0
+    waits = [[max(0.0, _fetching(row, workers) - ran_on_after(row)) for row in block.rows] for block in blocks if block.rows]
+    return float(np.median([sum(each) / len(each) for each in waits])) if waits else 0.0
+
+
+def _fetching(row: Row, workers: int) -> float:
+    """Nanoseconds from asking for a batch to having it; without what is measured beside it, which training would not wait for."""
+    return row.got - row.asked - (0 if workers else row.trace.extra)
 
 
 def _idle(block: Block) -> float:

@@ -51,7 +51,10 @@ def diagnose(found: Measurement) -> Diagnosis:
         by_arms = rules.decided_by_arms(ranking, gains, has_consumer=found.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(found)
-    plain, own = found.of(experiments.PLAIN.name), own_wait(found.of(experiments.FLOOR.name)) if found.has_consumer else 0.0
+    plain, own = (
+        found.of(experiments.PLAIN.name),
+        own_wait(found.of(experiments.FLOOR.name), found.workers) if found.has_consumer else 0.0,
+    )
     main_bound = found.workers > 0 and float(np.median(rules.supply_over_main(draws, found.workers))) < 1
     costs = _Costs(found, real, each, draws, main_bound)
     stages = {stage: costs.stage(stage, gains.get(stage)) for stage in costs.measured()}
@@ -65,7 +68,7 @@ def diagnose(found: Measurement) -> Diagnosis:
         stations=_stations(found, draws),
         cold=arms.get(experiments.COLD.name),
         demand=_demand(found),
-        fed=1 - exposed_share(plain or real, own) if found.has_consumer else None,
+        fed=1 - exposed_share(plain or real, found.workers, own) if found.has_consumer else None,
         loader_wait=own / 1e9 if own else None,
         period=_period(real, found.workers),
         starved=starved_share(real),

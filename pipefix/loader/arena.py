@@ -25,6 +25,8 @@ import psutil
 FREE, LENT, RETIRED = 0, 1, 2
 SPARE = 16
 """Slots a worker has beyond those it needs: used in the place of those that a fork retired."""
+REMOVE: int = getattr(mmap, "MADV_REMOVE", 0)
+"""Gives pages of a file in memory back to the kernel; where it is missing, no arena is made."""
 LARGEST = 1 << 28
 """Bytes of a slot. A larger batch goes torch's way."""
 SMALLEST = 1 << 16
@@ -40,6 +42,8 @@ class Arena:
         self.workers, self.slots, self.capacity = workers, slots + SPARE, capacity
         self.key = f"{os.getpid()}-{next(_numbers)}"
         self.receiver: int | None = os.getpid()
+        if not REMOVE:
+            raise OSError("memory of a file cannot be given back")
         fd = os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC)
         try:
             os.ftruncate(fd, self._start(self.workers * self.slots))
@@ -123,9 +127,8 @@ class Arena:
 
     def _forget(self, slot: int) -> None:
         # A child that was forked may still read a slot that was retired.
-        if self._map[slot] == RETIRED:
-            return
-        self._map.madvise(mmap.MADV_REMOVE, self._start(slot), self.capacity)
+        if self._map[slot] != RETIRED:
+            self._map.madvise(REMOVE, self._start(slot), self.capacity)
 
 
 class Lease(ctypes.Array):  # type: ignore[type-arg]
@@ -159,7 +162,8 @@ def _retire_all() -> None:
             arena.retire()
 
 
-os.register_at_fork(after_in_parent=_retire_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_parent=_retire_all)
 
 
 def room(batches: int) -> int:

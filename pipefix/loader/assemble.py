@@ -85,7 +85,7 @@ class Page:
             return None
         begin = self.reserve(array.nbytes)
         if begin is not None:
-            np.ndarray(array.shape, array.dtype, self.window, begin, array.strides)[...] = array
+            np.ndarray(array.shape, array.dtype, memoryview(self.window), begin, array.strides)[...] = array
         return begin
 
 

@@ -88,7 +88,7 @@ def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:
 def _useless(arm: Experiment, situation: Situation) -> str | None:
     if arm is experiments.SUPPLY and not situation.has_consumer:
         return "there is no consumer to leave out"
-    if not situation.workers and (arm is experiments.PREBUILT or arm.replaces & {Stage.IPC}):
+    if not situation.workers and arm in (experiments.PREBUILT, experiments.NO_HANDOVER):
         return "there are no workers, so nothing crosses a process border"
     if situation.no_batches is not None and Stage.COLLATE in arm.replaces:
         return f"batches cannot be recorded: {situation.no_batches}"

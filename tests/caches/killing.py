@@ -51,14 +51,14 @@ def killed(
 ) -> tuple[int, list[str]]:
     """Kill it, all its processes or only the first, some time after it began, again and again until it is done before that.
 
-    Returns how often it was killed, and what went wrong.
+    It is given longer each time: however slow the machine, it gets through. Returns how often it was killed, and what went wrong.
     """
     kills, wrong = 0, []
     while True:
         process = start(pictures, out, to, store, each)
         assert process.stdout is not None and process.stdout.readline() == "begun\n"
         try:
-            process.wait(random.uniform(0, within))
+            process.wait(random.uniform(0, within * (1 + kills / 4)))
             code = process.returncode
             process.stdout.close()
             if code != 0:

@@ -109,15 +109,15 @@ def test_what_is_no_cache(tmp_path):
 
 
 def test_a_cache_is_a_target(files, make, root):
-    from pipefix import api
+    from pipefix.verbs.target import load_target
 
     for store in ("resized", "decoded", "source"):
         folder = make(files, store, name=store).folder
-        subject = api._load(str(folder))
+        subject = load_target(str(folder))
         sample = subject.dataset[0]
         image = sample[0] if isinstance(sample, tuple) else sample
         assert image.shape == (3, 224, 224) and image.dtype == torch.float32
-    assert api._load(str(make(Numbers(), "sample", name="numbers").folder)).dataset[2]["name"] == "n2"
+    assert load_target(str(make(Numbers(), "sample", name="numbers").folder)).dataset[2]["name"] == "n2"
 
 
 def test_it_tells_what_it_is(files, make):

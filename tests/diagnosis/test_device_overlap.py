@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pipefix.diagnosis.attribution import exposed_share
+from pipefix.diagnosis.attribution import exposed_share, own_wait
 from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.trace import BatchTrace, Charge
@@ -51,17 +51,31 @@ def found(rows: list[Row], delivered: float, workers: int) -> Measurement:
 @pytest.mark.parametrize(("making", "device", "waiting"), [(10.0, 6.0, 0.4), (10.0, 0.0, 0.98), (10.0, 9.5, 0.05)])
 def test_a_starved_device_waits_for_what_it_cannot_hide(making: float, device: float, waiting: float, workers: int) -> None:
     rows = loop(making, device, workers=workers)
-    assert exposed_share([Block("real", tuple(rows[1:]), 1.0, 4)]) == pytest.approx(waiting, abs=0.03)
+    assert exposed_share([Block("real", tuple(rows[1:]), 1.0, 4)], workers) == pytest.approx(waiting, abs=0.03)
 
 
 @pytest.mark.parametrize("workers", [0, 4])
 def test_a_fed_device_does_not_wait(workers: int) -> None:
-    assert exposed_share([Block("real", tuple(loop(3.0, 10.0, workers=workers)[1:]), 1.0, 4)]) == 0
+    assert exposed_share([Block("real", tuple(loop(3.0, 10.0, workers=workers)[1:]), 1.0, 4)], workers) == 0
+
+
+def test_what_is_measured_beside_a_batch_is_no_wait_without_workers() -> None:
+    rows = loop(3.0, 0.0, workers=0)
+    for row in rows:
+        row.trace.extra = 2 * MS
+    blocks = [Block("real", tuple(rows[1:]), 1.0, 4)]
+    assert exposed_share(blocks, 0) < exposed_share(blocks, 1)
+
+
+def test_what_the_loader_itself_takes_is_no_wait_for_data() -> None:
+    blocks = [Block("real", tuple(loop(3.0, 0.0, workers=0)[1:]), 1.0, 4)]
+    assert exposed_share(blocks, 0, own_wait(blocks, 0)) == pytest.approx(0, abs=1e-9)
+    assert own_wait(blocks, 0) == pytest.approx(3 * MS, rel=0.1)
 
 
 def test_a_step_that_waits_for_its_device_is_as_before() -> None:
     rows = [dataclasses.replace(row, done=row.got + 6 * MS, device=6 * MS) for row in loop(10.0, 0.0, workers=4)]
-    assert exposed_share([Block("real", tuple(rows[1:]), 1.0, 4)]) == pytest.approx(10 / 16, abs=0.03)
+    assert exposed_share([Block("real", tuple(rows[1:]), 1.0, 4)], 4) == pytest.approx(10 / 16, abs=0.03)
 
 
 @pytest.mark.parametrize("workers", [0, 4])

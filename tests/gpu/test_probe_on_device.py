@@ -137,7 +137,7 @@ class TestExposedWait:
             running.close()
             close_benches()
         idle = self.idle(seen, tmp_path / "kineto.json", len(block.rows))
-        found = exposed_share([block])
+        found = exposed_share([block], 2)
         note(f"supply {supply:g} ms, demand {demand:g} ms", f"exposed wait {found:.2%}, by the profiler {idle:.2%}")
         assert found == pytest.approx(idle, abs=0.01)
         assert found == pytest.approx(max(0.0, 1 - demand / supply), abs=0.05)

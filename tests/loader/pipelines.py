@@ -164,3 +164,8 @@ def remembering(samples: list[Any]) -> Any:
     made = default_collate(samples)
     _remembered.append(made)
     return made, sum(float(old.sum()) for old in _remembered)
+
+
+def once_unpicklable(samples: list[Any]) -> Any:
+    made = default_collate(samples)
+    return made, (lambda: None) if float(made[0, 0]) == 4.0 else None

@@ -123,6 +123,14 @@ def test_samples_of_different_shapes_are_refused(kind: Any) -> None:
         list(kind(pipelines.Uneven(), batch_size=4, num_workers=1))
 
 
+def test_a_batch_that_cannot_be_pickled_is_an_error_and_iteration_goes_on() -> None:
+    iterator = iter(FastLoader(pipelines.Tensors(12), batch_size=4, num_workers=1, collate_fn=pipelines.once_unpicklable))
+    assert float(next(iterator)[0][0, 0]) == 0.0
+    with pytest.raises(Exception, match=r"(?s)Caught .* in DataLoader worker process 0.*lambda"):
+        next(iterator)
+    assert float(next(iterator)[0][0, 0]) == 8.0
+
+
 WRONG: list[tuple[dict[str, Any], type[Exception]]] = [
     ({"num_workers": -1}, ValueError),
     ({"timeout": -1}, ValueError),

@@ -67,7 +67,6 @@ def test_the_blocks_fit_into_the_time() -> None:
     [
         ({"has_consumer": False}, "no-consumer", "there is no consumer to leave out"),
         ({"workers": 0}, "handover-skipped", "there are no workers, so nothing crosses a process border"),
-        ({"workers": 0}, "loader-floor", "there are no workers, so nothing crosses a process border"),
         ({"no_batches": "a socket is a handle"}, "collate-recorded", "batches cannot be recorded: a socket is a handle"),
         (
             {"share": {Stage.STORAGE: 0.001, Stage.DECODE: 0.5, Stage.AUGMENT: 0.4}},

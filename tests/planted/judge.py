@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import pkgutil
@@ -42,7 +43,8 @@ def preload() -> None:
 
     for module in pkgutil.walk_packages(pipefix.__path__, "pipefix."):
         if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+            with contextlib.suppress(ImportError):  # what stands on an optional package, or on code that was not built here
+                importlib.import_module(module.name)
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     gc.collect()

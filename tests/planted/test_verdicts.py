@@ -30,13 +30,7 @@ CASES = (
     plant("augment: inline OpenCV", augment=3, decode=0.8, shape="inline", format="cv2"),
     plant("collate: padding lists", collate=3, format="json", step=1),
     plant("collate: a worker merges dicts", workers=1, collate=3, batcher="merge"),
-    pytest.param(
-        plant("ipc: arrays through the pipe", workers=1, decode=0.3, augment=0.3, ipc=3, step=0.3),
-        marks=pytest.mark.xfail(
-            strict=False,
-            reason="a computing worker hands over in fits and starts, and so short a probe may charge that to either side",
-        ),
-    ),
+    plant("ipc: objects through the pipe", workers=1, decode=0.3, augment=0.3, ipc=3, step=0.3),
     plant("step: emulated, two workers", workers=2, decode=1, step=4),
     plant("step: real and waiting", decode=1, step=4, consumer="real", waits=("step",)),
     plant("step: real and computing, a worker", workers=1, decode=0.8, step=6, consumer="real"),

@@ -1,0 +1,136 @@
+"""probe: where the time goes in a pipeline, and what each remedy is worth."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.audit import observe
+from pipefix.audit.finding import AuditFacts, Finding
+from pipefix.audit.rules import audit
+from pipefix.diagnosis.diagnose import diagnose, settled
+from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.measurement import calibrate
+from pipefix.measurement.consumer import consumer_for
+from pipefix.measurement.experiments import POOL, REAL
+from pipefix.measurement.machine import Machine, look
+from pipefix.measurement.measure import Plan, measure
+from pipefix.measurement.measurement import Measurement
+from pipefix.plan.advise import advise
+from pipefix.report import tell, timeline
+from pipefix.report.runfile import Run
+from pipefix.subject.subject import Subject
+from pipefix.verbs.target import Progress, load_target, silent
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.stage import IN_SAMPLE
+
+VERBS = frozenset({"convert", "swap"})
+"""Commands that remedies may name."""
+
+QUIET_BUDGET = 8.0
+"""Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
+
+
+def probe(
+    target: Any,
+    *,
+    budget: float = 60.0,
+    step_ms: float | None = None,
+    target_rate: float | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    recording_bytes: int = 1_000_000_000,
+    trace: Path | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+    trial_workers: tuple[int, ...] | None = None,
+) -> Run:
+    """Measure where the time goes in ``target`` (section 4 of the README lists what can be named) and what each remedy is worth."""
+    begun = time.perf_counter()
+    say = progress or silent
+    say("loading the target", 0.0)
+    subject = load_target(target, batch_size=batch_size, workers=workers)
+    consumer = consumer_for(subject, step_ms=step_ms, target_rate=target_rate)
+    machine = look()
+    plan = Plan(
+        budget=max(1.0, budget - (time.perf_counter() - begun)),
+        recording_bytes=recording_bytes,
+        trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
+        events=trace is not None,
+        observe=observe.worker_facts,
+        enough=settled,
+        seed=seed,
+        progress=say,
+    )
+    found = measure(subject, consumer, plan, cores=machine.effective_cores)
+    found.seam_cost = calibrate.seam_cost()
+    run = _told(subject, machine, found)
+    assert run.instrument is not None
+    instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
+    run = msgspec.structs.replace(run, instrument=instrument)
+    if trace is not None:
+        try:
+            timeline.write(found.traced, trace, main=os.getpid(), target=subject.target)
+        except UnreadableFile as error:
+            error.known = run
+            raise
+    return run
+
+
+def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...]:
+    """Worker counts worth trying: around the number of cores and around what is set now."""
+    if budget < QUIET_BUDGET:
+        return ()
+    now, cores = subject.settings.num_workers, max(1, int(machine.effective_cores))
+    wanted = [cores, 2 * cores, now // 2 or 1, 2 * now or 1]
+    unlike = [count for count in dict.fromkeys(wanted) if count != now]
+    return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
+
+
+def _told(subject: Subject, machine: Machine, found: Measurement) -> Run:
+    if not found.of(REAL.name):
+        return tell.nothing_measured(subject, machine.as_dict(), found)
+    diagnosis = diagnose(found)
+    return tell.run(
+        subject,
+        machine.as_dict(),
+        found,
+        diagnosis,
+        steps=advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS),
+        findings=_audit(subject, machine, found, diagnosis),
+        replaces={arm.name: sorted(map(str, arm.replaces)) for arm in POOL},
+    )
+
+
+def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:
+    length = found.settings.length
+    sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
+    wall = sum(cost.wall.value for cost in sample)
+    facts = AuditFacts(
+        machine=machine,
+        settings=found.settings,
+        growth=_growth(found),
+        cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
+        input_share=1 - diagnosis.fed if diagnosis.fed is not None else None,
+        throttled_share=found.throttled,
+        first_batch_s=found.first_batch,
+        epoch_restart_s=found.epoch_restart,
+        epoch_s=diagnosis.sample.value * length if length is not None else None,
+        **observe.run_facts(subject.loader, found.facts, found.paths),
+    )
+    return audit(facts)
+
+
+def _growth(found: Measurement) -> Any:
+    """Of the process whose private memory grew most between two looks."""
+    grown = []
+    for looks in found.looks.values():
+        (made, first), (later, last) = looks[0], looks[-1]
+        growth = observe.growth(observe.worker_of(first), observe.worker_of(last), later - made) if later > made else None
+        if growth is not None:
+            grown.append(growth)
+    return max(grown, key=lambda one: one.bytes, default=None)

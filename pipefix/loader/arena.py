@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import secrets
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -20,7 +21,7 @@ from itertools import count
 from multiprocessing import reduction
 from typing import Any
 
-import psutil
+from pipefix.loader.limits import memory_left
 
 FREE, LENT, RETIRED = 0, 1, 2
 SPARE = 16
@@ -40,7 +41,7 @@ class Arena:
 
     def __init__(self, workers: int, slots: int, capacity: int) -> None:
         self.workers, self.slots, self.capacity = workers, slots + SPARE, capacity
-        self.key = f"{os.getpid()}-{next(_numbers)}"
+        self.key = f"{os.getpid()}-{next(_numbers)}-{secrets.token_hex(4)}"
         self.receiver: int | None = os.getpid()
         if not REMOVE:
             raise OSError("memory of a file cannot be given back")
@@ -61,7 +62,7 @@ class Arena:
         self._end = weakref.finalize(self, os.close, fd)
 
     def _start(self, slot: int) -> int:
-        header = -(-self.workers * self.slots // mmap.PAGESIZE) * mmap.PAGESIZE
+        header = -(-(self.workers * self.slots + 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         return header + slot * self.capacity
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,6 +74,15 @@ class Arena:
         fd = state.pop("fd").detach()
         self.__dict__.update(state, receiver=None, _closed=False, _lent={})
         self._open(fd)
+
+    @property
+    def verdict(self) -> int:
+        """What the trial has shown, for the workers to read: a number of `pipefix.loader.trial`."""
+        return self._map[self.workers * self.slots]
+
+    @verdict.setter
+    def verdict(self, number: int) -> None:
+        self._map[self.workers * self.slots] = number
 
     # -- in a worker ---------------------------------------------------------------------------------------------------------
 
@@ -89,7 +99,17 @@ class Arena:
         """The memory of a slot, to write into."""
         return _lease_type(self.capacity).from_buffer(self._map, self._start(slot))
 
+    def given_away(self) -> None:
+        """It is another process that receives."""
+        self.receiver = None
+        _arenas.pop(self.key, None)
+
     # -- where batches arrive --------------------------------------------------------------------------------------------------
+
+    def receive(self) -> None:
+        """Batches arrive in this process."""
+        self.receiver = os.getpid()
+        _arenas[self.key] = self
 
     def lease(self, slot: int) -> Lease:
         """The memory of a slot; the slot is free again when this, and all that was made of it, is gone."""
@@ -168,26 +188,8 @@ if hasattr(os, "register_at_fork"):
 
 def room(batches: int) -> int:
     """Bytes that a slot may have so that ``batches`` of them take at most a quarter of the memory that is free now."""
-    allowed = _memory_left() // 4 // max(1, batches)
+    allowed = memory_left() // 4 // max(1, batches)
     capacity = LARGEST
     while capacity > max(allowed, SMALLEST):
         capacity //= 2
     return capacity
-
-
-def _memory_left() -> int:
-    left = int(psutil.virtual_memory().available)
-    limits = [_figure("/sys/fs/cgroup/memory.max"), _figure("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
-    used = [_figure("/sys/fs/cgroup/memory.current"), _figure("/sys/fs/cgroup/memory/memory.usage_in_bytes")]
-    for limit, taken in zip(limits, used, strict=True):
-        if limit is not None:
-            left = min(left, max(0, limit - (taken or 0)))
-    return left
-
-
-def _figure(path: str) -> int | None:
-    try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):  # no such group, or "max"
-        return None

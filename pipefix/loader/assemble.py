@@ -4,6 +4,8 @@
 arrays of the batch are copied there once; the rest (numbers, strings, the user's own types) is pickled. What does not fit, or what
 only torch knows how to send (tensors on a device, sparse, sharing memory with something else), goes torch's way, tensor by tensor;
 where no slot is free, the whole batch does. So every batch that torch can hand over is handed over.
+
+While a trial runs, every other batch goes torch's way, and each says what it took to make and to send.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +27,8 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.arena import Arena, Lease, arena_of
+from pipefix.loader.limits import shared_memory_left
+from pipefix.loader.trial import SLOTS, TORCH, UNDECIDED
 
 ALIGNED = 64
 SMALL = 4096
@@ -120,18 +125,31 @@ def _plain(tensor: torch.Tensor) -> bool:
 class Assembler:
     """The collate function of a worker: the user's own, made in a slot."""
 
-    def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena) -> None:
+    def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena, *, alone: bool = False) -> None:
+        """``alone``: the arena is this worker's only, and nothing is compared."""
         self.collate_fn = collate_fn
         self.arena = arena
+        self.alone = alone
         self._looks: dict[int, weakref.ref[Lease]] = {}
         """Windows on slots that this worker's own code may still look at."""
         self._in_vain = 0
+        self._turn = -1
+        self._size = 0
+        """Bytes of the latest batch that went through a slot."""
 
     def __call__(self, samples: Any) -> Any:
         info = get_worker_info()
-        slot = None if info is None or self._in_vain >= PATIENCE else self._free(info.id)
-        if slot is None:
+        verdict = self.arena.verdict
+        if info is None or self._in_vain >= PATIENCE or verdict == TORCH:
             return self.collate_fn(samples)
+        self._turn += 1
+        if verdict == UNDECIDED and not self.alone and self._turn % 2 and self._size and self._shared_memory_suffices():
+            return self._sealed(samples)
+        slot = self._free(0 if self.alone else info.id)
+        return self.collate_fn(samples) if slot is None else self._parcel(samples, slot)
+
+    def _parcel(self, samples: Any, slot: int) -> Any:
+        begun = time.thread_time()
         window = self.arena.window(slot)
         self._looks[slot] = weakref.ref(window)
         page = Page(window)
@@ -139,12 +157,23 @@ class Assembler:
             made = self.collate_fn(samples)
         file = io.BytesIO()
         Packer(file, page).dump(made)
+        self._size = page.used
         if not page.used:
             self._in_vain += 1
             return made
         self._in_vain = 0
         self.arena.lend(slot)
-        return Parcel(self.arena.key, slot, file.getvalue())
+        return Parcel(self.arena.key, slot, file.getvalue(), self._turn, time.thread_time() - begun)
+
+    def _sealed(self, samples: Any) -> Sealed:
+        begun = time.thread_time()
+        payload = ForkingPickler.dumps(self.collate_fn(samples))
+        return Sealed(bytes(payload), self._turn, time.thread_time() - begun)
+
+    def _shared_memory_suffices(self) -> bool:
+        """Torch's way needs memory in /dev/shm for all batches under way, and a worker dies where there is not enough."""
+        left = shared_memory_left()
+        return left is not None and left > 2 * self._size * self.arena.workers * self.arena.slots
 
     def _free(self, worker: int) -> int | None:
         for slot in self.arena.slots_of(worker):
@@ -179,39 +208,68 @@ def writing(page: Page) -> Iterator[None]:
 class Parcel:
     """What a worker sends. It arrives as an `Arrival`."""
 
-    def __init__(self, arena: str, slot: int, payload: bytes) -> None:
-        self.content = (arena, slot, payload)
+    def __init__(self, *content: Any) -> None:
+        self.content = content
 
     def __reduce__(self) -> Any:
         return arrive, self.content
 
 
+class Sealed(Parcel):
+    """What a worker sends in torch's way while that is measured: pickled at once, and not by the queue's thread."""
+
+    def __reduce__(self) -> Any:
+        return unsealed, self.content
+
+
+class Opened:
+    """A batch in this process, and what it took to come here."""
+
+    def __init__(self, batch: Any, way: int, turn: int, seconds: float) -> None:
+        self.batch, self.way, self.turn, self.seconds = batch, way, turn, seconds
+
+    def open(self) -> Opened:
+        return self
+
+    def pin_memory(self) -> Opened:
+        self.batch = pin_memory(self.batch)
+        return self
+
+
 class Arrival:
     """A batch that has arrived. Dropped unopened, its slot is free again."""
 
-    def __init__(self, lease: Lease, payload: bytes) -> None:
-        self.lease, self.payload = lease, payload
+    def __init__(self, lease: Lease, payload: bytes, turn: int, seconds: float) -> None:
+        self.lease, self.payload, self.turn, self.seconds = lease, payload, turn, seconds
 
-    def open(self) -> Any:
+    def open(self) -> Opened:
         self.lease.arena.opened(self.lease)
         return self._unpacked()
 
-    def pin_memory(self) -> Any:
+    def pin_memory(self) -> Opened:
         """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
-        return pin_memory(self._unpacked())
+        return self._unpacked().pin_memory()
 
-    def _unpacked(self) -> Any:
+    def _unpacked(self) -> Opened:
+        begun = time.perf_counter()
         _here.lease = self.lease
         try:
-            return pickle.loads(self.payload)
+            batch = pickle.loads(self.payload)
         finally:
             del _here.lease
+        return Opened(batch, SLOTS, self.turn, self.seconds + time.perf_counter() - begun)
 
 
-def arrive(arena: str, slot: int, payload: bytes) -> Arrival | None:
+def arrive(arena: str, slot: int, *rest: Any) -> Arrival | None:
     """None where nobody waits for it any more."""
     known = arena_of(arena)
-    return None if known is None else Arrival(known.lease(slot), payload)
+    return None if known is None else Arrival(known.lease(slot), *rest)
+
+
+def unsealed(payload: bytes, turn: int, seconds: float) -> Opened:
+    begun = time.perf_counter()
+    batch = pickle.loads(payload)
+    return Opened(batch, TORCH, turn, seconds + time.perf_counter() - begun)
 
 
 def lent(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any
@@ -169,3 +170,64 @@ def remembering(samples: list[Any]) -> Any:
 def once_unpicklable(samples: list[Any]) -> Any:
     made = default_collate(samples)
     return made, (lambda: None) if float(made[0, 0]) == 4.0 else None
+
+
+class Noting(Tensors):
+    """Notes each index that is read, whoever reads it."""
+
+    def __init__(self, path: str, length: int) -> None:
+        super().__init__(length)
+        self.path = path
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with open(self.path, "a", encoding="ascii") as file:
+            file.write(f"{index}\n")
+        return super().__getitem__(index)
+
+
+class Torn(Tensors):
+    """Some samples cannot be read; the dataset lists its files."""
+
+    def __init__(self, length: int = 40, bad: tuple[int, ...] = (3, 17, 18)) -> None:
+        super().__init__(length, (4,))
+        self.bad = bad
+        self.samples = [(f"/data/{index}.jpg", 0) for index in range(length)]
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index in self.bad:
+            raise OSError(f"cannot identify image {index}")
+        return super().__getitem__(index)
+
+
+class TornTogether(Torn):
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
+        return [self[index] for index in indices]
+
+
+class Slow(Tensors):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 5:
+            time.sleep(30)
+        return super().__getitem__(index)
+
+
+class Drawing(Dataset[Any]):
+    """Each sample draws from every generator."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Any:
+        return index, torch.rand(1), random.random(), float(np.random.rand())
+
+
+class Counting(Tensors):
+    """Counts in memory that all processes share."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.count = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.count += 1
+        return super().__getitem__(index)

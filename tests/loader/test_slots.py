@@ -63,7 +63,7 @@ def test_what_the_caller_keeps_never_changes(choices: list[tuple[bool, int]], wo
 
 
 def test_keeping_every_batch_is_right_and_told() -> None:
-    loader = FastLoader(pipelines.Tensors(400), batch_size=4, num_workers=1, prefetch_factor=1)
+    loader = FastLoader(pipelines.Tensors(400), batch_size=4, num_workers=1, prefetch_factor=1, engine="processes")
     batches = list(loader)
     assert [first_value(batch) for batch in batches] == [4.0 * number for number in range(100)]
     slots = 1 + 2 + SPARE
@@ -71,7 +71,7 @@ def test_keeping_every_batch_is_right_and_told() -> None:
 
 
 def test_a_caller_that_drops_batches_is_always_served_from_slots() -> None:
-    loader = FastLoader(pipelines.Tensors(800), batch_size=4, num_workers=2)
+    loader = FastLoader(pipelines.Tensors(800), batch_size=4, num_workers=2, engine="processes")
     assert [first_value(batch) for batch in loader] == [4.0 * number for number in range(200)]
     assert loader.explain() == "2 worker processes, batches handed over through memory that is used again."
 
@@ -150,10 +150,10 @@ class TestArena:
         assert os.fstat(arena._fd).st_blocks * 512 < 1 << 14
 
     def test_slots_take_at_most_a_quarter_of_the_memory_that_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(arenas, "_memory_left", lambda: 4 << 30)
+        monkeypatch.setattr(arenas, "memory_left", lambda: 4 << 30)
         assert arenas.room(16) == 1 << 26
         assert arenas.room(1) == arenas.LARGEST
-        monkeypatch.setattr(arenas, "_memory_left", lambda: 0)
+        monkeypatch.setattr(arenas, "memory_left", lambda: 0)
         assert arenas.room(16) == arenas.SMALLEST
 
 
@@ -171,7 +171,9 @@ KILLED = """
 import sys, time, torch
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader.pipelines import Tensors
-iterator = iter(FastLoader(Tensors(4000, (1000,)), batch_size=4, num_workers=2, multiprocessing_context=sys.argv[1]))
+iterator = iter(
+    FastLoader(Tensors(4000, (1000,)), batch_size=4, num_workers=2, multiprocessing_context=sys.argv[1], engine="processes")
+)
 held = [next(iterator) for _ in range(60)]
 print(*[worker.pid for worker in iterator._workers], flush=True)
 time.sleep(60)

@@ -82,7 +82,7 @@ def preload(*users: Any) -> None:
     """
     from multiprocessing import forkserver
 
-    server = forkserver._forkserver  # type: ignore[attr-defined]
+    server = forkserver._forkserver
     if getattr(server, "_forkserver_pid", 0) is None and getattr(server, "_preload_modules", None) == ["__main__"]:
         theirs = {getattr(one, "__module__", None) or type(one).__module__ for one in users} - {"__main__", "builtins"}
         forkserver.set_forkserver_preload(["__main__", *PRELOADED, *sorted(theirs)])

@@ -183,6 +183,10 @@ class FastLoader(DataLoader[T]):
         self._standing = None
         self._iterator = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What an iterator left behind stays in this process."""
+        return {**self.__dict__, "_latest": None, "_standing": None, "_trials": {}}
+
     # -- what is told ------------------------------------------------------------------------------------------------------
 
     def explain(self) -> str:

@@ -25,7 +25,7 @@ def shared_memory_left() -> int | None:
     """Bytes that are free in /dev/shm; None where there is none."""
     try:
         room = os.statvfs("/dev/shm")
-    except OSError:
+    except (AttributeError, OSError):
         return None
     return room.f_bavail * room.f_frsize
 

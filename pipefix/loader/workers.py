@@ -78,7 +78,7 @@ class Own(_BaseDataLoaderIter):
         """An epoch begins."""
         self.begin = loader._beginning
         self.standing = Standing(self.begin, self.begin.passed)
-        self._asked = self._empty = 0
+        self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
             self._work.quarantine.begin()
@@ -136,20 +136,26 @@ class Own(_BaseDataLoaderIter):
         carrier = self._work.carrier
         try:
             if carrier is None:
-                batch, empty = self._good(), self._empty
+                batch, missed = self._good(), self._missed
             else:
-                begun, empty = self._staged.popleft() if self._staged else (carrier.begin(self._good()), self._empty)
+                begun, missed = self._staged.popleft() if self._staged else (carrier.begin(self._good()), self._missed)
                 if isinstance(begun, Exception):
                     raise begun
                 batch = carrier.end(begun)
         except StopIteration:
             self.standing.ended = True
             raise
-        self.standing.batches = self.begin.passed + self._num_yielded + 1 + empty
+        except Exception as error:
+            if not (isinstance(error, dying.WorkerDied) or str(error).startswith("DataLoader timed out")):
+                # Iteration goes on with the batch after it.
+                self._missed += 1
+                self.standing.batches += 1
+            raise
+        self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
         for step in self._work.steps:
             batch = step(batch)
         if carrier is not None and carrier.streams and not self._staged and self._waits():
-            self._staged.append((self._ahead(carrier), self._empty))
+            self._staged.append((self._ahead(carrier), self._missed))
         return batch
 
     def _ahead(self, carrier: Carrier) -> Any:
@@ -174,7 +180,7 @@ class Own(_BaseDataLoaderIter):
             self._work.quarantine.add(batch.bad, epoch=self.begin.epoch, asked=self._asked)
             if not batch.empty:
                 return batch.batch
-            self._empty += 1
+            self._missed += 1
 
     def _opened(self, batch: Any) -> Any:
         return batch
@@ -217,6 +223,9 @@ def unwatched() -> Iterator[None]:
 
 class Workers(Own, _MultiProcessingDataLoaderIter):
     """With worker processes."""
+
+    _shutdown = True
+    """Until torch has begun: where that fails there is nothing to end."""
 
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
@@ -294,10 +303,12 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         return opened.batch
 
     def _waits(self) -> bool:
-        known = self._task_info.get(self._rcvd_idx)
-        return known is not None and len(known) == 2
+        known = self._task_info.get(self._rcvd_idx, ())
+        only = self._num_workers == 1 or not self._in_order
+        return len(known) == 2 or (only and not self._data_queue.empty())
 
     def _shutdown_workers(self) -> None:
         super()._shutdown_workers()
-        if self._work.arena is not None:
-            self._work.arena.close()
+        work = getattr(self, "_work", None)
+        if work is not None and work.arena is not None:
+            work.arena.close()

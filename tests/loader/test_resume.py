@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 from typing import Any
 
 import pytest
@@ -185,3 +187,26 @@ def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
     list(loader)
     torch.empty((), dtype=torch.int64).random_()
     assert torch.equal(torch.get_rng_state(), after)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_that_raised_lies_behind(workers: int) -> None:
+    whole = FastLoader(pipelines.Faulty(24), batch_size=4, num_workers=workers)
+    iterator = iter(whole)
+    for _ in range(2):
+        next(iterator)
+    with pytest.raises(KeyError):
+        next(iterator)
+    assert whole.state_dict()["batches"] == 3
+    next(iterator)
+    other = FastLoader(pipelines.Faulty(24), batch_size=4)
+    other.load_state_dict(whole.state_dict())
+    assert [float(batch[0, 0]) for batch in other] == [16.0, 20.0]
+
+
+def test_a_loader_that_was_used_can_be_copied_and_pickled() -> None:
+    loader = FastLoader(pipelines.Tensors(40), batch_size=4, num_workers=1)
+    next(iter(loader))
+    for again in (copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+        assert len(list(again)) == 10
+        assert again.state_dict()["epoch"] == 2

@@ -30,7 +30,7 @@ def test_batches_are_the_same(name: str) -> None:
     assert_same(left, after)
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_batches_come_through_slots(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     original = arenas.Arena.opened

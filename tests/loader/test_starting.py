@@ -34,8 +34,7 @@ class Many(pipelines.Tensors):
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("options", [{}, {"on_bad": "skip"}])
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize(("method", "options"), [("forkserver", {"on_bad": "skip"}), ("spawn", {})])
 def test_it_is_pickled_once_for_all_workers(method: str, options: dict[str, Any]) -> None:
     dataset = Many()
     before = len(os.listdir("/proc/self/fd"))
@@ -60,7 +59,7 @@ def test_small_datasets_and_those_that_hold_tensors_go_torchs_way() -> None:
 
 def test_tensors_of_a_dataset_are_still_shared() -> None:
     dataset = pipelines.Counting()
-    loader = FastLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context="spawn")
+    loader = FastLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context="forkserver")
     assert len(list(loader)) == 4
     assert int(dataset.count) == 16
 

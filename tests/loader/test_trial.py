@@ -83,3 +83,10 @@ def test_engine_processes_tries_nothing() -> None:
     loader = FastLoader(pipelines.Tensors(200), batch_size=4, num_workers=1, engine="processes")
     assert sum(len(batch) for batch in loader) == 200
     assert loader.explain() == "1 worker processes, batches handed over through memory that is used again."
+
+
+def test_a_disturbance_does_not_decide() -> None:
+    trial = Trial()
+    for turn in range(WARM, WARM + 2 * ENOUGH):
+        trial.add(SLOTS if turn % 2 else TORCH, turn, (1e-3 if turn < WARM + ENOUGH else 50e-3) if turn % 2 else 2e-3)
+    assert trial.verdict == SLOTS

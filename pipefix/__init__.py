@@ -14,15 +14,31 @@ if TYPE_CHECKING:
     from pipefix.api import convert, doctor, forecast, probe, swap, verify
     from pipefix.caches.dataset import CachedDataset
     from pipefix.caches.table import GroupSampler
+    from pipefix.loader.fast_loader import FastLoader
+    from pipefix.loader.portable import prepare
 
 _HOMES = {
     **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
     "CachedDataset": "pipefix.caches.dataset",
+    "FastLoader": "pipefix.loader.fast_loader",
     "GroupSampler": "pipefix.caches.table",
+    "prepare": "pipefix.loader.portable",
 }
 """Where each public name lives."""
 
-__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "CachedDataset", "GroupSampler", "__version__"]
+__all__ = [
+    "probe",
+    "doctor",
+    "convert",
+    "forecast",
+    "verify",
+    "swap",
+    "CachedDataset",
+    "GroupSampler",
+    "FastLoader",
+    "prepare",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from pipefix.measurement import failing, gpu
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 
 
@@ -73,7 +74,7 @@ class UserStep(Consumer):
         except PipefixError:
             raise
         except Exception as error:
-            if failing.is_death(error):
+            if death.is_told_of(error):
                 raise  # torch's signal handler speaks of a worker wherever the main thread is
             raise failing.raised(f"The consumer ({self.name})", error) from error
         if self._events is not None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import quantity
+from pipefix.vocabulary.death import CAUSES, manner
 from pipefix.vocabulary.errors import TargetError
 
 NAMED = 6
@@ -120,20 +121,10 @@ def nothing_came(subject: Subject) -> TargetError:
     )
 
 
-def is_death(error: BaseException) -> bool:
-    """Whether torch says that a worker died. Its signal handler says so wherever the main thread happens to be."""
-    text = str(error)
-    return (
-        isinstance(error, RuntimeError)
-        and "DataLoader worker" in text
-        and ("killed by signal" in text or "exited unexpectedly" in text)
-    )
-
-
 _BY_SIGNAL = {
-    signal.SIGKILL: "The kernel does so where memory is short: use fewer workers, a smaller batch, or --recording-budget 100MB.",
-    signal.SIGSEGV: "A native library crashed: probe with --workers 0 under python -X faulthandler to see where.",
-    signal.SIGABRT: "A native library gave up: its last words are above; probe with --workers 0 to see where.",
+    signal.SIGKILL: f"{CAUSES[signal.SIGKILL]}: use fewer workers, a smaller batch, or --recording-budget 100MB.",
+    signal.SIGSEGV: f"{CAUSES[signal.SIGSEGV]}: probe with --workers 0 under python -X faulthandler to see where.",
+    signal.SIGABRT: f"{CAUSES[signal.SIGABRT]}; probe with --workers 0 to see where.",
 }
 
 
@@ -143,12 +134,12 @@ def _death(text: str, workers: Sequence[Any]) -> TargetError:
     if code is None:
         how, advice = text.splitlines()[0].rstrip("."), "Probe with --workers 0 to see the error itself."
     elif code > 0:
-        how = f"it left with exit code {code}"
+        how = manner(code)
         advice = (
             "Something in it calls os._exit() or sys.exit(), or it could not start; probe with --workers 0 to see the error itself."
         )
     else:
-        how = f"it was killed by signal {-code} ({signal.Signals(-code).name})"
+        how = manner(code)
         advice = _BY_SIGNAL.get(signal.Signals(-code), "Probe with --workers 0 to see the error itself.")
         if -code == signal.SIGBUS:
             return TargetError(f"A worker process died while making a batch: {how}. {_shared_memory()}", advice=_MORE_SHARED)

@@ -26,6 +26,7 @@ from pipefix.measurement.schedule import SHORTEST, Schedule, Situation, schedule
 from pipefix.measurement.stayed import stayed
 from pipefix.subject import randomness
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -119,7 +120,7 @@ def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, fo
         session.cold()
         complete = True
     except RuntimeError as error:
-        if not failing.is_death(error):
+        if not death.is_told_of(error):
             raise
         raise failing.raised("The loader", error, pool.processes) from error
     finally:

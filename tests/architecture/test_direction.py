@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
 }  # fmt: skip
 """What a room may import besides itself: a whole room, or one module of it."""
 
-CLASSES = {"pipefix.caches.dataset", "pipefix.caches.table"}
+CLASSES = {"pipefix.caches.dataset", "pipefix.caches.table", "pipefix.loader.fast_loader", "pipefix.loader.portable"}
 """Where the classes live that the top package names for users, beside the verbs."""
 
 STANDARD_ONLY = {"vocabulary": {"msgspec"}}

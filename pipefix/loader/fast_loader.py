@@ -1,0 +1,219 @@
+"""`FastLoader`: torch's `DataLoader`, with quicker ways to bring a batch to the caller.
+
+    loader = FastLoader(dataset, batch_size=64, shuffle=True, num_workers=4)
+
+Arguments, attributes, warnings and errors are those of `DataLoader`, and with the same seed so are the batches, bit for bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
+
+from pipefix.loader import planned, resume
+from pipefix.loader.arena import Arena
+from pipefix.loader.guard import Rules
+from pipefix.loader.planned import Planned
+from pipefix.loader.prefetch import Carrier
+from pipefix.loader.quarantine import Quarantine, check
+from pipefix.loader.resume import Beginning, Standing
+from pipefix.loader.trial import SLOTS, TORCH, Trial
+from pipefix.loader.workers import Single, Work, Workers, make_arena
+
+T = TypeVar("T", covariant=True)
+ENGINES = ("auto", "processes", "torch")
+RNGS = ("torch", "sample")
+_SIGNATURE = inspect.signature(DataLoader.__init__)
+
+
+class FastLoader(DataLoader[T]):
+    """All of `DataLoader`'s arguments, and these:
+
+    ``engine``: how batches come from workers. ``processes``: through memory that is used again; ``torch``: as `DataLoader` does;
+    ``auto``: as is quicker here, told from the first batches of the epoch. `explain` tells which way is taken, and why.
+    ``plan``: a plan file (``pipefix.plan.toml``) whose settings, cache and augmentation are used.
+    ``on_bad``: a sample that cannot be read is an error (``raise``), is left out (``skip``), or another of its batch takes its
+    place (``refill``). ``max_bad``: the share of them that is too much. ``quarantine``: the file they are noted in.
+    ``sample_timeout``: seconds after which a sample counts as one that cannot be read.
+    ``augment``: what is done to each batch on its way to the caller. ``device``: where it is brought before that.
+    ``rng``: whose random numbers samples draw: their worker's (``torch``), or their own (``sample``), by seed, epoch and index.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        engine: str = "auto",
+        plan: Any = None,
+        on_bad: str = "raise",
+        max_bad: float = 0.01,
+        quarantine: Any = "quarantine.jsonl",
+        sample_timeout: float = 0,
+        augment: Any = None,
+        device: Any = None,
+        rng: str = "torch",
+        **kwargs: Any,
+    ) -> None:
+        if engine not in ENGINES:
+            raise ValueError(f"engine option should be one of {', '.join(map(repr, ENGINES))}, but got engine={engine!r}")
+        if rng not in RNGS:
+            raise ValueError(f"rng option should be one of {', '.join(map(repr, RNGS))}, but got rng={rng!r}")
+        check(on_bad, max_bad, sample_timeout)
+        # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
+        self.engine, self.plan, self.rng = engine, plan, rng
+        self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
+        self.augment, self.device = augment, device
+        self._planned: Planned | None = None
+        if plan is not None:
+            arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
+            del arguments["self"]
+            self._planned = planned.read(plan, arguments["dataset"])
+            args, kwargs = (), planned.applied(self._planned.plan.loader, arguments)
+        super().__init__(*args, **kwargs)
+        if on_bad != "raise" or sample_timeout or rng != "torch":
+            self._refuse_streams()
+        self._why = "Nothing has been loaded yet."
+        self._trials: dict[Any, Trial] = {}
+        self._latest: Work | None = None
+        self._standing: Standing | None = None
+        self._epoch = 0
+        self._beginning = Beginning()
+        self._pending: Beginning | None = None
+
+    def _refuse_streams(self) -> None:
+        if isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
+            raise ValueError(
+                "on_bad, sample_timeout and rng belong to datasets whose samples are asked for by index: a stream that has raised "
+                f"cannot go on. This is a {type(self.dataset).__name__}; leave those options out."
+            )
+
+    # -- epochs ------------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Any:
+        going_on, self._pending = self._pending, None
+        if going_on is None:
+            self._beginning = Beginning(self._epoch, 0, self._seed(), resume.noted(self), fresh=self._iterator is None)
+            self._epoch += 1
+            return self._begun(super().__iter__())
+        self._epoch = going_on.epoch + 1
+        if not going_on.generators:
+            self._beginning = Beginning(going_on.epoch, 0, self._seed(), resume.noted(self))
+            return self._begun(super().__iter__())
+        stream = isinstance(self.dataset, IterableDataset)
+        self._beginning = replace(going_on, passed=0) if stream else going_on
+        with resume.as_then(self, going_on.generators):
+            iterator = self._begun(super().__iter__())
+        if stream:
+            # A stream has no places: what lies behind is read again.
+            for _ in range(going_on.passed):
+                next(iterator, None)
+        return iterator
+
+    def _begun(self, iterator: Any) -> Any:
+        self._standing = getattr(iterator, "standing", None)
+        return iterator
+
+    def _seed(self) -> int:
+        return int((self.generator or torch.default_generator).initial_seed())
+
+    def _get_iterator(self) -> Any:
+        if self.num_workers == 0:
+            return Single(self)
+        self.check_worker_number_rationality()
+        return Workers(self)
+
+    def _work(self) -> Work:
+        """What the next iterator does beside torch's own."""
+        if self._planned is not None:
+            self._planned.begin()
+        check(self.on_bad, self.max_bad, self.sample_timeout)
+        rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if self.rng == "sample" else None)
+        steps = (self._planned.module if self._planned is not None else None, self.augment)
+        work = Work(
+            reads=self._planned.reads if self._planned is not None else self.dataset,
+            rules=rules,
+            quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
+            threads=self._planned.threads if self._planned is not None else None,
+            carrier=None if self.device is None else Carrier(self.device),
+            steps=tuple(step for step in steps if step is not None),
+        )
+        made = self._arena(work)
+        if isinstance(made, Arena):
+            work.arena = made
+            self._why = f"{self.num_workers} worker processes, batches handed over through memory that is used again."
+        else:
+            self._why = f"As DataLoader does it: {made}."
+        self._latest = work
+        return work
+
+    def _arena(self, work: Work) -> Arena | str:
+        """What the workers write into, or why there is none."""
+        if self.num_workers == 0:
+            return "without workers there is nothing to hand over"
+        if self.engine == "torch":
+            return "engine='torch' asks for it"
+        if self.engine == "processes":
+            work.trial.verdict = SLOTS
+        else:
+            setting = (self.num_workers, self.prefetch_factor, self.pin_memory, id(self.collate_fn), id(self.batch_sampler))
+            work.trial = self._trials.setdefault(setting, Trial())
+        if work.trial.verdict == TORCH:
+            return f"it is quicker here. {work.trial.sentence()[:-1]}"
+        try:
+            made = make_arena(self)
+        except (AttributeError, OSError, ValueError) as error:
+            return f"this system has no memory to share without a name ({error})"
+        made.verdict = work.trial.verdict
+        return made
+
+    # -- where an epoch stands ---------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the latest epoch stands, for `load_state_dict` of a loader over the same dataset, in this process or another."""
+        if self._pending is not None and self._pending.generators:
+            return resume.state_of(self, Standing(self._pending, self._pending.passed), self._epoch)
+        return resume.state_of(self, self._standing, self._epoch if self._pending is None else self._pending.epoch)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next epoch goes on where ``state`` was taken. No sample is read for the batches that lie behind."""
+        self._pending = resume.beginning_of(self, state)
+        self._standing = None
+        self._iterator = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What an iterator left behind stays in this process."""
+        return {**self.__dict__, "_latest": None, "_standing": None, "_trials": {}}
+
+    # -- what is told ------------------------------------------------------------------------------------------------------
+
+    def explain(self) -> str:
+        """How batches are made, and why so."""
+        work = self._latest
+        if work is None:
+            return self._why
+        told = self._handed(work)
+        if work.carrier is not None:
+            why = work.carrier.why
+            told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
+        if work.quarantine is not None:
+            told.append(work.quarantine.sentence())
+        if self._planned is not None:
+            told.append(self._planned.explain())
+        return " ".join(part for part in told if part)
+
+    def _handed(self, work: Work) -> list[str]:
+        handed, trial = work.handed, work.trial
+        if work.arena is None:
+            return [self._why]
+        if trial.verdict == TORCH:
+            return [f"As DataLoader does it: it is quicker here. {trial.sentence()}"]
+        told = [self._why]
+        if handed["tried"]:
+            told.append(trial.sentence())
+        if handed["torch"]:
+            others = f"{handed['torch']} of {handed.total()} batches went torch's way"
+            told.append(f"{others}: no slot was free or large enough, or no tensor was in them.")
+        return told

@@ -1,0 +1,235 @@
+"""A map-style dataset as it is read under rules: what happens to a sample that cannot be read, how long one may take, and whose
+random numbers it draws.
+
+`Guarded` stands between torch's fetcher and the user's dataset, in the process that reads. What went wrong travels with the batch
+as `Flawed`.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from pipefix.loader.fusing.chance import sample_key, seeded
+
+
+class SampleTimeout(TimeoutError):
+    """A sample took longer than ``sample_timeout``."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    on_bad: str = "raise"
+    seconds: float = 0.0
+    """That a sample may take; 0: as long as it likes."""
+    seed: int | None = None
+    """Random numbers are keyed by this seed, the epoch and the index; None: they are torch's, as ever."""
+
+    def __bool__(self) -> bool:
+        return self.on_bad != "raise" or self.seconds > 0 or self.seed is not None
+
+
+class Asked(NamedTuple):
+    """What the fetcher is given in the place of an index, or of a batch of them."""
+
+    epoch: int
+    index: Any
+
+
+class Bad(NamedTuple):
+    """A sample that could not be read."""
+
+    index: Any
+    source: str | None
+    """The file it was read from, where the dataset lists them."""
+    error: str
+    where: str
+
+
+class Samples(list[Any]):
+    """Those of a batch that could be read, and what became of the rest."""
+
+    def __init__(self, good: Sequence[Any], bad: Sequence[Bad]) -> None:
+        super().__init__(good)
+        self.bad = tuple(bad)
+
+
+class Flawed:
+    """A batch without, or with others in the place of, samples that could not be read. Empty where none could."""
+
+    def __init__(self, batch: Any, bad: tuple[Bad, ...], *, empty: bool) -> None:
+        self.batch, self.bad, self.empty = batch, bad, empty
+
+    def pin_memory(self) -> Flawed:
+        return Flawed(pin_memory(self.batch), self.bad, empty=self.empty)
+
+
+class Guarded:
+    def __init__(self, dataset: Any, rules: Rules) -> None:
+        self.dataset, self.rules = dataset, rules
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, asked: Asked) -> Any:
+        try:
+            return self._one(self.dataset.__getitem__, asked.epoch, asked.index)
+        except Exception as error:
+            if self.rules.on_bad == "raise":
+                raise
+            return Samples([], [bad(self.dataset, asked.index, error)])
+
+    def __getitems__(self, asked: Asked) -> list[Any]:
+        indices = list(asked.index)
+        batched = getattr(self.dataset, "__getitems__", None)
+        if batched is not None and not self.rules.seconds and self.rules.seed is None:
+            try:
+                return list(batched(indices))
+            except Exception:
+                if self.rules.on_bad == "raise":
+                    raise
+                # One of them cannot be read: which one is seen when they are read one after the other.
+        read = self.dataset.__getitem__ if batched is None else lambda index: batched([index])[0]
+        return self._each(read, asked.epoch, indices)
+
+    def _each(self, read: Callable[[Any], Any], epoch: int, indices: list[Any]) -> list[Any]:
+        made: list[tuple[Any]] = []
+        flaws, good = [], []
+        holes = []
+        for index in indices:
+            try:
+                made.append((self._one(read, epoch, index),))
+                good.append(index)
+            except Exception as error:
+                if self.rules.on_bad == "raise":
+                    raise
+                flaws.append(bad(self.dataset, index, error))
+                holes.append(len(made))
+        if not flaws:
+            return [one for (one,) in made]
+        if self.rules.on_bad == "refill" and good:
+            self._refill(read, epoch, made, holes, good)
+        return Samples([one for (one,) in made], flaws)
+
+    def _refill(self, read: Callable[[Any], Any], epoch: int, made: list[tuple[Any]], holes: list[int], good: list[Any]) -> None:
+        """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
+        filled = 0
+        for number, hole in enumerate(holes):
+            # It could be read before; where it cannot now, the batch is a little smaller.
+            with suppress(Exception):
+                made.insert(hole + filled, (self._one(read, epoch, good[number % len(good)]),))
+                filled += 1
+
+    def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
+        with self._keyed(epoch, index), limited(self.rules.seconds, index):
+            return read(index)
+
+    def _keyed(self, epoch: int, index: Any) -> Any:
+        if self.rules.seed is None:
+            return nullcontext()
+        number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
+        return seeded(sample_key(self.rules.seed, epoch, number))
+
+
+class Gathered:
+    """The collate function, which is given the samples that there are."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
+        self.collate_fn = collate_fn
+
+    def __call__(self, samples: Any) -> Any:
+        if not isinstance(samples, Samples):
+            return self.collate_fn(samples)
+        return Flawed(self.collate_fn(list(samples)) if samples else None, samples.bad, empty=not samples)
+
+
+class Prepared:
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, and threads are set."""
+
+    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None) -> None:
+        self.init_fn, self.threads = init_fn, threads
+
+    def __call__(self, worker: int) -> None:
+        info = get_worker_info()
+        if info is not None and isinstance(info.dataset, Guarded):
+            object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
+        if self.threads is not None:
+            set_threads(self.threads)
+        if self.init_fn is not None:
+            self.init_fn(worker)
+
+
+def set_threads(count: int) -> None:
+    torch.set_num_threads(max(1, count))
+    cv2 = sys.modules.get("cv2")
+    if cv2 is not None:
+        cv2.setNumThreads(count)
+
+
+@contextmanager
+def limited(seconds: float, index: Any) -> Iterator[None]:
+    """`SampleTimeout` where the block takes longer. Only in a main thread, where signals arrive, and not within native code."""
+    if seconds <= 0 or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise SampleTimeout(f"sample {index!r} took longer than sample_timeout={seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def bad(dataset: Any, index: Any, error: Exception) -> Bad:
+    known = index if isinstance(index, (int, str)) else int(index) if hasattr(index, "__index__") else repr(index)
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if frame.filename != __file__]
+    where = f"{theirs[-1].filename}:{theirs[-1].lineno} in {theirs[-1].name}" if theirs else ""
+    return Bad(known, source_of(dataset, index, error), f"{type(error).__name__}: {error}", where)
+
+
+_LISTS = ("samples", "imgs", "paths", "files", "filenames", "image_paths", "img_files", "im_files", "images")
+
+
+def source_of(dataset: Any, index: Any, error: Exception | None = None) -> str | None:
+    """The file that a sample is in, as the error or the dataset's own list says it."""
+    named = getattr(error, "filename", None)
+    if isinstance(named, str):
+        return named
+    for _ in range(8):
+        if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
+            dataset, index = dataset.dataset, dataset.indices[index]
+            continue
+        for name in _LISTS:
+            listed = getattr(dataset, name, None)
+            if isinstance(listed, Sequence) and not isinstance(listed, str):
+                return _path(listed, index)
+        if not hasattr(dataset, "dataset"):
+            return None
+        dataset = dataset.dataset
+    return None
+
+
+def _path(listed: Sequence[Any], index: Any) -> str | None:
+    try:
+        entry = listed[index]
+    except (IndexError, TypeError):
+        return None
+    first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
+    return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None

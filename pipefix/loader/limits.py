@@ -1,0 +1,85 @@
+"""What this process may use: memory that is left, and CPU seconds a second. Control groups count, where there are any."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+_V2 = Path("/sys/fs/cgroup")
+
+
+def memory_left() -> int:
+    """Bytes that can be taken before the kernel kills somebody."""
+    left = int(psutil.virtual_memory().available)
+    limits = [_figure("/sys/fs/cgroup/memory.max"), _figure("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
+    used = [_figure("/sys/fs/cgroup/memory.current"), _figure("/sys/fs/cgroup/memory/memory.usage_in_bytes")]
+    for limit, taken in zip(limits, used, strict=True):
+        if limit is not None:
+            left = min(left, max(0, limit - (taken or 0)))
+    return left
+
+
+def shared_memory_left() -> int | None:
+    """Bytes that are free in /dev/shm; None where there is none."""
+    try:
+        room = os.statvfs("/dev/shm")
+    except (AttributeError, OSError):
+        return None
+    return room.f_bavail * room.f_frsize
+
+
+def cores() -> float:
+    """CPU seconds a second: those of the CPUs that this process may run on, or less where a control group limits it."""
+    allowed = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 1)
+    return min([allowed, *_quotas()])
+
+
+def _quotas() -> list[float]:
+    found = []
+    for group in (_V2, *_own_groups()):
+        try:
+            most, period = (group / "cpu.max").read_text(encoding="ascii").split()
+            found.append(int(most) / int(period))
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+    quota, period_us = _figure("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), _figure("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    if quota and period_us and quota > 0:
+        found.append(quota / period_us)
+    return found
+
+
+def _own_groups() -> list[Path]:
+    """This process's group and those that it lies in."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        number, _, path = line.split(":", 2)
+        if number == "0":
+            group = _V2 / path.lstrip("/")
+            return [one for one in (group, *group.parents) if _V2 in one.parents]
+    return []
+
+
+def out_of_memory_kills() -> int | None:
+    """How often the kernel killed a process here because memory was short; None where it does not say."""
+    for path, name in ((_V2 / "memory.events", "oom_kill"), (Path("/proc/vmstat"), "oom_kill")):
+        try:
+            for line in path.read_text(encoding="ascii").splitlines():
+                key, _, value = line.partition(" ")
+                if key == name:
+                    return int(value)
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _figure(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):  # no such group, or "max"
+        return None

@@ -1,0 +1,33 @@
+"""How a worker process died, and what that usually means."""
+
+from __future__ import annotations
+
+import signal
+
+CAUSES = {
+    signal.SIGKILL: "The kernel does so where memory is short",
+    signal.SIGSEGV: "A native library crashed",
+    signal.SIGABRT: "A native library gave up: its last words are above",
+    signal.SIGBUS: "Memory that it shares with this process could not be had",
+}
+
+
+def manner(exit_code: int) -> str:
+    """From a process's exit code, which is negative where a signal ended it."""
+    if exit_code >= 0:
+        return f"it left with exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        return f"it was killed by signal {-exit_code}"
+    return f"it was killed by signal {-exit_code} ({name})"
+
+
+def is_told_of(error: BaseException) -> bool:
+    """Whether torch says so of one of its workers. Its signal handler speaks wherever the main thread happens to be."""
+    text = str(error)
+    return (
+        isinstance(error, RuntimeError)
+        and "DataLoader worker" in text
+        and ("killed by signal" in text or "exited unexpectedly" in text)
+    )

@@ -1,0 +1,137 @@
+"""Samples that cannot be read: left out or replaced, noted, and an end to it where they are too many."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset
+
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.guard import SampleTimeout, source_of
+from pipefix.loader.quarantine import TooManyBadSamples
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
+
+TOLERANT: dict[str, Any] = {"batch_size": 4, "max_bad": 1.0}
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+
+
+def values(batches: Any) -> list[list[float]]:
+    return [[float(sample[0]) for sample in batch] for batch in batches]
+
+
+@WORKERS
+@pytest.mark.parametrize("kind", [pipelines.Torn, pipelines.TornTogether])
+def test_skipped_samples_are_left_out_and_noted(kind: Any, workers: int, tmp_path: Path) -> None:
+    note = tmp_path / "quarantine.jsonl"
+    loader = FastLoader(kind(), num_workers=workers, on_bad="skip", quarantine=note, **TOLERANT)
+    made = values(loader)
+    assert made[0] == [0, 1, 2] and made[4] == [16, 19]
+    assert sorted(value for batch in made for value in batch) == [index for index in range(40) if index not in (3, 17, 18)]
+    lines = [json.loads(line) for line in note.read_text().splitlines()]
+    assert [line["index"] for line in lines] == [3, 17, 18]
+    assert lines[0]["error"] == "OSError: cannot identify image 3"
+    assert lines[0]["source"] == "/data/3.jpg" and "__getitem__" in lines[0]["where"] and lines[0]["epoch"] == 0
+    assert f"3 samples could not be read; see {note}." in loader.explain()
+
+
+@WORKERS
+def test_a_batch_of_nothing_but_bad_samples_is_left_out(workers: int) -> None:
+    dataset = pipelines.Torn(16, bad=(4, 5, 6, 7))
+    loader = FastLoader(dataset, num_workers=workers, on_bad="skip", quarantine=None, **TOLERANT)
+    assert values(loader) == [[0, 1, 2, 3], [8, 9, 10, 11], [12, 13, 14, 15]]
+
+
+@WORKERS
+def test_refilled_batches_keep_their_size_with_samples_of_their_own(workers: int) -> None:
+    loader = FastLoader(pipelines.Torn(), num_workers=workers, on_bad="refill", quarantine=None, **TOLERANT)
+    made = values(loader)
+    assert [len(batch) for batch in made] == [4] * 10
+    assert made[0] == [0, 1, 2, 0] and made[4] == [16, 16, 19, 19]
+
+
+@WORKERS
+def test_single_samples_are_left_out(workers: int) -> None:
+    loader = FastLoader(pipelines.Torn(), batch_size=None, num_workers=workers, on_bad="skip", quarantine=None, max_bad=1)
+    assert [float(sample[0]) for sample in loader] == [index for index in range(40) if index not in (3, 17, 18)]
+
+
+@WORKERS
+def test_too_many_are_an_error_that_names_the_first(workers: int, tmp_path: Path) -> None:
+    note = tmp_path / "bad.jsonl"
+    loader = FastLoader(pipelines.Torn(), batch_size=4, num_workers=workers, on_bad="skip", quarantine=note, max_bad=0.05)
+    expected = (
+        r"3 of about \d+ samples could not be read, more than max_bad=0.05 \(5.0 %\) allows. The first is sample 3, /data/3.jpg"
+    )
+    with pytest.raises(TooManyBadSamples, match=expected) as caught:
+        list(loader)
+    assert str(note) in str(caught.value)
+    assert len(note.read_text().splitlines()) == 3
+
+
+def test_the_default_raises_the_users_error() -> None:
+    with pytest.raises(OSError, match="cannot identify image 3"):
+        list(FastLoader(pipelines.Torn(), batch_size=4))
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "refill"])
+@WORKERS
+def test_without_bad_samples_batches_are_torchs_bit_for_bit(on_bad: str, workers: int) -> None:
+    torch.manual_seed(1)
+    expected = list(DataLoader(pipelines.Tensors(), batch_size=4, shuffle=True, num_workers=workers))
+    torch.manual_seed(1)
+    loader = FastLoader(pipelines.Tensors(), batch_size=4, shuffle=True, num_workers=workers, on_bad=on_bad)
+    assert_same(list(loader), expected)
+
+
+def test_workers_still_see_the_users_dataset() -> None:
+    loader = FastLoader(pipelines.Told(), batch_size=1, num_workers=2, worker_init_fn=pipelines.mark, on_bad="skip", max_bad=0)
+    assert [tuple(int(part) for part in batch)[4] for batch in loader] == [0, 10] * 4
+
+
+@WORKERS
+def test_a_sample_that_takes_too_long_counts_as_bad(workers: int, tmp_path: Path) -> None:
+    note = tmp_path / "slow.jsonl"
+    loader = FastLoader(pipelines.Slow(12), num_workers=workers, on_bad="skip", sample_timeout=0.2, quarantine=note, **TOLERANT)
+    assert [len(batch) for batch in loader] == [4, 3, 4]
+    assert json.loads(note.read_text())["error"] == "SampleTimeout: sample 5 took longer than sample_timeout=0.2 s"
+
+
+def test_a_sample_that_takes_too_long_is_an_error_by_default() -> None:
+    with pytest.raises(SampleTimeout, match=r"sample 5 took longer"):
+        list(FastLoader(pipelines.Slow(12), batch_size=4, sample_timeout=0.2))
+
+
+def test_streams_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"a stream that has raised cannot go on\. This is a Stream"):
+        FastLoader(pipelines.Stream(), on_bad="skip")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"on_bad": "ignore"}, "'raise', 'skip', 'refill', but got on_bad='ignore'"),
+        ({"max_bad": 5}, "between 0 and 1, but got max_bad=5"),
+        ({"sample_timeout": -1}, "got sample_timeout=-1"),
+        ({"rng": "mine"}, "got rng='mine'"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        FastLoader(pipelines.Tensors(), **options)
+
+
+def test_sources_are_found_through_subsets() -> None:
+    assert source_of(Subset(Subset(pipelines.Torn(), [9, 8, 7]), [2, 1]), 0) == "/data/7.jpg"
+    assert source_of(pipelines.Tensors(), 0) is None
+
+
+def test_a_quarantine_that_cannot_be_written_is_told_once() -> None:
+    loader = FastLoader(pipelines.Torn(), on_bad="skip", quarantine="/nowhere/at/all.jsonl", **TOLERANT)
+    with pytest.warns(RuntimeWarning, match=r"cannot be noted in /nowhere/at/all.jsonl") as caught:
+        list(loader)
+    assert len(caught) == 1

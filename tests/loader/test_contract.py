@@ -1,0 +1,332 @@
+"""What torch documents of DataLoader holds for FastLoader: each promise is asked of both, with the same seeds."""
+
+from __future__ import annotations
+
+import inspect
+import multiprocessing
+import os
+import random
+import signal
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+)
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
+
+BOTH = pytest.mark.parametrize("kind", [DataLoader, FastLoader])
+
+
+def seeded(kind: Any, dataset: Any, **options: Any) -> Any:
+    torch.manual_seed(7)
+    random.seed(7)
+    np.random.seed(7)
+    return kind(dataset, **{name: made() if callable(made) and name == "generator" else made for name, made in options.items()})
+
+
+def epochs(kind: Any, dataset: Any, count: int = 2, **options: Any) -> tuple[list[Any], Any]:
+    """Every batch of some epochs, and where they leave the random numbers of this process."""
+    loader = seeded(kind, dataset, **options)
+    made = [list(loader) for _ in range(count)]
+    return made, (torch.rand(1), random.random(), np.random.rand())
+
+
+def test_it_is_a_data_loader() -> None:
+    loader = FastLoader(pipelines.Tensors())
+    assert isinstance(loader, DataLoader)
+    assert isinstance(iter(FastLoader(pipelines.Tensors(), num_workers=1)), _MultiProcessingDataLoaderIter)
+
+
+PIPELINES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "every kind of value": (pipelines.Mixed(), {"batch_size": 4}),
+    "shuffled": (pipelines.Mixed(), {"batch_size": 4, "shuffle": True}),
+    "a generator": (pipelines.Mixed(), {"batch_size": 4, "shuffle": True, "generator": lambda: torch.Generator().manual_seed(3)}),
+    "drop_last": (pipelines.Mixed(), {"batch_size": 4, "drop_last": True}),
+    "single samples": (pipelines.Mixed(), {"batch_size": None}),
+    "batched reads": (pipelines.Batched(), {"batch_size": 5}),
+    "a stream": (pipelines.Stream(), {"batch_size": 4}),
+    "a stream, drop_last": (pipelines.Stream(), {"batch_size": 4, "drop_last": True}),
+    "a stream of samples": (pipelines.Stream(), {"batch_size": None}),
+    "a sampler": (pipelines.Mixed(), {"batch_size": 4, "sampler": [5, 5, 2, 1, 9]}),
+    "weights": (pipelines.Tensors(), {"batch_size": 4, "sampler": WeightedRandomSampler([0.1, 0.9] * 32, 40)}),
+    "a batch sampler": (pipelines.Mixed(), {"batch_sampler": BatchSampler(RandomSampler(range(23)), 6, False)}),
+    "one of two ranks": (pipelines.Mixed(), {"batch_size": 4, "sampler": DistributedSampler(range(23), num_replicas=2, rank=1)}),
+    "the user's type": (pipelines.Tensors(), {"batch_size": 8, "collate_fn": pipelines.wrap}),
+    "unusual tensors": (pipelines.Tensors(), {"batch_size": 8, "collate_fn": pipelines.unusual}),
+    "a remembering collate": (pipelines.Tensors(200), {"batch_size": 4, "collate_fn": pipelines.remembering}),
+    "no tensors": (pipelines.Tensors(), {"batch_size": 8, "collate_fn": pipelines.no_tensor}),
+    "many batches": (pipelines.Tensors(300), {"batch_size": 2}),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_batches_are_those_of_torch_bit_for_bit(name: str, workers: int) -> None:
+    dataset, options = PIPELINES[name]
+    expected, after = epochs(DataLoader, dataset, num_workers=workers, **options)
+    pipelines._remembered.clear()
+    made, left = epochs(FastLoader, dataset, num_workers=workers, **options)
+    pipelines._remembered.clear()
+    assert_same(made, expected)
+    assert_same(left, after)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_every_start_method_gives_the_same_batches(method: str, persistent: bool) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 2, "persistent_workers": persistent}
+    expected, _ = epochs(DataLoader, pipelines.Mixed(), **options)
+    made, _ = epochs(FastLoader, pipelines.Mixed(), multiprocessing_context=method, **options)
+    assert_same(made, expected)
+
+
+@BOTH
+def test_workers_know_themselves(kind: Any) -> None:
+    loader = seeded(kind, pipelines.Told(), batch_size=1, num_workers=2, worker_init_fn=pipelines.mark)
+    told = [tuple(int(part) for part in batch) for batch in loader]
+    seeds = {worker: seed for _, worker, _, seed, _, _ in told}
+    assert [(index, worker, count, marked, threads) for index, worker, count, _, marked, threads in told] == [
+        (index, index % 2, 2, index % 2 * 10, 1) for index in range(8)
+    ]
+    assert seeds[1] == seeds[0] + 1
+
+
+@BOTH
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_keeps_its_type_and_iteration_goes_on(kind: Any, workers: int) -> None:
+    iterator = iter(kind(pipelines.Faulty(24), batch_size=4, num_workers=workers))
+    assert len([next(iterator) for _ in range(2)]) == 2
+    with pytest.raises(KeyError, match="sample nine") as caught:
+        next(iterator)
+    if workers:
+        assert "Caught KeyError in DataLoader worker process 0" in str(caught.value)
+        assert "__getitem__" in str(caught.value)
+    assert [float(batch[0, 0]) for batch in iterator] == [12.0, 16.0, 20.0]
+
+
+@BOTH
+def test_samples_of_different_shapes_are_refused(kind: Any) -> None:
+    with pytest.raises(RuntimeError, match=r"stack expects each tensor to be equal size|Trying to resize storage"):
+        list(kind(pipelines.Uneven(), batch_size=4, num_workers=1))
+
+
+def test_a_batch_that_cannot_be_pickled_is_an_error_and_iteration_goes_on() -> None:
+    iterator = iter(FastLoader(pipelines.Tensors(12), batch_size=4, num_workers=1, collate_fn=pipelines.once_unpicklable))
+    assert float(next(iterator)[0][0, 0]) == 0.0
+    with pytest.raises(Exception, match=r"(?s)Caught .* in DataLoader worker process 0.*lambda"):
+        next(iterator)
+    assert float(next(iterator)[0][0, 0]) == 8.0
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"num_workers": -1}, ValueError),
+    ({"timeout": -1}, ValueError),
+    ({"prefetch_factor": 2}, ValueError),
+    ({"persistent_workers": True}, ValueError),
+    ({"multiprocessing_context": "fork"}, ValueError),
+    ({"num_workers": 1, "multiprocessing_context": "thread"}, ValueError),
+    ({"num_workers": 1, "multiprocessing_context": 3}, TypeError),
+    ({"batch_size": None, "drop_last": True}, ValueError),
+    ({"batch_size": 0}, ValueError),
+    ({"shuffle": True, "sampler": [1]}, ValueError),
+    ({"batch_size": 2, "batch_sampler": [[1]]}, ValueError),
+    ({"unknown": 1}, TypeError),
+]
+
+
+@pytest.mark.parametrize(("options", "error"), WRONG)
+def test_wrong_arguments_meet_the_same_error(options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error) as expected:
+        DataLoader(pipelines.Tensors(), **options)
+    with pytest.raises(error) as met:
+        FastLoader(pipelines.Tensors(), **options)
+    assert str(met.value) == str(expected.value)
+
+
+def test_a_wrong_engine_names_those_that_are() -> None:
+    with pytest.raises(ValueError, match=r"'auto', 'processes', 'torch', but got engine='turbo'"):
+        FastLoader(pipelines.Tensors(), engine="turbo")
+
+
+@pytest.mark.parametrize("attribute", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"])
+def test_what_torch_holds_fast_is_held_fast(attribute: str) -> None:
+    loader = FastLoader(pipelines.Tensors(), batch_size=2)
+    with pytest.raises(ValueError, match=f"{attribute} attribute should not be set after FastLoader is initialized"):
+        setattr(loader, attribute, getattr(loader, attribute))
+
+
+@BOTH
+def test_what_may_change_acts_at_the_next_epoch(kind: Any) -> None:
+    loader = kind(pipelines.Tensors(8), batch_size=4, num_workers=1)
+    assert len(list(loader)) == 2
+    loader.num_workers, loader.prefetch_factor = 0, None
+    loader.collate_fn = pipelines.first_only
+    assert [float(batch[0]) for batch in loader] == [0.0, 4.0]
+    loader.num_workers, loader.prefetch_factor = 2, 1
+    assert [float(batch[0]) for batch in loader] == [0.0, 4.0]
+
+
+def test_every_attribute_of_torchs_loader_is_there() -> None:
+    options = {"batch_size": 3, "num_workers": 2, "shuffle": True, "timeout": 5}
+    theirs, ours = DataLoader(pipelines.Tensors(), **options), FastLoader(pipelines.Tensors(), **options)
+    public = {name for name in vars(theirs) if not name.startswith("_")}
+    assert public <= set(vars(ours))
+    for name in ("num_workers", "prefetch_factor", "timeout", "batch_size", "drop_last", "in_order", "persistent_workers"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert len(ours) == len(theirs)
+
+
+def test_own_options_are_keyword_only_optional_and_kept_as_passed() -> None:
+    own = [item for item in inspect.signature(FastLoader.__init__).parameters.values() if item.kind is item.KEYWORD_ONLY]
+    loader = FastLoader(pipelines.Tensors())
+    assert own
+    for item in own:
+        assert item.default is not item.empty
+        assert getattr(loader, item.name) == item.default
+    assert FastLoader(pipelines.Tensors(), engine="torch").engine == "torch"
+
+
+@BOTH
+def test_a_loader_is_built_without_side_effects(kind: Any) -> None:
+    before = len(os.listdir("/proc/self/fd")), len(multiprocessing.active_children())
+    state = torch.get_rng_state()
+    loader = kind(pipelines.Tensors(), num_workers=2)
+    again = kind(pipelines.Tensors(), num_workers=2)
+    assert loader.num_workers == again.num_workers
+    assert (len(os.listdir("/proc/self/fd")), len(multiprocessing.active_children())) == before
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@BOTH
+def test_iterators_at_the_same_time_are_independent(kind: Any) -> None:
+    loader = kind(pipelines.Tensors(12), batch_size=4, num_workers=2)
+    outer = [(float(one[0, 0]), [float(two[0, 0]) for two in loader]) for one in loader]
+    assert outer == [(first, [0.0, 4.0, 8.0]) for first in (0.0, 4.0, 8.0)]
+
+
+@BOTH
+def test_persistent_workers_give_one_iterator_that_starts_again(kind: Any) -> None:
+    loader = kind(pipelines.Tensors(40), batch_size=4, num_workers=2, persistent_workers=True)
+    iterator = iter(loader)
+    workers = [worker.pid for worker in iterator._workers]
+    next(iterator)
+    assert iter(loader) is iterator
+    assert [float(batch[0, 0]) for batch in loader] == [float(first) for first in range(0, 40, 4)]
+    assert [worker.pid for worker in iterator._workers] == workers
+
+
+@BOTH
+def test_an_abandoned_iterator_frees_its_workers(kind: Any) -> None:
+    iterator = iter(kind(pipelines.Tensors(400), batch_size=4, num_workers=2))
+    next(iterator)
+    workers = list(iterator._workers)
+    del iterator
+    assert not any(worker.is_alive() for worker in workers)
+
+
+def kill_and_go_on(victim: int, iterator: Any) -> None:
+    os.kill(victim, signal.SIGKILL)
+    list(iterator)
+
+
+@BOTH
+def test_a_killed_worker_is_named(kind: Any) -> None:
+    iterator = iter(kind(pipelines.Tensors(4000), batch_size=1, num_workers=2))
+    next(iterator)
+    victim = iterator._workers[1].pid
+    with pytest.raises(RuntimeError, match=rf"DataLoader worker \(pid(\(s\))? {victim}\) (is killed by signal|exited)"):
+        kill_and_go_on(victim, iterator)
+
+
+@BOTH
+def test_a_length_that_is_not_kept_is_warned_of(kind: Any) -> None:
+    stream = pipelines.Stream(4)
+    loader = kind(stream, batch_size=None, num_workers=1)
+    assert len(loader) == 4
+    stream.length = 6
+    with pytest.warns(UserWarning, match="Length of IterableDataset .* was reported to be 4"):
+        list(loader)
+
+
+@BOTH
+def test_pinning_without_a_device_is_warned_of(kind: Any) -> None:
+    if torch.accelerator.is_available():
+        pytest.skip("there is a device to pin for")
+    with pytest.warns(UserWarning, match="no accelerator is found"):
+        list(kind(pipelines.Tensors(8), batch_size=4, num_workers=1, pin_memory=True))
+
+
+@BOTH
+def test_the_profiler_sees_the_same_name(kind: Any) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        list(kind(pipelines.Tensors(4), batch_size=2, num_workers=1))
+    assert "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__" in {event.key for event in seen.key_averages()}
+
+
+@BOTH
+def test_users_own_way_to_stack_tensors_is_kept(kind: Any) -> None:
+    from torch.utils.data._utils.collate import default_collate_fn_map
+
+    original = default_collate_fn_map[torch.Tensor]
+    default_collate_fn_map[torch.Tensor] = lambda batch, *, collate_fn_map=None: torch.cat(list(batch))
+    try:
+        assert next(iter(kind(pipelines.Tensors(8), batch_size=4, num_workers=1))).shape == (64,)
+    finally:
+        default_collate_fn_map[torch.Tensor] = original
+
+
+@BOTH
+def test_batches_out_of_order_are_all_there(kind: Any) -> None:
+    loader = kind(pipelines.Tensors(40), batch_size=4, num_workers=3, in_order=False)
+    assert sorted(float(batch[0, 0]) for batch in loader) == [float(first) for first in range(0, 40, 4)]
+
+
+@BOTH
+def test_the_tricks_of_timm_and_ultralytics_work(kind: Any) -> None:
+    class Again:
+        def __init__(self, sampler: Any) -> None:
+            self.sampler = sampler
+
+        def __iter__(self) -> Any:
+            while True:
+                yield from iter(self.sampler)
+
+    class Infinite(kind):  # type: ignore[misc]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            object.__setattr__(self, "batch_sampler", Again(self.batch_sampler))
+            self.iterator = super().__iter__()
+
+        def __len__(self) -> int:
+            return len(self.batch_sampler.sampler)
+
+        def __iter__(self) -> Any:
+            for _ in range(len(self)):
+                yield next(self.iterator)
+
+    loader = Infinite(pipelines.Tensors(8), batch_size=4, num_workers=2)
+    assert [[float(batch[0, 0]) for batch in loader] for _ in range(3)] == [[0.0, 4.0]] * 3
+    timms = kind(pipelines.Tensors(8), batch_size=4)
+    timms._DataLoader__initialized = False
+    timms.batch_sampler = BatchSampler(SequentialSampler(range(8)), 2, False)
+    timms._DataLoader__initialized = True
+    assert len(list(timms)) == 4
+
+
+def test_no_warning_of_its_own() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(FastLoader(pipelines.Mixed(), batch_size=4, num_workers=2))

@@ -1,0 +1,58 @@
+"""A worker that died is named, with how, why and what next."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipefix.loader import dying
+from pipefix.loader.dying import WorkerDied, told
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+
+
+@pytest.mark.parametrize(
+    ("code", "kills", "words"),
+    [
+        (
+            -9,
+            (3, 4),
+            "it was killed by signal 9 (SIGKILL). The kernel killed it because memory was short: it says so itself. Use fewer",
+        ),
+        (-9, (3, 3), "The kernel does so where memory is short, though it counts no such case here since the workers began"),
+        (
+            -9,
+            (None, None),
+            "The kernel does so where memory is short. Use fewer workers, a smaller batch or a smaller prefetch",
+        ),
+        (-11, (0, 0), "(SIGSEGV). A native library crashed. Run with num_workers=0 under python -X faulthandler to see where."),
+        (-7, (0, 0), "/dev/shm has 64.0 MB free. Make /dev/shm larger (docker run --shm-size=2g)"),
+        (3, (0, 0), "it left with exit code 3. Something in it calls os._exit() or sys.exit()"),
+        (-15, (0, 0), "it was killed by signal 15 (SIGTERM). Run with num_workers=0"),
+    ],
+)
+def test_the_sentence(code: int, kills: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dying, "out_of_memory_kills", lambda: kills[1])
+    monkeypatch.setattr(dying, "shared_memory_left", lambda: 64_000_000)
+    error = told(
+        RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), [SimpleNamespace(pid=7, exitcode=code)], kills[0]
+    )
+    assert str(error).startswith("DataLoader worker (pid(s) 7) exited unexpectedly: of worker process 7, ")
+    assert words in str(error)
+    assert (error.pid, error.exit_code) == (7, code)
+
+
+def test_a_killed_worker_is_told_with_its_signal() -> None:
+    iterator = iter(FastLoader(pipelines.Tensors(4000), batch_size=1, num_workers=2))
+    next(iterator)
+    victim = iterator._workers[0].pid
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=rf"DataLoader worker \(pid(\(s\))? {victim}\)") as caught:
+        list(iterator)
+    if isinstance(caught.value, WorkerDied):
+        assert caught.value.exit_code == -9
+        assert "SIGKILL" in str(caught.value)

@@ -1,0 +1,161 @@
+"""A plan file applied: settings, cache and augmentation, and taken away again."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.loader import planned
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn, write
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from tests.loader import pipelines
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Any:
+    def make(**parts: Any) -> str:
+        path = tmp_path / "pipefix.plan.toml"
+        write(PlanFile(**parts), path)
+        return str(path)
+
+    return make
+
+
+def test_settings_are_the_plans(plan: Any) -> None:
+    change = LoaderChange(
+        num_workers=2, prefetch_factor=3, pin_memory=False, persistent_workers=True, start_method="spawn", in_order=False
+    )
+    loader = FastLoader(pipelines.Tensors(), 4, True, plan=plan(loader=change))
+    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers, loader.in_order) == (2, 3, True, False)
+    assert loader.multiprocessing_context.get_start_method() == "spawn"
+    assert loader.batch_size == 4
+
+
+def test_what_the_plan_does_not_name_stays(plan: Any) -> None:
+    loader = FastLoader(pipelines.Tensors(), num_workers=3, prefetch_factor=4, plan=plan(loader=LoaderChange(num_workers=1)))
+    assert (loader.num_workers, loader.prefetch_factor) == (1, 4)
+
+
+def test_a_plan_without_workers_takes_away_what_needs_them(plan: Any) -> None:
+    options: dict[str, Any] = {"num_workers": 3, "prefetch_factor": 4, "persistent_workers": True, "timeout": 5}
+    loader = FastLoader(pipelines.Tensors(8), plan=plan(loader=LoaderChange(num_workers=0)), **options)
+    assert len(list(loader)) == 8
+
+
+def test_building_it_anew_from_its_attributes_changes_nothing(plan: Any) -> None:
+    first = FastLoader(pipelines.Tensors(), batch_size=4, plan=plan(loader=LoaderChange(num_workers=2)))
+    again = FastLoader(first.dataset, batch_size=4, num_workers=first.num_workers, plan=first.plan)
+    assert again.num_workers == 2 and again.dataset is first.dataset
+
+
+def test_threads_of_workers_are_set(plan: Any) -> None:
+    loader = FastLoader(pipelines.Told(), num_workers=1, batch_size=1, plan=plan(loader=LoaderChange(worker_threads=2)))
+    assert {int(batch[5]) for batch in loader} == {2}
+
+
+class Files(Dataset[Any]):
+    """Reads a file a sample."""
+
+    def __init__(self, folder: Path, length: int = 12) -> None:
+        self.files = [folder / f"{number}.bin" for number in range(length)]
+        for number, file in enumerate(self.files):
+            if not file.exists():
+                file.write_bytes(bytes([number] * 100))
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with open(self.files[index], "rb") as file:
+            return torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> tuple[Files, Path]:
+    files = tmp_path / "files"
+    files.mkdir()
+    dataset = Files(files)
+    convert(dataset, recipe_of("lmdb", "source"), tmp_path / "cache", target="files.py", workers=1)
+    return dataset, tmp_path
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_samples_are_read_from_the_plans_cache(workers: int, cached: Any, plan: Any) -> None:
+    dataset, folder = cached
+    loader = FastLoader(dataset, batch_size=4, num_workers=workers, plan=plan(cache=CacheChange(path="cache", store="source")))
+    for file in dataset.files:
+        file.unlink()
+    assert torch.cat(list(loader))[:, 0].tolist() == list(range(12))
+    assert loader.dataset is dataset
+    assert f"samples are read from {folder / 'cache'}" in loader.explain()
+
+
+def test_a_cache_of_another_length_is_refused(cached: Any, plan: Any) -> None:
+    dataset, _ = cached
+    dataset.files = dataset.files[:5]
+    with pytest.raises(BadUsage, match="of 12"):
+        FastLoader(dataset, plan=plan(cache=CacheChange(path="cache", store="source")))
+
+
+def test_a_stream_has_no_use_for_a_cache(plan: Any) -> None:
+    with pytest.raises(BadUsage, match="the dataset is a stream"):
+        FastLoader(pipelines.Stream(), plan=plan(cache=CacheChange(path="cache", store="source")))
+
+
+def test_a_missing_plan_and_a_missing_cache_are_told(plan: Any, tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match=r"none.toml could not be read"):
+        FastLoader(pipelines.Tensors(), plan=tmp_path / "none.toml")
+    with pytest.raises(UnreadableFile, match="cache"):
+        FastLoader(pipelines.Tensors(), plan=plan(cache=CacheChange(path="cache", store="source")))
+
+
+def test_another_machine_is_warned_of_with_what_to_type(plan: Any) -> None:
+    path = plan(machine=TunedOn(cores=640.0), target="train.py:loader")
+    with pytest.warns(RuntimeWarning, match=r"it was tuned on 640 cores, here there are .*pipefix tune train.py:loader"):
+        FastLoader(pipelines.Tensors(), plan=path)
+
+
+def test_on_its_own_machine_nothing_is_warned_of(plan: Any) -> None:
+    here = planned._here(TunedOn(cores=1.0, memory_bytes=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FastLoader(pipelines.Tensors(), plan=plan(machine=here))
+
+
+class Pictures(Dataset[Any]):
+    def __init__(self) -> None:
+        from torchvision.transforms import v2
+
+        self.transform = v2.Compose(
+            [v2.ToImage(), v2.Resize((8, 8)), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)]
+        )
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        from PIL import Image
+
+        return self.transform(Image.new("RGB", (12, 10), (index * 10, 0, 255))), index
+
+
+def test_augmentation_is_done_to_whole_batches(plan: Any) -> None:
+    expected = torch.cat([images for images, _ in FastLoader(Pictures(), batch_size=4)])
+    loader = FastLoader(Pictures(), batch_size=4, plan=plan(augmentation=AugmentationChange(backend="kornia")))
+    images = torch.cat([images for images, _ in loader])
+    assert torch.allclose(images, expected, atol=2 / 255)
+    assert "are done to whole batches" in loader.explain()
+
+
+def test_an_augmentation_that_cannot_be_moved_is_told(plan: Any) -> None:
+    path = plan(augmentation=AugmentationChange(backend="kornia", operations=["Normalize"]))
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, plan=path)
+    with pytest.warns(RuntimeWarning, match="keeps its transforms under none of the usual names"):
+        assert len(list(loader)) == 2

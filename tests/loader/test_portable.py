@@ -1,0 +1,88 @@
+"""The hand-over as a collate function: for plain DataLoaders, as frameworks make them."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from pipefix.loader import arena as arenas
+from pipefix.loader import portable
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.portable import Portable, prepare
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
+from tests.loader.test_contract import PIPELINES, epochs
+
+
+@pytest.mark.parametrize("name", sorted(PIPELINES))
+def test_batches_are_the_same(name: str) -> None:
+    dataset, options = PIPELINES[name]
+    expected, after = epochs(DataLoader, dataset, num_workers=2, **options)
+    pipelines._remembered.clear()
+    made, left = epochs(lambda *args, **more: prepare(DataLoader(*args, **more)), dataset, num_workers=2, **options)
+    pipelines._remembered.clear()
+    assert_same(made, expected)
+    assert_same(left, after)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_batches_come_through_slots(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    original = arenas.Arena.opened
+    monkeypatch.setattr(arenas.Arena, "opened", lambda self, lease: (opened.append(lease.slot), original(self, lease))[1])
+    loader = prepare(DataLoader(pipelines.Tensors(80), batch_size=4, num_workers=2, multiprocessing_context=method))
+    assert [float(batch[0, 0]) for batch in loader] == [4.0 * number for number in range(20)]
+    assert len(opened) == 20
+    assert max(opened) < portable.SLOTS_EACH
+
+
+def test_what_is_kept_never_changes() -> None:
+    batches = list(prepare(DataLoader(pipelines.Tensors(400), batch_size=4, num_workers=2)))
+    assert [float(batch[0, 0]) for batch in batches] == [4.0 * number for number in range(100)]
+
+
+def test_memory_of_workers_that_ended_is_given_up() -> None:
+    loader = prepare(DataLoader(pipelines.Tensors(16), batch_size=4, num_workers=2))
+    for _ in range(3):
+        list(loader)
+    gc.collect()
+    assert len(portable._known) <= 4
+
+
+def test_without_workers_it_is_the_function_itself() -> None:
+    assert torch.equal(prepare()([torch.ones(2), torch.zeros(2)]), torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+    assert_same(next(iter(prepare(DataLoader(pipelines.Mixed())))).keys(), next(iter(DataLoader(pipelines.Mixed()))).keys())
+
+
+def test_the_loader_that_was_given_is_left_as_it_was() -> None:
+    given = DataLoader(pipelines.Tensors(), batch_size=4, collate_fn=pipelines.wrap)
+    made = prepare(given)
+    assert given.collate_fn is pipelines.wrap and made.collate_fn.collate_fn is pipelines.wrap
+    assert made.sampler is given.sampler and made.dataset is given.dataset
+    assert prepare(made.collate_fn) is made.collate_fn
+
+
+def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
+    class Collator:
+        padding = "longest"
+
+        def __call__(self, samples: Any) -> Any:
+            return samples
+
+    assert prepare(Collator()).padding == "longest"
+    assert isinstance(pickle.loads(pickle.dumps(prepare(pipelines.wrap))), Portable)
+    with pytest.raises(TypeError, match="takes a DataLoader or a collate function, not a int"):
+        prepare(3)
+
+
+def test_in_a_fast_loader_it_is_unwrapped() -> None:
+    loader = FastLoader(
+        pipelines.Tensors(80), batch_size=4, num_workers=1, collate_fn=prepare(pipelines.first_only), engine="processes"
+    )
+    assert [float(batch[0]) for batch in loader] == [4.0 * number for number in range(20)]
+    assert "torch's way" not in loader.explain()

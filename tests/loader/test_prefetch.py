@@ -1,0 +1,126 @@
+"""What is done to a batch on its way: brought to a device, augmented. The device itself is in tests/gpu."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.prefetch import Carrier, moved
+from pipefix.loader.workers import Single
+from tests.loader import pipelines
+from tests.loader.pipelines import Point
+
+
+def doubled(batch: Any) -> Any:
+    return moved(batch, lambda tensor: tensor * 2)
+
+
+def test_batches_are_moved_all_the_way_down() -> None:
+    one = torch.ones(2)
+    found = doubled({"a": one, "b": [one, "word"], "c": Point(one, 3), "d": OrderedDict(x=(one, b"raw"))})
+    assert found["b"][1] == "word" and found["c"].y == 3 and found["d"]["x"][1] == b"raw"
+    assert type(found["c"]) is Point and type(found["d"]) is OrderedDict
+    for tensor in (found["a"], found["b"][0], found["c"].x, found["d"]["x"][0]):
+        assert tensor.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_augment_is_done_to_every_batch_in_this_process(workers: int) -> None:
+    loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=workers, augment=torch.nn.Flatten(0))
+    assert [tuple(batch.shape) for batch in loader] == [(64,)] * 4
+
+
+def test_augment_is_told_the_epoch() -> None:
+    class Augment:
+        told: list[int] = []
+
+        def set_epoch(self, epoch: int) -> None:
+            self.told.append(epoch)
+
+        def __call__(self, batch: Any) -> Any:
+            return batch
+
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, augment=Augment())
+    list(loader)
+    list(loader)
+    assert Augment.told == [0, 1]
+
+
+def test_bytes_cross_the_wire_and_are_cast_afterwards() -> None:
+    seen = []
+
+    def normalise(batch: torch.Tensor) -> torch.Tensor:
+        seen.append(batch.dtype)
+        return batch.float() / 255
+
+    loader = FastLoader([torch.full((3, 4, 4), 51, dtype=torch.uint8)] * 8, batch_size=4, augment=normalise)
+    assert all(torch.allclose(batch, torch.tensor(0.2)) for batch in loader)
+    assert seen == [torch.uint8] * 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_the_device_batches_stay_and_it_is_told() -> None:
+    loader = FastLoader(pipelines.Tensors(8), batch_size=4, device="cuda")
+    assert [batch.device.type for batch in loader] == ["cpu", "cpu"]
+    assert "Batches stay where they are: there is no CUDA device here." in loader.explain()
+
+
+class Staged(Carrier):
+    """A carrier with a device that is not there: what begins and ends is noted."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.streams = True
+        self.noted: list[tuple[str, float]] = []
+
+    def begin(self, batch: Any) -> tuple[Any, Any]:
+        self.noted.append(("begin", float(batch[0, 0])))
+        return batch, None
+
+    def end(self, begun: tuple[Any, Any]) -> Any:
+        self.noted.append(("end", float(begun[0][0, 0])))
+        return begun[0]
+
+
+def staged(loader: FastLoader[Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Staged]:
+    carrier = Staged()
+    monkeypatch.setattr(Single, "_waits", lambda self: True)
+    iterator = iter(loader)
+    iterator._work.carrier = carrier
+    return iterator, carrier
+
+
+def test_the_copy_of_the_next_batch_begins_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    iterator, carrier = staged(FastLoader(pipelines.Tensors(12), batch_size=4), monkeypatch)
+    assert float(next(iterator)[0, 0]) == 0.0
+    assert carrier.noted == [("begin", 0.0), ("end", 0.0), ("begin", 4.0)]
+    assert [float(batch[0, 0]) for batch in iterator] == [4.0, 8.0]
+
+
+def test_an_error_keeps_its_place_in_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = FastLoader(pipelines.Faulty(16), batch_size=4)
+    iterator, _ = staged(loader, monkeypatch)
+    assert [float(next(iterator)[0, 0]) for _ in range(2)] == [0.0, 4.0]
+    assert loader.state_dict()["batches"] == 2
+    with pytest.raises(KeyError, match="sample nine"):
+        next(iterator)
+    assert float(next(iterator)[0, 0]) == 12.0
+
+
+def test_types_with_a_way_of_their_own_are_moved_by_it() -> None:
+    class Encoding:
+        def __init__(self) -> None:
+            self.asked: list[Any] = []
+
+        def to(self, device: Any) -> Encoding:
+            self.asked.append(device)
+            return self
+
+    carrier = Carrier("cpu")
+    assert carrier._whole(Encoding(), lambda tensor: tensor).asked == [torch.device("cpu")]
+    assert default_collate([1, 2]).tolist() == [1, 2]

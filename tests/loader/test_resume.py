@@ -1,0 +1,212 @@
+"""An epoch gone on with: the same batches as if it had never stopped, and nothing read again."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
+
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
+
+SAMPLERS: dict[str, Any] = {
+    "in order": lambda: {"batch_size": 4},
+    "shuffled": lambda: {"batch_size": 4, "shuffle": True},
+    "a generator": lambda: {"batch_size": 4, "shuffle": True, "generator": torch.Generator().manual_seed(5)},
+    "weights": lambda: {"batch_size": 4, "sampler": WeightedRandomSampler([0.1, 0.9] * 20, 36)},
+    "with replacement": lambda: {"batch_size": 4, "sampler": RandomSampler(range(40), replacement=True, num_samples=40)},
+    "a rank": lambda: {"batch_size": 4, "sampler": DistributedSampler(range(40), num_replicas=2, rank=1, seed=3)},
+    "batches": lambda: {"batch_sampler": BatchSampler(SequentialSampler(range(40)), 3, True)},
+    "single samples": lambda: {"batch_size": None, "shuffle": True},
+}
+
+
+def indices(batches: Any) -> list[Any]:
+    return [torch.as_tensor(batch[0]).reshape(-1).tolist() for batch in batches]
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return dict(torch.load(file, weights_only=True))
+
+
+@settings(max_examples=40)
+@given(
+    some.sampled_from(sorted(SAMPLERS)),
+    some.integers(0, 11),
+    some.integers(0, 1),
+    some.sampled_from(["torch", "sample"]),
+    some.sampled_from([(0, 0), (0, 0), (0, 0), (0, 1), (2, 0), (1, 2)]),
+)
+def test_a_cut_anywhere_changes_nothing(name: str, cut: int, epoch: int, rng: str, workers: tuple[int, int]) -> None:
+    """The sampler's order for ``rng="torch"``; every number drawn as well for ``rng="sample"``, whatever the workers."""
+    look = list if rng == "sample" else indices
+    torch.manual_seed(11)
+    whole = FastLoader(pipelines.Drawing(), rng=rng, num_workers=workers[0], **SAMPLERS[name]())
+    for _ in range(epoch):
+        list(whole)
+    iterator = iter(whole)
+    for _ in range(min(cut, len(whole))):
+        next(iterator)
+    state = through_a_file(whole.state_dict())
+    rest = list(iterator)
+
+    torch.manual_seed(99)
+    other = FastLoader(pipelines.Drawing(), rng=rng, num_workers=workers[1], **SAMPLERS[name]())
+    other.load_state_dict(state)
+    before = torch.get_rng_state()
+    resumed = iter(other)
+    if workers[1]:
+        assert torch.equal(torch.get_rng_state(), before)
+    assert_same(look(resumed), look(rest))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nothing_that_lies_behind_is_read(workers: int, tmp_path: Any) -> None:
+    note = tmp_path / "read"
+    whole = FastLoader(pipelines.Tensors(40), batch_size=4, shuffle=True, num_workers=workers)
+    iterator = iter(whole)
+    behind = [next(iterator) for _ in range(6)]
+    other = FastLoader(pipelines.Noting(str(note), 40), batch_size=4, shuffle=True, num_workers=workers)
+    other.load_state_dict(whole.state_dict())
+    list(other)
+    read = sorted(map(int, note.read_text().split()))
+    assert len(read) == 16
+    assert sorted(read + [int(sample[0]) for batch in behind for sample in batch]) == list(range(40))
+
+
+def test_after_an_epoch_the_next_one_begins() -> None:
+    generator = torch.Generator().manual_seed(5)
+    whole = FastLoader(pipelines.Tensors(16), batch_size=4, shuffle=True, generator=generator)
+    list(whole)
+    state = whole.state_dict()
+    assert (state["epoch"], state["batches"]) == (1, 0)
+    following = list(whole)
+    other = FastLoader(pipelines.Tensors(16), batch_size=4, shuffle=True, generator=torch.Generator())
+    other.load_state_dict(state)
+    assert_same(list(other), following)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_epochs_after_the_one_gone_on_with_are_the_same(persistent: bool) -> None:
+    def loader() -> Any:
+        generator = torch.Generator().manual_seed(5)
+        options: dict[str, Any] = {"num_workers": 2, "persistent_workers": persistent, "generator": generator, "shuffle": True}
+        return FastLoader(pipelines.Tensors(16), batch_size=4, **options)
+
+    whole = loader()
+    list(whole)
+    iterator = iter(whole)
+    next(iterator)
+    state = whole.state_dict()
+    expected = [list(iterator), list(whole), list(whole)]
+    other = loader()
+    other.load_state_dict(state)
+    assert_same([list(other) for _ in range(3)], expected)
+
+
+def test_a_loop_that_was_left_stands_where_it_was_left() -> None:
+    loader = FastLoader(pipelines.Tensors(40), batch_size=4, num_workers=1)
+    for number, _ in enumerate(loader):
+        if number == 2:
+            break
+    assert loader.state_dict()["batches"] == 3
+    loader.load_state_dict(loader.state_dict())
+    assert loader.state_dict()["batches"] == 3
+    assert float(next(iter(loader))[0, 0]) == 12.0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stream_is_read_up_to_where_it_stood(workers: int) -> None:
+    whole = FastLoader(pipelines.Stream(), batch_size=2, num_workers=workers)
+    iterator = iter(whole)
+    for _ in range(4):
+        next(iterator)
+    other = FastLoader(pipelines.Stream(), batch_size=2, num_workers=workers)
+    other.load_state_dict(whole.state_dict())
+    resumed = iter(other)
+    assert other.state_dict()["batches"] == 4
+    assert_same([batch[0] for batch in resumed], [batch[0] for batch in iterator])
+
+
+def test_batches_that_were_left_out_count() -> None:
+    options: dict[str, Any] = {"batch_size": 4, "on_bad": "skip", "max_bad": 1.0, "quarantine": None}
+    whole = FastLoader(pipelines.Torn(16, bad=(0, 1, 2, 3)), **options)
+    iterator = iter(whole)
+    next(iterator)
+    assert whole.state_dict()["batches"] == 2
+    other = FastLoader(pipelines.Torn(16, bad=(0, 1, 2, 3)), **options)
+    other.load_state_dict(whole.state_dict())
+    assert_same(list(other), list(iterator))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"format": "else"}, "This is no state of a FastLoader: its format is 'else'"),
+        ({"batch_size": 8}, "taken with 8 as batch size, and this loader has 4"),
+        ({"length": 12}, "taken with 12 samples in the dataset, and this loader has 40"),
+    ],
+)
+def test_a_state_of_another_loader_is_refused(state: dict[str, Any], words: str) -> None:
+    loader = FastLoader(pipelines.Tensors(40), batch_size=4)
+    next(iter(loader))
+    with pytest.raises(ValueError, match=words):
+        loader.load_state_dict({**loader.state_dict(), **state})
+
+
+def test_samples_draw_the_same_whatever_the_workers() -> None:
+    made = []
+    for workers in (0, 1, 3):
+        torch.manual_seed(4)
+        made.append(list(FastLoader(pipelines.Drawing(), batch_size=5, num_workers=workers, rng="sample")))
+    assert_same(made[1], made[0])
+    assert_same(made[2], made[0])
+
+
+def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
+    loader = FastLoader(pipelines.Drawing(), batch_size=40, rng="sample")
+    state = torch.get_rng_state()
+    first, second = next(iter(loader)), next(iter(loader))
+    assert not torch.equal(first[1], second[1])
+    torch.set_rng_state(state)
+    torch.empty((), dtype=torch.int64).random_()
+    torch.empty((), dtype=torch.int64).random_()
+    after = torch.get_rng_state()
+    torch.set_rng_state(state)
+    list(loader)
+    torch.empty((), dtype=torch.int64).random_()
+    assert torch.equal(torch.get_rng_state(), after)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_that_raised_lies_behind(workers: int) -> None:
+    whole = FastLoader(pipelines.Faulty(24), batch_size=4, num_workers=workers)
+    iterator = iter(whole)
+    for _ in range(2):
+        next(iterator)
+    with pytest.raises(KeyError):
+        next(iterator)
+    assert whole.state_dict()["batches"] == 3
+    next(iterator)
+    other = FastLoader(pipelines.Faulty(24), batch_size=4)
+    other.load_state_dict(whole.state_dict())
+    assert [float(batch[0, 0]) for batch in other] == [16.0, 20.0]
+
+
+def test_a_loader_that_was_used_can_be_copied_and_pickled() -> None:
+    loader = FastLoader(pipelines.Tensors(40), batch_size=4, num_workers=1)
+    next(iter(loader))
+    for again in (copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+        assert len(list(again)) == 10
+        assert again.state_dict()["epoch"] == 2

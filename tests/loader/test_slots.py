@@ -1,0 +1,204 @@
+"""Slots: a batch is the caller's for as long as anything looks at it, and nothing is left of them afterwards."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from pipefix.loader import arena as arenas
+from pipefix.loader.arena import FREE, LENT, RETIRED, SPARE, Arena
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def first_value(batch: torch.Tensor) -> float:
+    return float(batch.flatten()[0])
+
+
+def kept(batch: torch.Tensor, how: int) -> Any:
+    """Something of a batch that a caller may keep."""
+    ways = [
+        lambda: batch,
+        lambda: batch[0],
+        lambda: batch.numpy(),
+        lambda: batch.view(-1)[:1],
+        lambda: batch.untyped_storage(),
+        lambda: memoryview(batch.numpy())[:1],
+    ]
+    return ways[how]()
+
+
+def value_of(part: Any) -> float:
+    if isinstance(part, torch.UntypedStorage):
+        return float(torch.empty(0).set_(part)[0])
+    return float(np.asarray(part).ravel()[0])
+
+
+@settings(max_examples=12)
+@given(some.lists(some.tuples(some.booleans(), some.integers(0, 5)), min_size=1, max_size=80), some.integers(1, 3))
+def test_what_the_caller_keeps_never_changes(choices: list[tuple[bool, int]], workers: int) -> None:
+    loader = FastLoader(pipelines.Tensors(4 * len(choices)), batch_size=4, num_workers=workers, prefetch_factor=1)
+    held = []
+    for number, (batch, (keep, how)) in enumerate(zip(loader, choices, strict=True)):
+        if keep:
+            held.append((4.0 * number, kept(batch, how)))
+        assert all(value_of(part) == value for value, part in held)
+    del batch
+    gc.collect()
+    assert all(value_of(part) == value for value, part in held)
+
+
+def test_keeping_every_batch_is_right_and_told() -> None:
+    loader = FastLoader(pipelines.Tensors(400), batch_size=4, num_workers=1, prefetch_factor=1, engine="processes")
+    batches = list(loader)
+    assert [first_value(batch) for batch in batches] == [4.0 * number for number in range(100)]
+    slots = 1 + 2 + SPARE
+    assert f"{100 - slots} of 100 batches went torch's way" in loader.explain()
+
+
+def test_a_caller_that_drops_batches_is_always_served_from_slots() -> None:
+    loader = FastLoader(pipelines.Tensors(800), batch_size=4, num_workers=2, engine="processes")
+    assert [first_value(batch) for batch in loader] == [4.0 * number for number in range(200)]
+    assert loader.explain() == "2 worker processes, batches handed over through memory that is used again."
+
+
+def test_a_batch_outlives_its_loader() -> None:
+    loader = FastLoader(pipelines.Tensors(64, (1000,)), batch_size=4, num_workers=2)
+    iterator = iter(loader)
+    batch = next(iterator)
+    del loader, iterator
+    gc.collect()
+    batch += 1
+    assert torch.equal(batch, torch.arange(4.0).repeat_interleave(1000).view(4, 1000) + 1)
+
+
+def test_batches_too_large_for_a_slot_go_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arenas, "LARGEST", 1 << 12)
+    loader = FastLoader(pipelines.Tensors(16, (1000,)), batch_size=4, num_workers=1)
+    assert [first_value(batch) for batch in loader] == [0.0, 4.0, 8.0, 12.0]
+    assert "4 of 4 batches went torch's way" in loader.explain()
+
+
+def test_a_system_without_nameless_files_goes_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=1)
+    assert len(list(loader)) == 4
+    assert loader.explain().startswith("As DataLoader does it: this system has no memory to share without a name")
+
+
+@pytest.mark.parametrize(("options", "why"), [({"engine": "torch", "num_workers": 1}, "asks for it"), ({}, "without workers")])
+def test_why_torchs_way_is_taken_is_told(options: dict[str, Any], why: str) -> None:
+    loader = FastLoader(pipelines.Tensors(8), **options)
+    assert loader.explain() == "Nothing has been loaded yet."
+    list(loader)
+    assert why in loader.explain()
+
+
+class TestArena:
+    def test_a_slot_is_free_again_when_its_lease_is_gone(self) -> None:
+        arena = Arena(1, 2, 4096)
+        arena.lend(0)
+        lease = arena.lease(0)
+        arena.opened(lease)
+        view = torch.frombuffer(lease, dtype=torch.uint8)
+        del lease
+        assert arena._map[0] == LENT
+        del view
+        assert arena._map[0] == FREE
+
+    def test_a_fork_retires_what_is_lent(self) -> None:
+        arena = Arena(1, 2, 4096)
+        for slot in (0, 1):
+            arena.lend(slot)
+        seen, unseen = arena.lease(0), arena.lease(1)
+        arena.opened(seen)
+        child = os.fork()
+        if child == 0:
+            del seen, unseen
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert (arena._map[0], arena._map[1]) == (LENT, LENT), "a child gives nothing back"
+        del seen, unseen
+        assert (arena._map[0], arena._map[1]) == (RETIRED, FREE)
+
+    def test_memory_goes_back_when_it_is_closed(self) -> None:
+        arena = Arena(1, 2, 1 << 20)
+        for slot in range(3):
+            arena.window(slot)[:] = b"x" * (1 << 20)
+            arena.lend(slot)
+        lease = arena.lease(1)
+        arena.opened(lease)
+        assert os.fstat(arena._fd).st_blocks * 512 >= 3 << 20
+        arena.close()
+        assert os.fstat(arena._fd).st_blocks * 512 < (1 << 20) + (1 << 14)
+        assert bytes(lease[:3]) == b"xxx"
+        del lease
+        assert os.fstat(arena._fd).st_blocks * 512 < 1 << 14
+
+    def test_slots_take_at_most_a_quarter_of_the_memory_that_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(arenas, "memory_left", lambda: 4 << 30)
+        assert arenas.room(16) == 1 << 26
+        assert arenas.room(1) == arenas.LARGEST
+        monkeypatch.setattr(arenas, "memory_left", lambda: 0)
+        assert arenas.room(16) == arenas.SMALLEST
+
+
+def test_nothing_is_left_open_after_epochs() -> None:
+    loader = FastLoader(pipelines.Tensors(64), batch_size=4, num_workers=2)
+    list(loader)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(4):
+        list(loader)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+KILLED = """
+import sys, time, torch
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader.pipelines import Tensors
+iterator = iter(
+    FastLoader(Tensors(4000, (1000,)), batch_size=4, num_workers=2, multiprocessing_context=sys.argv[1], engine="processes")
+)
+held = [next(iterator) for _ in range(60)]
+print(*[worker.pid for worker in iterator._workers], flush=True)
+time.sleep(60)
+"""
+
+
+def test_nothing_is_left_behind_when_all_is_killed() -> None:
+    """No file in /dev/shm, and no worker."""
+    child = subprocess.Popen([sys.executable, "-c", KILLED, "fork"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    workers = [int(word) for word in child.stdout.readline().split()]
+    assert len(workers) == 2
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    deadline = time.monotonic() + 30
+    while any(_runs(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(_runs(worker) for worker in workers)
+    theirs = {str(pid) for pid in (child.pid, *workers)}
+    assert not [name for name in os.listdir("/dev/shm") if theirs & set(name.replace("-", "_").split("_"))]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -1,0 +1,98 @@
+"""Workers that are not forked: the dataset is pickled once, and is the same there."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+from typing import Any
+
+import pytest
+import torch
+
+from pipefix.loader import packed
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.packed import Packed, pack, start_method
+from pipefix.loader.workers import unwatched
+from tests.loader import pipelines
+
+
+class Many(pipelines.Tensors):
+    """Many names, as datasets hold."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.paths = [f"/data/train/class_{number % 100}/{number}.jpg" for number in range(60_000)]
+        self.pickled = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.pickled += 1
+        return self.__dict__
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        assert self.paths[index * 1000].endswith(f"/{index * 1000}.jpg")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize(("method", "options"), [("forkserver", {"on_bad": "skip"}), ("spawn", {})])
+def test_it_is_pickled_once_for_all_workers(method: str, options: dict[str, Any]) -> None:
+    dataset = Many()
+    before = len(os.listdir("/proc/self/fd"))
+    loader = FastLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context=method, **options)
+    assert [float(batch[0, 0]) for batch in loader] == [0.0, 4.0, 8.0, 12.0]
+    assert dataset.pickled == 1
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before + 6  # multiprocessing's own: its server and its tracker
+
+
+def test_small_datasets_and_those_that_hold_tensors_go_torchs_way() -> None:
+    dataset = Many()
+    assert isinstance(pack(dataset), Packed)
+    assert pack(pipelines.Tensors()) is None
+    dataset.table = torch.zeros(10)  # type: ignore[attr-defined]
+    assert pack(dataset) is None
+    dataset.table = multiprocessing.Lock()  # type: ignore[attr-defined]
+    assert pack(dataset) is None
+    dataset.table = lambda: None  # type: ignore[attr-defined]
+    assert pack(dataset) is None
+
+
+def test_tensors_of_a_dataset_are_still_shared() -> None:
+    dataset = pipelines.Counting()
+    loader = FastLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context="forkserver")
+    assert len(list(loader)) == 4
+    assert int(dataset.count) == 16
+
+
+def test_forked_workers_leave_what_exists_to_nobodys_collector() -> None:
+    assert gc.get_freeze_count() == 0
+    with unwatched():
+        assert gc.get_freeze_count() > 0
+        with unwatched():
+            pass
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_users_choice_of_modules_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from multiprocessing import forkserver
+
+    class Server:
+        _forkserver_pid: int | None = None
+        _preload_modules = ["__main__"]
+
+    chosen: list[Any] = []
+    monkeypatch.setattr(forkserver, "_forkserver", Server)
+    monkeypatch.setattr(forkserver, "set_forkserver_preload", chosen.append)
+    packed.preload(pipelines.Tensors(), pipelines.wrap)
+    assert chosen == [["__main__", *packed.PRELOADED, "tests.loader.pipelines"]]
+    Server._preload_modules = ["mine"]
+    packed.preload()
+    Server._preload_modules, Server._forkserver_pid = ["__main__"], 7
+    packed.preload()
+    assert len(chosen) == 1
+
+
+def test_start_methods_are_known() -> None:
+    assert start_method(multiprocessing.get_context("spawn")) == "spawn"
+    assert start_method(None) == multiprocessing.get_start_method()

@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 
 CURVES = 6000
 DRAWS = 400
-RESIDUAL = 0.05
+RESIDUAL = 0.06
 """Standard deviation, in logarithms, by which a pipeline may lie beside the best curve."""
-REACH = 0.45
+REACH = 0.35
 """How far along log(1 + workers) a residual reaches."""
 UNKNOWN_SCALE = 25.0
 """Variance of the logarithm of the scale: nothing is known of it."""
@@ -78,6 +78,9 @@ def _prior(counts: Floats, cores: float, seed: int) -> Floats:
     ceiling = some(0.4, between(0.6, 100.0), 1e9)
     cliff = some(0.2, between(2.0, 64.0), 1e9)
     steep = between(0.1, 1.5)
+    edge = np.where(column(draw.random(CURVES)) < 0.3, cores, between(2.0, 64.0))
+    fall = some(0.25, column(draw.uniform(0.3, 0.95, CURVES)), 1.0)
+    """What is left beyond an edge: memory that ended, a second socket, a server that refuses."""
     sharp = between(3.0, 30.0)
     over = some(0.3, between(0.003, 0.12), 0.0)
     """Share of a core's work that every process beyond the cores costs: caches, switches."""
@@ -93,7 +96,7 @@ def _prior(counts: Floats, cores: float, seed: int) -> Floats:
     cpu_bound = usable / busy / (1 + over * np.maximum(0.0, n - full))
     limits = [together, cpu_bound, np.broadcast_to(ceiling, together.shape), np.broadcast_to(1 / taking, together.shape)]
     supply = sum(np.power(limit, -sharp) for limit in limits) ** (-1 / sharp)
-    supply = supply * np.power(np.maximum(n / cliff, 1.0), -steep)
+    supply = supply * np.power(np.maximum(n / cliff, 1.0), -steep) * np.where(n > edge + 0.5, fall, 1.0)
     alone = np.minimum(1.0, ceiling) * np.ones_like(supply[:, :1])
     return np.log(np.where(counts[None, :] < 0.5, alone, supply))
 

@@ -25,6 +25,8 @@ FED, LEAN = 0.05, 0.3
 """What being fed is worth, and beyond that being fed by no worker at all rather than by the most allowed; shares of the throughput."""
 MARGIN = 0.02
 """Supply above the demand that an untried count is believed to need: batches do not come evenly."""
+BUSY = 1.3
+"""Cores that the threads of one worker keep busy, above which it is tried with one."""
 LATE = 4.0
 """The slowest batches take so many times as long as most: whoever keeps the order waits for them."""
 
@@ -106,12 +108,13 @@ class Search:
         if not told:
             return self._first(seen, fits)
         known = _Known(self, told, look)
-        knobs = [knob for knob in self._knobs(known) if self._may(knob.turned(known.best.settings), tried, seen, fits)]
+        at = known.crowded
+        knobs = [knob for knob in self._knobs(known, at) if self._may(knob.turned(at.settings), tried, seen, fits)]
         count = self._count(known, tried, seen, fits)
         if count is not None and (left > min(len(knobs), 2) or not knobs):
             return count
         if knobs:
-            return Try(knobs[0].turned(known.best.settings), knobs[0].why)
+            return Try(knobs[0].turned(at.settings), knobs[0].why)
         return count or Done(self._enough(known))
 
     def best(self, seen: Sequence[Seen], *, look: Look | None = None) -> Seen | None:
@@ -139,21 +142,19 @@ class Search:
             return False
         return not any(one.ended is not None and _at_least(settings, one.settings) for one in seen)
 
-    def _knobs(self, known: _Known) -> Iterator[Knob]:
-        """Those beside the workers that something hints at, the likeliest first."""
-        best, space = known.best, self.space
-        if known.fed(best) or not best.settings.workers:
-            if self.space.pin and not best.settings.pin_memory and not known.fed(best):
-                yield Knob("pin_memory", True, "a device copies from pinned memory while the step runs")
+    def _knobs(self, known: _Known, at: Seen) -> Iterator[Knob]:
+        """Those beside the workers that something hints at, the likeliest first; to be turned on ``at``."""
+        space, settings = self.space, at.settings
+        if known.fed(known.best) or not settings.workers:
             return
-        threads = best.threads or 0.0
-        if threads > 1.3 and best.settings.worker_threads != 1 and threads * best.settings.workers > space.cores:
-            yield Knob("worker_threads", 1, f"each worker's libraries keep {threads:.1f} cores busy")
-        if space.reorder and best.settings.in_order and (best.tail or 0.0) > LATE:
-            yield Knob("in_order", False, f"the slowest batches take {best.tail:.0f} times as long as most, and all others wait")
-        if space.pin and not best.settings.pin_memory:
+        threads = at.threads or 0.0
+        if threads > BUSY and settings.worker_threads != 1:
+            yield Knob("worker_threads", 1, f"each worker's libraries keep {threads:.1f} cores busy", workers=max(1, round(space.cores)))
+        if space.reorder and settings.in_order and (at.tail or 0.0) > LATE:
+            yield Knob("in_order", False, f"the slowest batches take {at.tail:.0f} times as long as most, and all others wait")
+        if space.pin and not settings.pin_memory:
             yield Knob("pin_memory", True, "a device copies from pinned memory while the step runs")
-        if best.settings.prefetch < space.most_prefetch:
+        if settings.prefetch < space.most_prefetch and at is known.best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
 
     def _count(self, known: _Known, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
@@ -164,7 +165,7 @@ class Search:
         for place in np.argsort(-gains, kind="stable"):
             if gains[place] < WORTH_A_TRIAL:
                 return None
-            settings = replace(known.best.settings, workers=int(known.cloud.counts[place])).normal()
+            settings = replace(known.base, workers=int(known.cloud.counts[place])).normal()
             if self._may(settings, tried, seen, fits):
                 return Try(settings, self._promise(known, settings, float(gains[place])))
         return None
@@ -190,13 +191,27 @@ class _Known:
         demands = [one.demand for one in told if one.demand is not None]
         self.demand = float(np.median(demands)) if demands else 0.0
         self._look = look
-        raw = self._raw_best()
-        self.effects = _effects(_knobs_of(raw.settings), told)
+        self.base = self._base(self._raw_best())
+        self.effects = _effects(self.base, told)
         self.cloud = self._fit()
         self.best = self._best()
-        if _knobs_of(self.best.settings) != _knobs_of(raw.settings):
-            self.effects = _effects(_knobs_of(self.best.settings), told)
+        if self._base(self.best) != self.base:
+            self.base = self._base(self.best)
+            self.effects = _effects(self.base, told)
             self.cloud = self._fit()
+
+    def _base(self, best: Seen) -> Settings:
+        """The knobs that other counts of workers are tried with: the best's, or where it has no workers, the best of those that have."""
+        if best.settings.workers:
+            return _knobs_of(best.settings)
+        return _knobs_of(max((one for one in self.told if one.settings.workers), key=lambda one: one.rate, default=best).settings)
+
+    @property
+    def crowded(self) -> Seen:
+        """What knobs are turned on: the best, or the best that has workers."""
+        if self.best.settings.workers:
+            return self.best
+        return max((one for one in self.told if one.settings.workers), key=lambda one: one.rate, default=self.best)
 
     def fed(self, one: Seen) -> bool:
         return one.stall is not None and one.stall <= self.search.goal.stall
@@ -268,7 +283,7 @@ class _Known:
         delivered = np.where(counts[None, :] < 0.5, alone, np.minimum(0.0, relative))
         enough = np.where(counts[None, :] < 0.5, delivered > math.log(1 - self.search.goal.stall), relative > MARGIN)
         for one in self.told:
-            if _knobs_of(one.settings) == _knobs_of(self.best.settings) or not one.settings.workers:
+            if _knobs_of(one.settings) == self.base or not one.settings.workers:
                 place = int(np.searchsorted(counts, one.settings.workers))
                 enough[:, place] = self.fed(one)
         return delivered + enough * (FED + LEAN * (1 - size)) - 0.5 * TIE * size
@@ -281,7 +296,7 @@ def _cost(settings: Settings) -> tuple[int, int, bool, bool]:
 
 def _knobs_of(settings: Settings) -> Settings:
     """Everything but the number of workers."""
-    return replace(settings, workers=1) if settings.workers else Settings(workers=0)
+    return replace(settings, workers=1)
 
 
 def _at_least(settings: Settings, other: Settings) -> bool:

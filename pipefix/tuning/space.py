@@ -77,9 +77,12 @@ class Knob:
     name: str
     value: object
     why: str
+    workers: int | None = None
+    """How many workers it is to be tried with, where not with as many as there are."""
 
     def turned(self, settings: Settings) -> Settings:
-        return replace(settings, **{self.name: self.value})  # type: ignore[arg-type]
+        turned: Settings = replace(settings, **{self.name: self.value})  # type: ignore[arg-type]
+        return turned if self.workers is None else replace(turned, workers=self.workers)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,13 @@ _WORDS = {
 
 def _said(name: str, value: float) -> str:
     words = _WORDS[name][0]
-    return f"{size(value)} {words}" if name.endswith("bytes") else f"{value:.2g} {words}" if name == "cores" else f"{value:.0f} {words}"
+    return (
+        f"{size(value)} {words}"
+        if name.endswith("bytes")
+        else f"{value:.2g} {words}"
+        if name == "cores"
+        else f"{value:.0f} {words}"
+    )
 
 
 def above(limits: Limits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
@@ -139,10 +145,7 @@ class Footprint:
 
     def _worker_bytes(self) -> float:
         """Private memory of one worker: the most that any trial shows, and never less than seems possible."""
-        seen = [
-            max(0.0, usage.memory_bytes - self.batch.process_bytes) / settings.workers
-            for settings, usage in self._seen()
-        ]
+        seen = [max(0.0, usage.memory_bytes - self.batch.process_bytes) / settings.workers for settings, usage in self._seen()]
         return max(seen) if seen else WORKER_BYTES + 0.15 * self.batch.process_bytes + 2 * self.batch.bytes
 
     def _cores(self, settings: Settings) -> float:

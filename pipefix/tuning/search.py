@@ -149,7 +149,9 @@ class Search:
             return
         threads = at.threads or 0.0
         if threads > BUSY and settings.worker_threads != 1:
-            yield Knob("worker_threads", 1, f"each worker's libraries keep {threads:.1f} cores busy", workers=max(1, round(space.cores)))
+            yield Knob(
+                "worker_threads", 1, f"each worker's libraries keep {threads:.1f} cores busy", workers=max(1, round(space.cores))
+            )
         if space.reorder and settings.in_order and (at.tail or 0.0) > LATE:
             yield Knob("in_order", False, f"the slowest batches take {at.tail:.0f} times as long as most, and all others wait")
         if space.pin and not settings.pin_memory:

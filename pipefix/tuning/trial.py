@@ -198,5 +198,3 @@ def can_fork() -> str | None:
     if torch.cuda.is_initialized():
         return "CUDA is awake in this process already, and a forked process cannot use it"
     return None
-
-

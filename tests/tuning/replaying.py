@@ -44,7 +44,14 @@ def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
     chosen = best.settings if confirmed(grid, best.settings, start, goal, draw) else start
     regret = max(0.0, 1 - grid.delivered(chosen) / grid.best())
     return Played(
-        grid, chosen, len(seen), regret, max(0.0, 1 - grid.delivered(start) / grid.best()), chosen.workers, grid.fewest(goal), tuple(seen)
+        grid,
+        chosen,
+        len(seen),
+        regret,
+        max(0.0, 1 - grid.delivered(start) / grid.best()),
+        chosen.workers,
+        grid.fewest(goal),
+        tuple(seen),
     )
 
 

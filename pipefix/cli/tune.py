@@ -1,8 +1,8 @@
 """Find the loader settings that keep the consumer fed with the least, within hard limits.
 
 TARGET is what `pipefix probe` takes; loading it runs its code. Few settings are tried, each in a process of its own beside the best
-one so far; what they tell is fitted by a model that says what to try next. The winner is measured against the settings as they are
-once more, and these stay where it does not win. Memory, /dev/shm, open files and CPU are predicted before a trial and watched during it.
+one so far; a model of what they tell says what to try next. The winner is measured against the settings as they are once more, and
+these stay where it does not win. Memory, /dev/shm, open files and CPU are predicted before a trial and watched while it runs.
 
 With a consumer (train_step or model in the same file, --step-ms or --target-rate) the fewest workers that keep it fed are sought;
 without one, or where it cannot be fed, the settings that deliver most. The result is a plan file. Ctrl-C reports what is known.

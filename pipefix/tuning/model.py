@@ -1,10 +1,11 @@
-"""How throughput grows, bends and falls with the number of workers: what a few measured counts say about all others. Pure; numpy only.
+"""How throughput grows, bends and falls with the number of workers: what a few measured counts say about all others. Pure.
 
 No single law holds. The Universal Scalability Law knows contention and coherence, but no core count; a roofline knows cores and
 storage, but nothing that falls again; some pipelines are fastest without any worker. So a few thousand curves are drawn from what
-is known of pipelines beforehand (a making time, the part of it that computes, the cores, hand-over in the worker and in the training
-process, the USL's two coefficients, a storage ceiling, a cliff), each is weighted by how well it explains what was measured, and a
-smooth residual lets the truth lie beside all of them. What comes out is a cloud of curves: its middle is the forecast, its width the doubt.
+is known of pipelines beforehand (a making time, the part of it that computes, the cores, hand-over in the worker and in the
+training process, the USL's two coefficients, a storage ceiling, edges beyond which it falls). Each is weighted by how well it
+explains what was measured, and a smooth residual lets the truth lie beside all of them. What comes out is a cloud of curves: its
+middle is the forecast, its width the doubt.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _prior(counts: Floats, cores: float, seed: int) -> Floats:
     supply = sum(np.power(limit, -sharp) for limit in limits) ** (-1 / sharp)
     supply = supply * np.power(np.maximum(n / cliff, 1.0), -steep) * np.where(n > edge + 0.5, fall, 1.0)
     alone = np.minimum(1.0, ceiling) * np.ones_like(supply[:, :1])
-    return np.log(np.where(counts[None, :] < 0.5, alone, supply))
+    return np.asarray(np.log(np.where(counts[None, :] < 0.5, alone, supply)))
 
 
 def fit(points: Sequence[Point], counts: Sequence[int], *, cores: float, ceiling: float | None = None, seed: int = 0) -> Cloud:

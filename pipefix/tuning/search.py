@@ -1,8 +1,8 @@
 """Which settings to try next, and which to keep: decided from what was seen so far and nothing else. Pure.
 
 With a consumer the best settings are those that keep it fed with the fewest workers; where none do, those that deliver most. The
-number of workers comes first, by the model: the count is tried that promises most beyond the best one known, in expectation over all
-curves that explain what was seen. The other knobs follow, one at a time, at the best count, and only where something hints at them.
+number of workers comes first, by the model: the count is tried that promises most beyond the best one known, in expectation over
+all curves that explain what was seen. The other knobs follow, one at a time, at the best count, where something hints at them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipefix.tuning.model import Cloud, Floats, Point, fit
-from pipefix.tuning.space import Knob, Settings, Space, said
+from pipefix.tuning.space import Knob, Settings, Space
 
 MOST_TRIALS = 8
 WORTH_A_TRIAL = 0.004
@@ -22,11 +22,13 @@ WORTH_A_TRIAL = 0.004
 TIE = 0.01
 """Throughputs closer than this are the same: the fewer workers win."""
 FED, LEAN = 0.05, 0.3
-"""What being fed is worth, and beyond that being fed by no worker at all rather than by the most allowed; shares of the throughput."""
+"""What being fed is worth, and being fed by no worker at all rather than by the most allowed, as shares of the throughput."""
 MARGIN = 0.02
 """Supply above the demand that an untried count is believed to need: batches do not come evenly."""
 BUSY = 1.3
 """Cores that the threads of one worker keep busy, above which it is tried with one."""
+REORDERING = 0.02
+"""What giving up the order of batches must gain to be worth it."""
 LATE = 4.0
 """The slowest batches take so many times as long as most: whoever keeps the order waits for them."""
 
@@ -176,7 +178,7 @@ class Search:
         forecast = known.cloud.forecast(settings.workers)
         if known.fed(known.best):
             return f"fewer workers may do: {forecast:,.0f} samples/s are forecast, {known.demand:,.0f} are needed"
-        return f"{forecast:,.0f} samples/s are forecast, {100 * gain:.1f} % to be gained on average"
+        return f"{forecast:,.0f} samples/s are forecast, {100 * math.expm1(gain):.1f} % to be gained on average"
 
     def _enough(self, known: _Known) -> str:
         if known.fed(known.best):
@@ -203,7 +205,7 @@ class _Known:
             self.cloud = self._fit()
 
     def _base(self, best: Seen) -> Settings:
-        """The knobs that other counts of workers are tried with: the best's, or where it has no workers, the best of those that have."""
+        """The knobs that other counts are tried with: the best's, or where it has no workers, those of the best that has."""
         if best.settings.workers:
             return _knobs_of(best.settings)
         return _knobs_of(max((one for one in self.told if one.settings.workers), key=lambda one: one.rate, default=best).settings)
@@ -228,11 +230,7 @@ class _Known:
             return min(fed, key=lambda one: _cost(one.settings))
         values = {one: self._value(one) for one in self.told}
         most = max(values.values())
-        return min((one for one in self.told if values[one] >= most - self._tie(one)), key=lambda one: _cost(one.settings))
-
-    def _tie(self, one: Seen) -> float:
-        """Fewer workers win a tie; so do knobs as they were found, where turning one has a price."""
-        return TIE
+        return min((one for one in self.told if values[one] >= most - TIE), key=lambda one: _cost(one.settings))
 
     def _value(self, one: Seen) -> float:
         """Its log throughput, drawn towards what the curve through all trials says: the luckiest of many is lucky."""
@@ -241,7 +239,7 @@ class _Known:
         if effect is None or (self.search.goal.has_consumer and not one.settings.workers):
             return found
         smooth = float(np.median(self.cloud.at(one.settings.workers))) + effect
-        price = 0.02 if not one.settings.in_order and self.search.start.in_order else 0.0
+        price = REORDERING if not one.settings.in_order and self.search.start.in_order else 0.0
         return min(smooth, found + 2 * one.doubt) - price
 
     def _fit(self) -> Cloud:
@@ -279,7 +277,7 @@ class _Known:
         counts, logs = self.cloud.counts, self.cloud.draws
         size = np.log1p(counts) / np.log1p(counts[-1])
         if not self.demand:
-            return logs - 0.5 * TIE * size
+            return np.asarray(logs - 0.5 * TIE * size)
         relative = logs - math.log(self.demand)
         alone = -np.logaddexp(0.0, -relative)
         delivered = np.where(counts[None, :] < 0.5, alone, np.minimum(0.0, relative))
@@ -288,7 +286,7 @@ class _Known:
             if _knobs_of(one.settings) == self.base or not one.settings.workers:
                 place = int(np.searchsorted(counts, one.settings.workers))
                 enough[:, place] = self.fed(one)
-        return delivered + enough * (FED + LEAN * (1 - size)) - 0.5 * TIE * size
+        return np.asarray(delivered + enough * (FED + LEAN * (1 - size)) - 0.5 * TIE * size)
 
 
 def _cost(settings: Settings) -> tuple[int, int, bool, bool]:

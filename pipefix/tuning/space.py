@@ -100,6 +100,8 @@ class Space:
     start_methods: tuple[str, ...] = ()
     """Others than the present one."""
     declined: Mapping[str, str] | None = None
+    open: bool = False
+    """Nobody said how many workers there may be: a pipeline that waits more than it computes may have more."""
 
     def worker_counts(self) -> list[int]:
         """Every count while it is small, then ever wider steps: neighbours of large counts cannot be told apart."""
@@ -111,6 +113,6 @@ class Space:
         return found
 
 
-def most_workers(cores: float, now: int) -> int:
-    """Twice the cores is enough for pipelines that compute; those that wait for storage go on far beyond."""
-    return min(256, max(2 * now, 16, round(4 * cores)))
+def most_workers(cores: float, now: int, computing: float = 1.0) -> int:
+    """As many as may help: pipelines that compute end at the cores, those that wait (for storage, a service) go on far beyond."""
+    return min(128, max(2 * now, 16, round(4 * cores / max(computing, 0.05))))

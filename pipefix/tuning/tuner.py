@@ -11,7 +11,7 @@ from typing import Protocol
 from pipefix.tuning import told as telling
 from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
 from pipefix.tuning.search import MOST_TRIALS, Done, Goal, Look, Search, Seen
-from pipefix.tuning.space import Settings, Space, said
+from pipefix.tuning.space import Settings, Space, most_workers, said
 from pipefix.tuning.told import Told
 from pipefix.tuning.trial import Ended, Watch
 from pipefix.tuning.verdict import beaten
@@ -61,7 +61,7 @@ class Plan:
     space: Space
     goal: Goal
     start: Settings
-    limits: Limits = Limits()
+    limits: Limits = field(default=Limits())
     budget: float = 90.0
     """Seconds for everything."""
     most_trials: int = MOST_TRIALS
@@ -187,6 +187,11 @@ class Tuner:
                 advice="Give it more room, or a smaller batch: --batch-size 8.",
             ) from end
         self.footprint = Footprint(batch)
+        space = self.plan.space
+        if space.open:
+            computing = batch.cpu_s / max(batch.seconds, 1e-9)
+            most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, computing))
+            self.search = replace(self.search, space=replace(space, most_workers=most))
         self.look = Look(batch.samples / max(batch.seconds, 1e-9), cpu_s=batch.cpu_s / batch.samples)
 
     # -- limits --------------------------------------------------------------------------------------------------------

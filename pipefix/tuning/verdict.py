@@ -32,7 +32,8 @@ def beaten(start: Seen, winner: Seen, goal: Goal) -> str | None:
         return None
     if gain > -0.01 and takes_less(winner.settings, start.settings) and not start_fed:
         return None
-    return f"measured side by side, the settings found deliver {percent(abs(math.expm1(gain)))} {'more' if gain > 0 else 'less'}, which is {'within the noise' if gain > 0 else 'no gain'}"
+    told = "more, which is within the noise" if gain > 0 else "less"
+    return f"measured side by side, the settings found deliver {percent(abs(math.expm1(gain)))} {told}"
 
 
 def takes_less(settings: Settings, other: Settings) -> bool:

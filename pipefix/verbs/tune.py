@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import datetime
-import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipefix.plan import planfile
 from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile, TunedOn
-from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
+from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
 from pipefix.verbs.target import Progress, load_target, silent
 from pipefix.vocabulary.errors import BadUsage, TargetError
-from pipefix.vocabulary.quantity import percent, rate, seconds, size
-from pipefix.vocabulary.version import VERSION
 
 if TYPE_CHECKING:
     from pipefix.measurement.machine import Machine
+    from pipefix.report.tell_tune import Consumer, Telling
     from pipefix.subject.subject import Subject
     from pipefix.tuning.limits import Limits
     from pipefix.tuning.space import Settings, Space
-    from pipefix.tuning.tuner import Found, Tried
+    from pipefix.tuning.tuner import Found, Plan
 
+_ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With it torch answers whether there is CUDA without waking it up: trials are forked, and would find it awake and unusable."""
 LOTS = 16
 """Trials that batches are dealt out to."""
 FEW_BATCHES = 8
@@ -76,9 +75,12 @@ def tune(
 
     from pipefix.measurement.consumer import consumer_for
     from pipefix.measurement.machine import look
+    from pipefix.report.tell_tune import Telling
     from pipefix.subject import randomness
     from pipefix.tuning.child import Work
+    from pipefix.tuning.search import Goal
     from pipefix.tuning.trial import Processes
+    from pipefix.tuning.tuner import Plan, Tuner
 
     say = progress or silent
     _check(trials, stall)
@@ -86,6 +88,7 @@ def tune(
     threads = torch.get_num_threads()
     # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
     torch.set_num_threads(1)
+    asked = _set(_ASLEEP, "1")
     try:
         say("loading the target", 0.0)
         subject = load_target(target, batch_size=batch_size, workers=workers)
@@ -93,24 +96,40 @@ def tune(
         machine = look()
         space = _space(subject, machine, max_workers, keep_order)
         limits = _limits(machine, max_memory, max_shm, max_files, max_cores)
-        consumer = consumer_for(subject, step_ms=step_ms, target_rate=target_rate)
-        work = Work(
-            subject,
-            lambda one: consumer_for(one, step_ms=step_ms, target_rate=target_rate),
-            _lots(subject),
-            seed=seed,
-            threads=threads,
-        )
+        consumer = _consumer(subject, step_ms, target_rate)
+        work = Work(subject, lambda one: consumer_for(one, step_ms=step_ms, target_rate=target_rate), _lots(subject), seed, threads)
         bench = Processes(work)
+        plan = Plan(space, Goal(stall, consumer.present), _start(subject), limits, budget, trials, seed)
         with randomness.untouched(subject.loader):
-            found = _tuned(bench, space, limits, _start(subject), consumer.present, stall, budget, trials, seed, say)
-            sizes = (
-                _batch_sizes(bench, found, subject, limits, consumer.present, budget) if batch_sizes and not found.partial else []
-            )
+            found = Tuner(bench, plan, progress=say).run()
+            sizes = _batch_sizes(bench, found, subject, plan) if batch_sizes and not found.partial else []
     finally:
         torch.set_num_threads(threads)
-    told = _Telling(subject, machine, space, limits, found, consumer, stall, sizes, work.lots)
-    return told.tuned(older, write)
+        _set(_ASLEEP, asked)
+    telling = Telling(
+        subject.target, subject.settings, plan.start, space, limits, found, consumer, stall, sizes, dealt=work.lots > 1
+    )  # fmt: skip
+    return _tuned(telling, machine, older, write)
+
+
+def _set(name: str, value: str | None) -> str | None:
+    """Set a variable of the environment, or take it away; what it was."""
+    before = os.environ.get(name)
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+    return before
+
+
+def _consumer(subject: Subject, step_ms: float | None, target_rate: float | None) -> Consumer:
+    from pipefix.measurement.consumer import consumer_for
+    from pipefix.report.tell_tune import Consumer
+
+    if step_ms is not None or target_rate is not None:
+        return Consumer(consumer_for(subject, step_ms=step_ms, target_rate=target_rate).name, present=True, emulated=True)
+    name = "train_step" if subject.consumer is not None else "model" if subject.model is not None else "none"
+    return Consumer(name, present=name != "none")
 
 
 def _check(trials: int, stall: float) -> None:
@@ -172,6 +191,7 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
         reorder=not keep_order and not subject.iterable,
         pin=bool(machine.gpus) and real,
         declined=declined,
+        open=most is None,
     )
 
 
@@ -203,234 +223,49 @@ def _lots(subject: Subject) -> int:
     return LOTS if now.length // max(1, now.batch_size or 1) >= LOTS * FEW_BATCHES else 1
 
 
-def _tuned(
-    bench: Any, space: Space, limits: Limits, start: Settings, present: bool, stall: float, budget: float, trials: int, seed: int, say: Progress
-) -> Found:  # fmt: skip
-    from pipefix.tuning.search import Goal
-    from pipefix.tuning.tuner import Plan, Tuner
-
-    plan = Plan(space, Goal(stall, present), start, limits, budget, trials, seed)
-    return Tuner(bench, plan, progress=say).run()
-
-
-def _batch_sizes(bench: Any, found: Found, subject: Subject, limits: Limits, present: bool, budget: float) -> list[BatchSize]:
+def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: Plan) -> list[BatchSize]:
     from pipefix.tuning.batch_sizes import sweep
 
     own = subject.settings.batch_size
     if not own or found.batch is None:
         return []
-    return [
-        BatchSize(batch_size=one.batch_size, rate=one.rate, batch_s=one.batch_s, stall=one.stall if present else None, reason=one.reason)
-        for one in sweep(bench, found, own, limits, seconds=budget / 30)
-    ]  # fmt: skip
-
-
-# -- telling ---------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Telling:
-    subject: Subject
-    machine: Machine
-    space: Space
-    limits: Limits
-    found: Found
-    consumer: Any
-    stall: float
-    sizes: list[BatchSize]
-    lots: int
-
-    def tuned(self, older: PlanFile | None, write: Path | None) -> Tuned:
-        now = self.subject.settings
-        chosen = self.found.chosen
-        start = _start(self.subject)
-        changes = self._changes(start, chosen)
-        evidence = None
-        if changes and self.found.before is not None and self.found.after is not None:
-            evidence = Evidence(before=self.found.before, after=self.found.after)
-        loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
-        certificate = self._certificate()
-        plan = PlanFile(
-            created=_now(), target=self.subject.target, machine=self._machine(), loader=loader if changes else None,
-            cache=older.cache if older is not None else None, augmentation=older.augmentation if older is not None else None,
-        )  # fmt: skip
-        written = None
-        if write is not None and changes and not self.found.partial:
-            planfile.write(plan, write)
-            written = str(write)
-        report = TuneReport(
-            target=self.subject.target,
-            before=_setting(start, persistent=now.persistent_workers),
-            after=_setting(
-                chosen, persistent=bool(changes.get("persistent_workers", now.persistent_workers)) and chosen.workers > 0
-            ),
-            sentence=self._sentence(changes),
-            certificate=certificate,
-            trials=[_figures(one, start) for one in self.found.tried],
-            pipefix=VERSION,
-            created=plan.created,
-            changes=changes,
-            rate_before=self.found.before,
-            rate_after=self.found.after,
-            kept=self.found.kept,
-            enough=self.found.enough,
-            declined=dict(self.space.declined or {}),
-            notes=list(self._notes(start, chosen, changes)),
-            batch_sizes=self.sizes,
-            limits={name: value for name, value in vars(self.limits).items() if value is not None},
-            partial=self.found.partial,
-            seconds=self.found.seconds,
-            written=written,
-        )
-        return Tuned(loader, evidence, tuple(report.trials), certificate, plan, report)
-
-    def _changes(self, start: Settings, chosen: Settings) -> dict[str, object]:
-        """Arguments of the loader that are to be others."""
-        names = {"workers": "num_workers", "prefetch": "prefetch_factor"}
-        found = {names.get(name, name): value for name, value in start.changes(chosen).items() if value is not None}
-        if not chosen.workers:
-            found.pop("prefetch_factor", None)
-        now = self.subject.settings
-        if chosen.workers and not now.persistent_workers and self._restart_matters():
-            found["persistent_workers"] = True
-        return found
-
-    def _restart_matters(self) -> bool:
-        """Whether starting the workers anew takes more than a two-hundredth of an epoch."""
-        length, after = self.subject.settings.length, self.found.after
-        if not length or after is None or not self.found.started_s:
-            return False
-        return self.found.started_s > 0.005 * length / after.value
-
-    def _machine(self) -> TunedOn:
-        machine = self.machine
-        return TunedOn(
-            cores=machine.effective_cores,
-            cpu_model=machine.cpu_model,
-            memory_bytes=machine.memory_limit_bytes or machine.memory_bytes,
-            gpus=[gpu.name for gpu in machine.gpus],
-        )
-
-    def _sentence(self, changes: dict[str, object]) -> str:
-        from pipefix.tuning.space import said
-
-        found = self.found
-        words = said(found.chosen)
-        if not any(one.status == "run" for one in found.tried):
-            return "Nothing was tried to its end, so the settings stay as they are."
-        if found.kept is not None:
-            more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
-            return f"Keep {words}: {found.kept}.{more}"
-        if found.before is None or found.after is None:
-            return f"Use {words}."
-        gain = found.after.value / found.before.value
-        told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
-        if found.before is found.after:
-            told = f"{rate(found.after.value)}; the settings as they are could not be run"
-        elif math.isclose(gain, 1.0, abs_tol=0.02):
-            return f"Use {words}: as fast as before ({rate(found.after.value)}), with less."
-        return f"Use {words}: {told}."
-
-    def _notes(self, start: Settings, chosen: Settings, changes: dict[str, object]) -> list[str]:
-        notes = []
-        if start.in_order and not chosen.in_order:
-            notes.append(
-                "With in_order=False batches come as they are made, not in the sampler's order: a run cannot be repeated batch by batch. "
-                "--keep-order leaves that out."
-            )
-        if self.subject.iterable:
-            notes.append("A stream begins anew in every trial, so its first samples are read again and again, from a warm cache.")
-        elif self.lots == 1:
-            notes.append("The dataset is too small for every trial to read samples of its own; storage is seen from a warm cache.")
-        if self.found.started_s and "persistent_workers" in changes:
-            notes.append(f"Starting the workers took {seconds(self.found.started_s)}; kept between epochs, they start once.")
-        if self.found.used.memory_bytes:
-            notes.append(f"The loop with these settings took {size(self.found.used.memory_bytes)} of memory.")
-        sweet = _sweet_spot(self.sizes, self.subject.settings.batch_size)
-        if sweet:
-            notes.append(sweet)
-        if self.found.partial:
-            notes.append("It was interrupted: no plan was written.")
-        return notes
-
-    def _certificate(self) -> Certificate:
-        from pipefix.measurement.consumer import Emulated
-        from pipefix.tuning import told as telling
-
-        blocks = self.found.blocks
-        emulated = isinstance(self.consumer, Emulated)
-        base = Certificate(fed=None, emulated=emulated, consumer=self.consumer.name, allowed=self.stall)
-        if not blocks:
-            return _with(base, sentence="Nothing ran long enough to tell.")
-        logs = [math.log(block.rate) for block in blocks]
-        delivered = telling.around(math.exp(sum(logs) / len(logs)), telling.doubt(logs))
-        batches, spent = sum(len(block.waits) for block in blocks), sum(block.seconds for block in blocks)
-        if not self.consumer.present:
-            told = f"There is no consumer to feed: {rate(delivered.value)} are what the loader delivers. --step-ms MS emulates one."
-            return _with(base, delivered=delivered, batches=batches, seconds=spent, sentence=told)
-        waited = telling.stall(blocks)
-        demand = blocks[-1].demand
-        fed = True if waited.high <= self.stall else False if waited.low > self.stall else None
-        who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
-        verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]
-        told = (
-            f"{who} {verdict}: it waited {percent(waited.value)} ({percent(waited.low)} to {percent(waited.high)}) of {batches} "
-            f"batches' time, and may wait {percent(self.stall)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are delivered."
-        )
-        return _with(base, fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent, sentence=told)
-
-
-def _with(base: Certificate, **values: Any) -> Certificate:
-    import msgspec
-
-    return msgspec.structs.replace(base, **values)
-
-
-def _setting(settings: Settings, *, persistent: bool) -> Setting:
-    return Setting(
-        num_workers=settings.workers,
-        prefetch_factor=settings.prefetch if settings.workers else None,
-        pin_memory=settings.pin_memory,
-        persistent_workers=persistent,
-        start_method=settings.start_method,
-        in_order=settings.in_order,
-        worker_threads=settings.worker_threads,
-        batch_size=settings.batch_size,
-    )
-
-
-def _figures(one: Tried, start: Settings) -> TrialFigures:
-    from pipefix.tuning.space import said
-
-    used = one.used
-    return TrialFigures(
-        settings=_setting(one.settings, persistent=False),
-        said=said(one.settings),
-        status=one.status,
-        why=one.why,
-        reason=one.reason,
-        rate=one.rate,
-        stall=one.stall,
-        used=Resources(memory_bytes=used.memory_bytes, shm_bytes=used.shm_bytes, files=used.files, cores=used.cores),
-        seconds=one.seconds,
-    )
-
-
-def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
-    """The smallest batch that delivers nearly the most; never chosen for the user."""
-    ran = [one for one in sizes if one.rate is not None]
-    if not ran or own is None:
-        return None
-    most = max(one.rate.value for one in ran if one.rate is not None)
-    sweet = min((one for one in ran if one.rate is not None and one.rate.value >= 0.95 * most), key=lambda one: one.batch_size)
-    told = (
-        f"Of the batch sizes, {sweet.batch_size} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
-    )
-    ended = [one for one in sizes if one.reason]
-    if ended and sweet.batch_size == max(one.batch_size for one in ran):
-        told += f" Memory ends before {ended[0].batch_size}: to train with more, accumulate gradients over several batches of {sweet.batch_size}."
+    told = []
+    for one in sweep(bench, found, own, plan.limits, seconds=plan.budget / 30):
+        waited = one.stall if plan.goal.has_consumer else None
+        told.append(BatchSize(batch_size=one.batch_size, rate=one.rate, batch_s=one.batch_s, stall=waited, reason=one.reason))
     return told
 
 
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+# -- what comes out --------------------------------------------------------------------------------------------------------
+
+
+def _tuned(telling: Telling, machine: Machine, older: PlanFile | None, write: Path | None) -> Tuned:
+    """The plan, written where something is to change and nothing interrupted it; and the report."""
+    found, changes = telling.found, telling.changes()
+    evidence = None
+    if changes and found.before is not None and found.after is not None:
+        evidence = Evidence(before=found.before, after=found.after)
+    loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
+    plan = PlanFile(
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        target=telling.target,
+        machine=_tuned_on(machine),
+        loader=loader if changes else None,
+        cache=older.cache if older is not None else None,
+        augmentation=older.augmentation if older is not None else None,
+    )
+    written = None
+    if write is not None and changes and not found.partial:
+        planfile.write(plan, write)
+        written = str(write)
+    report = telling.report(created=plan.created, written=written)
+    return Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
+
+
+def _tuned_on(machine: Machine) -> TunedOn:
+    return TunedOn(
+        cores=machine.effective_cores,
+        cpu_model=machine.cpu_model,
+        memory_bytes=machine.memory_limit_bytes or machine.memory_bytes,
+        gpus=[gpu.name for gpu in machine.gpus],
+    )

@@ -1,6 +1,7 @@
 """Full grids of settings with the throughput of every one, and a machine that measures them with noise.
 
-Most are curves with the shapes that pipelines were seen to have; none is drawn from the families that the search itself believes in.
+Most are curves with the shapes that pipelines were seen to have; none is drawn from the
+families that the search itself believes in.
 The tables (Lightning's among them) go through figures that somebody published.
 """
 
@@ -180,7 +181,10 @@ SHAPES: tuple[Grid, ...] = (
     Grid("late-batches", 16, roof(14, each=40), reorder=2.4, tail=60.0, prefetch={2: 1.0, 4: 1.25, 8: 1.5}),
     Grid("rather-late-batches", 8, roof(8), reorder=1.22, tail=9.0, prefetch={2: 1.0, 4: 1.05, 8: 1.09}),
     Grid("uneven-batches", 8, roof(8), prefetch={2: 1.0, 4: 1.08, 8: 1.13}, tail=3.0),
-    Grid("threads-everywhere", 8, through({0: 300, 1: 290, 2: 330, 4: 300, 8: 230, 64: 120}), threads=4.0, capped=roof(8), computing=0.35),
+    Grid(
+        "threads-everywhere", 8, through({0: 300, 1: 290, 2: 330, 4: 300, 8: 230, 64: 120}),
+        threads=4.0, capped=roof(8), computing=0.35,
+    ),
     Grid("noisy-neighbour", 8, roof(8, after=-0.02), noise=0.06),
     Grid("noisy-usl", 32, usl(0.03, 0.0015), noise=0.05),
 )  # fmt: skip
@@ -198,7 +202,8 @@ FED: tuple[Grid, ...] = tuple(
     beside(name, share)
     for name, share in (
         ("eight-cores", 0.3), ("eight-cores", 0.8), ("eight-cores", 1.5), ("lightning-19391", 0.7), ("lightning-19391", 1.4),
-        ("thirty-two-cores", 0.25), ("far-store", 0.6), ("far-store-wide", 0.3), ("two-cores-quota", 0.45), ("two-cores-quota", 0.7),
+        ("thirty-two-cores", 0.25), ("far-store", 0.6),
+        ("far-store-wide", 0.3), ("two-cores-quota", 0.45), ("two-cores-quota", 0.7),
         ("shared-state", 0.9), ("disk-seeks", 0.75), ("large-batches", 0.5), ("hyper-threads", 0.85),
     )
 )  # fmt: skip

@@ -88,11 +88,21 @@ def refusal(limits: Limits, predicted: Usage) -> str | None:
     return None
 
 
-def ending(limits: Limits, usage: Usage) -> str | None:
-    """Why a running trial is ended."""
+def ending(limits: Limits, usage: Usage, before: Usage | None = None) -> str | None:
+    """Why a running trial is ended: it is near a limit, or would be beyond it if it grew once more as it did since ``before``."""
     for name, value, limit in above(limits, usage, NEAR):
         return f"it took {_said(name, value)}, which is near the limit of {_said(name, limit)}"
+    if before is None:
+        return None
+    for name, value, limit in above(limits, _grown(before, usage), 1.0):
+        if name != "cores":
+            return f"it grew towards {_said(name, value)}, and the limit is {_said(name, limit)}"
     return None
+
+
+def _grown(before: Usage, now: Usage) -> Usage:
+    """What comes next if it grows on, half as fast again."""
+    return Usage(*(getattr(now, name) + 1.5 * max(0.0, getattr(now, name) - getattr(before, name)) for name in FIGURES))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,8 +56,10 @@ class Cloud:
         return float(np.exp(np.median(self.at(workers))))
 
 
-def _prior(counts: Floats, cores: float, seed: int) -> Floats:
+@lru_cache(maxsize=16)
+def _prior(places: tuple[float, ...], cores: float, seed: int) -> Floats:
     """(curve, count): log supply of pipelines as they are, before anything was measured."""
+    counts = np.asarray(places)
     draw = np.random.default_rng(seed)
 
     def column(values: Floats) -> Floats:
@@ -105,7 +108,7 @@ def _prior(counts: Floats, cores: float, seed: int) -> Floats:
 def fit(points: Sequence[Point], counts: Sequence[int], *, cores: float, ceiling: float | None = None, seed: int = 0) -> Cloud:
     """The curves through ``points``. ``ceiling``: what the cores can make at most, from the CPU time of a sample."""
     grid = np.asarray(sorted({*counts, *(point.workers for point in points)}), dtype=float)
-    prior = _prior(grid, cores, seed)
+    prior = _prior(tuple(grid.tolist()), cores, seed)
     draw = np.random.default_rng(seed + 1)
     if not points:
         chosen = draw.integers(0, CURVES, DRAWS)

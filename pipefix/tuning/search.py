@@ -21,6 +21,8 @@ WORTH_A_TRIAL = 0.004
 """Expected gain (a share of the throughput) below which another count of workers is not tried."""
 TIE = 0.01
 """Throughputs closer than this are the same: the fewer workers win."""
+SPARING = 0.03
+"""What doing without any worker is worth where throughput decides, against having the most allowed."""
 FED, LEAN = 0.05, 0.3
 """What being fed is worth, and being fed by no worker at all rather than by the most allowed, as shares of the throughput."""
 MARGIN = 0.02
@@ -277,7 +279,7 @@ class _Known:
         counts, logs = self.cloud.counts, self.cloud.draws
         size = np.log1p(counts) / np.log1p(counts[-1])
         if not self.demand:
-            return np.asarray(logs - 0.5 * TIE * size)
+            return np.asarray(logs - SPARING * size)
         relative = logs - math.log(self.demand)
         alone = -np.logaddexp(0.0, -relative)
         delivered = np.where(counts[None, :] < 0.5, alone, np.minimum(0.0, relative))
@@ -286,7 +288,7 @@ class _Known:
             if _knobs_of(one.settings) == self.base or not one.settings.workers:
                 place = int(np.searchsorted(counts, one.settings.workers))
                 enough[:, place] = self.fed(one)
-        return np.asarray(delivered + enough * (FED + LEAN * (1 - size)) - 0.5 * TIE * size)
+        return np.asarray(delivered + enough * (FED + LEAN * (1 - size)) - SPARING * size)
 
 
 def _cost(settings: Settings) -> tuple[int, int, bool, bool]:

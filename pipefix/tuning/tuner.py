@@ -178,7 +178,7 @@ class Tuner:
     def _look(self) -> None:
         self._say("making a few batches")
         try:
-            batch = self.bench.look(replace(self.plan.start, workers=0).normal(), self._watch_of(None))
+            batch = self.bench.look(replace(self.plan.start, workers=0).normal(), self._watch_of([]))
         except Ended as end:
             if end.error is not None:
                 raise end.error from end
@@ -203,18 +203,21 @@ class Tuner:
             self.refused.setdefault(settings.normal(), why)
         return why
 
-    def _watch_of(self, running: Running | None) -> Watch:
+    def _watch_of(self, mine: list[Running]) -> Watch:
         """Watches one trial, and with it all others that run."""
+        before: list[Usage] = []
 
         def watch(now: Usage) -> str | None:
-            others = [one.now for one in self.live if one is not running and one.now is not now]
+            others = [one.now for one in self.live if one not in mine]
             together = Usage(
                 now.memory_bytes + sum(one.memory_bytes for one in others),
                 now.shm_bytes + sum(one.shm_bytes for one in others),
                 max([now.files, *(one.files for one in others)]),
                 now.cores,
             )
-            return ending(self.plan.limits, together)
+            since = before[-1] if before else None
+            before[:] = [together]
+            return ending(self.plan.limits, together, since)
 
         return watch
 
@@ -229,13 +232,9 @@ class Tuner:
             if refusal(self.plan.limits, both) is not None:
                 self._close(self.incumbent.running)
                 self.incumbent = None
-        holder: list[Running] = []
-
-        def watch(now: Usage) -> str | None:
-            return self._watch_of(holder[0] if holder else None)(now)
-
-        running = self.bench.start(settings, watch)
-        holder.append(running)
+        of: list[Running] = []
+        running = self.bench.start(settings, self._watch_of(of))
+        of.append(running)
         self.live.append(running)
         return running
 

@@ -55,8 +55,8 @@ def made_up(seed: int, grids: Sequence[Grid]) -> dict[str, Any]:
     except TargetError:
         pass
     return {
-        "seed": seed, "grid": grid.name, "ending": ending, "breaches": breaches(limits, machine.highest), "orphans": len(machine.running),
-        "trials": len(machine.started),
+        "seed": seed, "grid": grid.name, "ending": ending, "trials": len(machine.started),
+        "breaches": breaches(limits, machine.highest), "orphans": len(machine.running),
     }  # fmt: skip
 
 
@@ -101,7 +101,8 @@ def real(seed: int) -> dict[str, Any]:
     left = [name for name in set(os.listdir(usage.SHM)) - shm if name.startswith(("torch_", "sem.", "pym-"))]
     stayed = [pid for pid in set(usage.group(os.getsid(0))) - before if _is_ours(pid)]
     return {
-        **told, "ending": ending, "memory_mb": memory / 1e6, "breaches": ["memory"] if memory > limit else [], "orphans": [*left, *stayed],
+        **told, "ending": ending, "memory_mb": memory / 1e6,
+        "breaches": ["memory"] if memory > limit else [], "orphans": [*left, *stayed],
     }  # fmt: skip
 
 

@@ -75,7 +75,8 @@ class Machine:
         own = self.appetite
         wrong = np.exp(0.05 * self.draw.standard_normal(3))
         return Batch(
-            own.batch, own.storages, own.process * wrong[0], own.process_files, self.grid.computing * seconds * wrong[1], seconds, BATCH
+            own.batch, own.storages, own.process * wrong[0], own.process_files,
+            self.grid.computing * seconds * wrong[1], seconds, BATCH,
         )  # fmt: skip
 
     def start(self, settings: Settings, watch: Watch) -> FakeTrial:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -209,12 +209,7 @@ class Tuner:
 
         def watch(now: Usage) -> str | None:
             others = [one.now for one in self.live if one not in mine]
-            together = Usage(
-                now.memory_bytes + sum(one.memory_bytes for one in others),
-                now.shm_bytes + sum(one.shm_bytes for one in others),
-                max([now.files, *(one.files for one in others)]),
-                now.cores,
-            )
+            together = _together(now, others)
             since = before[-1] if before else None
             before[:] = [together]
             return ending(self.plan.limits, together, since)
@@ -225,10 +220,7 @@ class Tuner:
         """Start settings; where they do not fit beside the incumbent, that one makes room."""
         assert self.footprint is not None
         if self.incumbent is not None:
-            mine, other = self.footprint.predict(settings), self.incumbent.running.used
-            both = Usage(
-                mine.memory_bytes + other.memory_bytes, mine.shm_bytes + other.shm_bytes, max(mine.files, other.files), mine.cores
-            )
+            both = _together(self.footprint.predict(settings), [self.incumbent.running.used])
             if refusal(self.plan.limits, both) is not None:
                 self._close(self.incumbent.running)
                 self.incumbent = None
@@ -384,11 +376,10 @@ class Tuner:
             self._close(self.incumbent.running)
             self.incumbent = None
         length = max(SHORTEST, self.each / (2 * PAIRS + 2))
+        if self._too_much(best, start):
+            return self._in_turns(best, start, length)
+        winner = self.incumbent.running if self.incumbent is not None else self._start(best)
         other = self._start(start)
-        if self.incumbent is not None:
-            winner = self.incumbent.running
-        else:
-            winner = self._alone_or_beside(best, other)
         ours: list[Told] = []
         theirs: list[Told] = []
         while len(ours) < 2 or (self.clock() - begun < 2 * self.each and len(ours) < 2 * PAIRS):
@@ -396,14 +387,23 @@ class Tuner:
                 blocks.append(running.block(length))
         return ours, theirs
 
-    def _alone_or_beside(self, best: Settings, other: Running) -> Running:
+    def _in_turns(self, best: Settings, start: Settings, length: float) -> tuple[list[Told], list[Told]]:
+        """Both do not fit the limits together: one after the other, twice."""
+        if self.incumbent is not None:
+            self._close(self.incumbent.running)
+            self.incumbent = None
+        blocks: dict[Settings, list[Told]] = {best: [], start: []}
+        for settings in (best, start, start, best):
+            running = self._start(settings)
+            blocks[settings].append(running.block(length))
+            self._close(running)
+        return blocks[best], blocks[start]
+
+    def _too_much(self, settings: Settings, other: Settings) -> bool:
+        """Whether both together would break a limit."""
         assert self.footprint is not None
-        mine, theirs = self.footprint.predict(best), self.footprint.predict(other.settings)
-        both = Usage(mine.memory_bytes + theirs.memory_bytes, mine.shm_bytes + theirs.shm_bytes, max(mine.files, theirs.files), 0.0)
-        why = refusal(self.plan.limits, both)
-        if why is not None:
-            raise Ended(f"both do not fit the limits side by side: {why}", limit=True)
-        return self._start(best)
+        mine, theirs = self.footprint.predict(settings), self.footprint.predict(other)
+        return refusal(self.plan.limits, _together(mine, [theirs])) is not None
 
     def _certify(self, best: Seen) -> None:
         """A few more blocks of what stays, so that the certificate does not rest on the trial that chose it."""
@@ -423,3 +423,13 @@ class Tuner:
     def _refusals(self) -> list[Tried]:
         known = {one.settings.normal() for one in self.tried}
         return [Tried(settings, "", "refused", reason=why) for settings, why in self.refused.items() if settings not in known]
+
+
+def _together(one: Usage, others: Sequence[Usage]) -> Usage:
+    """What runs side by side takes. CPU is each one's own: they run in turn."""
+    return Usage(
+        one.memory_bytes + sum(other.memory_bytes for other in others),
+        one.shm_bytes + sum(other.shm_bytes for other in others),
+        max([one.files, *(other.files for other in others)]),
+        one.cores,
+    )

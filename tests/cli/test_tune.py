@@ -39,7 +39,9 @@ REPORT = TuneReport(
     enough="8 trials were made",
     declined={"pin_memory": "no CUDA device is present"},
     notes=["Starting the workers took 200 ms."],
-    batch_sizes=[BatchSize(batch_size=16, rate=Interval(90, 88, 92), batch_s=0.18, stall=0.1), BatchSize(batch_size=32, reason="no room")],
+    batch_sizes=[
+        BatchSize(batch_size=16, rate=Interval(90, 88, 92), batch_s=0.18, stall=0.1), BatchSize(batch_size=32, reason="no room"),
+    ],
     written="pipefix.plan.toml",
 )  # fmt: skip
 
@@ -78,12 +80,13 @@ def tune(library: Library) -> Library:
 def test_what_is_asked(tune: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     tune.meanwhile = lambda: print("noise")
     plan = tmp_path / "plan.toml"
-    words = "--stall 2% --step-ms 25 --budget 30 --trials 5 --max-memory 2GB --max-shm 64MB --max-files 500 --max-cores 3 --keep-order"
-    assert main(["tune", "train.py", *words.split(), "--write", str(plan), "--batch-sizes", "-q"]) == 0
+    words = "--stall 2% --step-ms 25 --budget 30 --trials 5 --max-memory 2GB --max-shm 64MB --max-files 500 --max-cores 3"
+    assert main(["tune", "train.py", *words.split(), "--keep-order", "--write", str(plan), "--batch-sizes", "-q"]) == 0
     (given, named) = tune.asked[0]
     assert given == ("train.py",)
     assert {key: value for key, value in named.items() if key != "progress"} == {
-        "stall": 0.02, "step_ms": 25.0, "target_rate": None, "batch_size": None, "workers": None, "batch_sizes": True, "budget": 30.0,
+        "stall": 0.02, "step_ms": 25.0, "target_rate": None, "batch_size": None, "workers": None, "batch_sizes": True,
+        "budget": 30.0,
         "trials": 5, "max_workers": None, "max_memory": 2_000_000_000, "max_shm": 64_000_000, "max_files": 500, "max_cores": 3.0,
         "keep_order": True, "write": plan, "seed": 0,
     }  # fmt: skip
@@ -92,7 +95,7 @@ def test_what_is_asked(tune: Library, capsys: pytest.CaptureFixture[str], tmp_pa
     assert "plan: pipefix.plan.toml" in told.err
 
 
-def test_json_is_the_report_and_nothing_is_written_where_nothing_is_to_be(tune: Library, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_report_and_no_plan_is_written_where_none_is_wanted(tune: Library, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "train.py", "--json", "--no-write", "-q"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["format"] == "pipefix.tune/1"

@@ -24,7 +24,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader
 
 from pipefix.measurement.bench import StandInOptions
-from pipefix.measurement.consumer import Consumer, Emulated
+from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.replay import Pool, without_recording
@@ -190,7 +190,6 @@ def told(block: Block, pool: Pool, started: float) -> Told:
         waits=tuple(waits),
         steps=tuple(busy),
         making=tuple((row.trace.ended - row.trace.begun) / 1e9 for row in rows),
-        making_cpu_s=sum(row.trace.cpu for row in rows) / 1e9,
         process_cpu_s=_threads(rows) if pool.workers else None,
         workers=pool.serving if pool.workers else 0,
         started_s=started,
@@ -244,7 +243,3 @@ def _storages(value: Any) -> Iterator[int]:
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from _storages(inner)
-
-
-def emulated(consumer: Consumer) -> bool:
-    return isinstance(consumer, Emulated)

@@ -126,10 +126,6 @@ class Search:
         told = [one for one in seen if one.ended is None]
         return _Known(self, told, look).best if told else None
 
-    def forecast(self, seen: Sequence[Seen], *, look: Look | None = None) -> Cloud | None:
-        told = [one for one in seen if one.ended is None]
-        return _Known(self, told, look).cloud if told else None
-
     # -- what may be tried ---------------------------------------------------------------------------------------------
 
     def _first(self, seen: Sequence[Seen], fits: Fits) -> Try | Done:

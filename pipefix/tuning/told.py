@@ -24,7 +24,6 @@ class Told:
     """Seconds that each batch kept the consumer busy, its device included; zeros without one."""
     making: tuple[float, ...]
     """Seconds that making each batch took."""
-    making_cpu_s: float
     process_cpu_s: float | None
     """CPU seconds of all threads of the workers, per second of their work; None where too few batches tell."""
     workers: int

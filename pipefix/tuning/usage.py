@@ -1,7 +1,7 @@
 """What a process and all that it started take just now, read from /proc: memory by PSS, shared memory, open files, CPU seconds.
 
 Summed resident sizes count every shared page once a process; the proportional size counts it once. Shared memory that was unlinked
-while it is in use (as torch's batches are) is in no directory, so it is counted by the room that is left, and by what is mapped.
+while it is in use (as torch's batches are) is in no directory, so it is counted by what is mapped.
 """
 
 from __future__ import annotations
@@ -28,15 +28,6 @@ class Reading:
     cpu_s: float
     """Since the processes that live began."""
     processes: int
-
-
-def shm_room() -> float | None:
-    """Bytes that are free in /dev/shm; None where there is none."""
-    try:
-        seen = os.statvfs(SHM)
-    except OSError:
-        return None
-    return float(seen.f_bavail * seen.f_frsize)
 
 
 def group(leader: int) -> list[int]:

@@ -121,7 +121,7 @@ class FakeTrial:
         wait = max(0.0, each - step)
         making = BATCH * max(1, self.settings.workers) / grid.supply(self.settings)
         return Told(
-            count * each, count * BATCH, (wait,) * count, (step,) * count, (making,) * count, making * grid.computing * count,
+            count * each, count * BATCH, (wait,) * count, (step,) * count, (making,) * count,
             grid.threads if self.settings.workers else None, self.settings.workers, START_S,
         )  # fmt: skip
 

@@ -12,6 +12,9 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from pipefix.tuning.child import with_settings
+from pipefix.tuning.space import Settings
+
 COUNTS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -82,11 +85,11 @@ def loader(name: str, workers: int = 0) -> DataLoader[Any]:
     return DataLoader(Made(make), batch_size=batch, num_workers=workers, shuffle=True)
 
 
-def rate(name: str, workers: int, seconds: float) -> float:
+def rate(name: str, settings: Settings, seconds: float) -> float:
     """Samples a second of a plain loop in its steady state."""
-    made = loader(name, workers)
-    iterator = iter(made)
-    for _ in range(1 + 3 * workers):
+    workers = settings.workers
+    iterator = iter(with_settings(loader(name), settings))
+    for _ in range(1 + settings.in_flight + workers):
         next(iterator)
     begun, count = time.perf_counter(), 0
     while time.perf_counter() - begun < seconds or count % max(1, workers):

@@ -10,7 +10,7 @@ from pipefix.tuning.told import Told
 
 def block(waits: list[float], steps: list[float], making: float = 0.02, workers: int = 2) -> Told:
     count = len(waits)
-    return Told(sum(waits) + sum(steps), 8 * count, tuple(waits), tuple(steps), (making,) * count, 0.0, None, workers, 0.1)
+    return Told(sum(waits) + sum(steps), 8 * count, tuple(waits), tuple(steps), (making,) * count, None, workers, 0.1)
 
 
 def test_the_stall_is_the_share_of_the_time_waited() -> None:
@@ -36,7 +36,7 @@ def test_what_the_workers_could_make() -> None:
 def test_the_tail_needs_enough_batches() -> None:
     few = block([0.0] * 5, [0.1] * 5)
     assert told.tail([few]) is None
-    many = Told(1.0, 800, (0.0,) * 100, (0.01,) * 100, (0.01,) * 97 + (1.0,) * 3, 0.0, None, 2, 0.1)
+    many = Told(1.0, 800, (0.0,) * 100, (0.01,) * 100, (0.01,) * 97 + (1.0,) * 3, None, 2, 0.1)
     assert told.tail([many]) == pytest.approx(100, rel=0.05)
 
 

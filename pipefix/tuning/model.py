@@ -25,7 +25,7 @@ RESIDUAL = 0.06
 """Standard deviation, in logarithms, by which a pipeline may lie beside the best curve."""
 REACH = 0.35
 """How far along log(1 + workers) a residual reaches."""
-UNKNOWN_SCALE = 25.0
+UNKNOWN_SCALE = 400.0
 """Variance of the logarithm of the scale: nothing is known of it."""
 
 

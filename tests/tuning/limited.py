@@ -88,7 +88,7 @@ def real(seed: int) -> dict[str, Any]:
     most = int(draw.choice([1, 60, 200])) * 1_000_000
     limit = float(draw.choice([250e6, 450e6, 700e6]))
     loader: DataLoader[Any] = DataLoader(Hungry(most), batch_size=8, num_workers=int(draw.choice([0, 2, 4])))
-    before = set(usage.group(os.getsid(0)))
+    before = set(like_this_one())
     shm = set(os.listdir(usage.SHM))
     told = {"said": f"workers that grow to {most // 1_000_000} MB, starting with {loader.num_workers}", "limit_mb": limit / 1e6}
     memory = 0.0
@@ -99,15 +99,23 @@ def real(seed: int) -> dict[str, Any]:
     except TargetError as error:
         ending = f"refused: {error}"
     left = [name for name in set(os.listdir(usage.SHM)) - shm if name.startswith(("torch_", "sem.", "pym-"))]
-    stayed = [pid for pid in set(usage.group(os.getsid(0))) - before if _is_ours(pid)]
+    stayed = sorted(set(like_this_one()) - before)
     return {
         **told, "ending": ending, "memory_mb": memory / 1e6,
         "breaches": ["memory"] if memory > limit else [], "orphans": [*left, *stayed],
     }  # fmt: skip
 
 
-def _is_ours(pid: int) -> bool:
-    try:
-        return b"pipefix" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
+def like_this_one() -> list[int]:
+    """Processes with this one's command line: what it forked has the same, wherever it went."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := usage._stat(int(name))) is not None and fields[0] != "Z":
+            try:
+                same = Path(f"/proc/{name}/cmdline").read_bytes() == own
+            except OSError:
+                continue
+            if same:
+                found.append(int(name))
+    return found

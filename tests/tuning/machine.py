@@ -68,9 +68,11 @@ class Machine:
 
     def look(self, settings: Settings, watch: Watch) -> Batch:
         trial = self.start(settings, watch)
-        trial.block(0.2)
-        trial.close()
-        self.started.pop()
+        try:
+            trial.block(0.2)
+        finally:
+            trial.close()
+            self.started.pop()
         seconds = BATCH / self.grid.curve(0)
         own = self.appetite
         wrong = np.exp(0.05 * self.draw.standard_normal(3))

@@ -122,16 +122,16 @@ def fit(points: Sequence[Point], counts: Sequence[int], *, cores: float, ceiling
     solved = np.linalg.solve(seen, missed.T).T
     fit_of = -0.5 * np.einsum("ij,ij->i", missed, solved)
     cross = residual[:, places] + UNKNOWN_SCALE
-    middle = prior + solved @ cross.T
     if ceiling is not None:
-        above = np.maximum(0.0, middle.max(axis=1) - np.log(1.15 * ceiling))
-        fit_of -= 0.5 * (above / 0.1) ** 2
+        highest = prior.max(axis=1) + missed.mean(axis=1)
+        fit_of -= 0.5 * (np.maximum(0.0, highest - np.log(1.15 * ceiling)) / 0.1) ** 2
     weights = np.exp(fit_of - fit_of.max())
     chosen = draw.choice(CURVES, DRAWS, p=weights / weights.sum())
+    middle = prior[chosen] + solved[chosen] @ cross.T
     spread = residual + UNKNOWN_SCALE - cross @ np.linalg.solve(seen, cross.T)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return Cloud(grid, middle[chosen] + draw.standard_normal((DRAWS, len(grid))) @ root.T)
+    return Cloud(grid, middle + draw.standard_normal((DRAWS, len(grid))) @ root.T)
 
 
 def _kernel(one: Floats, other: Floats) -> Floats:

@@ -20,7 +20,7 @@ MOST_TRIALS = 8
 WORTH_A_TRIAL = 0.004
 """Expected gain (a share of the throughput) below which another count of workers is not tried."""
 TIE = 0.01
-"""Throughputs closer than this are the same: the fewer workers win."""
+"""Throughputs closer than this (or than they are known to, up to twice this) are the same: the fewer workers win."""
 SPARING = 0.03
 """What doing without any worker is worth where throughput decides, against having the most allowed."""
 FED, LEAN = 0.05, 0.3
@@ -228,7 +228,8 @@ class _Known:
             return min(fed, key=lambda one: _cost(one.settings))
         values = {one: self._value(one) for one in self.told}
         most = max(values.values())
-        return min((one for one in self.told if values[one] >= most - TIE), key=lambda one: _cost(one.settings))
+        tie = min(2 * TIE, max(TIE, float(np.median([one.doubt for one in self.told]))))
+        return min((one for one in self.told if values[one] >= most - tie), key=lambda one: _cost(one.settings))
 
     def _value(self, one: Seen) -> float:
         """Its log throughput, drawn towards what the curve through all trials says: the luckiest of many is lucky."""

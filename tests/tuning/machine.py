@@ -33,13 +33,17 @@ class Appetite:
     storages: int = 2
     process_files: float = 40
     worker_files: float = 9
+    crowd: float = 1.0
+    """Factor on a worker's bytes where there are more than three: nobody could have predicted that."""
     growth: float = 0.0
     """Bytes that every process grows by in a second: a leak."""
 
     def of(self, settings: Settings, busy: float) -> Usage:
         in_flight = settings.in_flight + settings.workers
         return Usage(
-            memory_bytes=self.process + settings.workers * self.worker + in_flight * self.batch,
+            memory_bytes=self.process
+            + settings.workers * self.worker * (self.crowd if settings.workers > 3 else 1)
+            + in_flight * self.batch,
             shm_bytes=in_flight * self.batch if settings.workers else 0.0,
             files=self.process_files + settings.workers * self.worker_files + in_flight * self.storages,
             cores=busy,

@@ -15,7 +15,7 @@ from pipefix.tuning.space import Settings, Space, most_workers, said
 from pipefix.tuning.told import Told
 from pipefix.tuning.trial import Ended, Watch
 from pipefix.tuning.verdict import beaten
-from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.quantity import Interval
 
 PAIRS = 3
@@ -46,6 +46,9 @@ class Running(Protocol):
 
 class Bench(Protocol):
     """What trials run on: this machine, or one that a test made up."""
+
+    def own(self) -> Usage:
+        """What a process takes that holds the target and makes nothing."""
 
     def look(self, settings: Settings, watch: Watch) -> Batch:
         """A few batches without workers."""
@@ -177,6 +180,11 @@ class Tuner:
 
     def _look(self) -> None:
         self._say("making a few batches")
+        why = refusal(self.plan.limits, self.bench.own())
+        if why is not None:
+            raise BadUsage(
+                f"Nothing can be run within the limits: before the first batch is made, {why}.", advice="Give it more room."
+            )
         try:
             batch = self.bench.look(replace(self.plan.start, workers=0).normal(), self._watch_of([]))
         except Ended as end:

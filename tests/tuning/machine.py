@@ -70,6 +70,9 @@ class Machine:
     def clock(self) -> float:
         return self.now
 
+    def own(self) -> Usage:
+        return Usage(0.6 * self.appetite.process, 0.0, self.appetite.process_files)
+
     def look(self, settings: Settings, watch: Watch) -> Batch:
         trial = self.start(settings, watch)
         try:

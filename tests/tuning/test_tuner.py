@@ -11,7 +11,7 @@ from pipefix.tuning.search import Goal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import Ended, Watch
 from pipefix.tuning.tuner import Found, Plan, Tuner
-from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning import grids
 from tests.tuning.limited import made_up
 from tests.tuning.machine import Appetite, FakeTrial, Machine, breaches
@@ -124,8 +124,12 @@ def test_where_everything_fails_the_users_own_error_is_raised() -> None:
 
 def test_a_look_that_breaks_a_limit_says_what_to_do() -> None:
     with pytest.raises(TargetError, match="Not even one process without workers") as caught:
-        tuned(Machine(EIGHT), limits=Limits(memory_bytes=100e6))
+        tuned(Machine(EIGHT), limits=Limits(memory_bytes=250e6))
     assert "a smaller batch" in caught.value.advice
+    machine = Machine(EIGHT)
+    with pytest.raises(BadUsage, match="before the first batch is made, it would take about 180 MB of memory"):
+        tuned(machine, limits=Limits(memory_bytes=100e6))
+    assert not machine.started
 
 
 def test_predictions_grow_with_every_setting_and_learn_from_trials() -> None:

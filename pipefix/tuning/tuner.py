@@ -116,7 +116,6 @@ class _Contender:
 
     running: Running
     seen: Seen
-    blocks: list[Told]
 
 
 class Tuner:
@@ -275,7 +274,7 @@ class Tuner:
                 seconds=self.clock() - begun,
             )
         )  # fmt: skip
-        self._crown(_Contender(running, seen, blocks))
+        self._crown(_Contender(running, seen))
 
     def _ended(self, settings: Settings, why: str, end: Ended, running: Running | None, begun: float) -> None:
         assert self.footprint is not None
@@ -319,7 +318,6 @@ class Tuner:
             self._close(self.incumbent.running)
             self.incumbent = None
             return None
-        self.incumbent.blocks.append(block)
         self.last.setdefault(self.incumbent.seen.settings, []).append(block)
         return block.rate
 

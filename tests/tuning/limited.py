@@ -86,7 +86,7 @@ def real(seed: int) -> dict[str, Any]:
 
     draw = np.random.default_rng(seed)
     most = int(draw.choice([1, 60, 200])) * 1_000_000
-    limit = float(draw.choice([250e6, 450e6, 700e6]))
+    limit = usage.read([os.getpid()]).memory_bytes * 1.2 + float(draw.choice([50e6, 250e6, 500e6]))
     loader: DataLoader[Any] = DataLoader(Hungry(most), batch_size=8, num_workers=int(draw.choice([0, 2, 4])))
     before = set(like_this_one())
     shm = set(os.listdir(usage.SHM))

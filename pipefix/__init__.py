@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import convert, doctor, forecast, probe, swap, verify
+    from pipefix.api import convert, doctor, forecast, probe, swap, tune, verify
     from pipefix.caches.dataset import CachedDataset
     from pipefix.caches.table import GroupSampler
     from pipefix.loader.fast_loader import FastLoader
     from pipefix.loader.portable import prepare
 
 _HOMES = {
-    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
+    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap", "tune"), "pipefix.api"),
     "CachedDataset": "pipefix.caches.dataset",
     "FastLoader": "pipefix.loader.fast_loader",
     "GroupSampler": "pipefix.caches.table",
@@ -39,6 +39,7 @@ __all__ = [
     "prepare",
     "__version__",
 ]
+__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "tune", "CachedDataset", "GroupSampler", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

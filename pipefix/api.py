@@ -7,4 +7,5 @@ from pipefix.verbs.convert import forecast as forecast
 from pipefix.verbs.doctor import doctor as doctor
 from pipefix.verbs.probe import probe as probe
 from pipefix.verbs.swap import swap as swap
+from pipefix.verbs.tune import tune as tune
 from pipefix.verbs.verify import verify as verify

@@ -9,13 +9,16 @@ from pathlib import Path
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 _MARKS = {
-    "--out": (b'"pipefix.run/',),
-    "--html": (b"<html", b"pipefix"),
-    "--trace": (b'"traceEvents"',),
-    "--write": (b"pipefix swap",),
+    "out": (b'"pipefix.run/',),
+    "html": (b"<html", b"pipefix"),
+    "trace": (b'"traceEvents"',),
+    "write": (b"pipefix swap",),
+    "plan": (b'"pipefix.plan/',),
 }
 """What each kind of file of ours says near its beginning."""
-_NAMES = {"--out": "run.json", "--html": "report.html", "--trace": "trace.json", "--write": "augment.py"}
+_NAMES = {"out": "run.json", "html": "report.html", "trace": "trace.json", "write": "augment.py", "plan": "pipefix.plan.toml"}
+_FLAGS = {"plan": "--write"}
+"""Where a file is named by another flag than its kind."""
 _HEAD = 65536
 
 
@@ -25,22 +28,22 @@ def check(**places: Path | None) -> None:
     for name, path in places.items():
         if path is None:
             continue
-        flag = f"--{name}"
+        flag = _FLAGS.get(name, f"--{name}")
         where = Path(os.path.abspath(path))
         if where in taken:
             raise BadUsage(f"{taken[where]} and {flag} name the same file, {path}.", advice="Give each its own name.")
         taken[where] = flag
         if where.exists() and not where.is_file() and not where.is_dir():
             continue  # a pipe or a device, such as /dev/stdout, is written straight
-        _check_folder(where, flag)
+        _check_folder(where, flag, _NAMES[name])
         if where.exists():
-            _check_existing(where, flag)
+            _check_existing(where, flag, _MARKS[name])
 
 
-def _check_folder(path: Path, flag: str) -> None:
+def _check_folder(path: Path, flag: str, name: str) -> None:
     folder = path.parent
     if path.is_dir():
-        raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {flag} {path / _NAMES[flag]}")
+        raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {flag} {path / name}")
     if not folder.exists():
         raise BadUsage(f"{flag} {path}: the directory {folder} does not exist.", advice=f"Make it first: mkdir -p {folder}")
     if not folder.is_dir():
@@ -55,7 +58,7 @@ def _check_folder(path: Path, flag: str) -> None:
         ) from error
 
 
-def _check_existing(path: Path, flag: str) -> None:
+def _check_existing(path: Path, flag: str, marks: tuple[bytes, ...]) -> None:
     """An older report may be replaced; anything else (a training script, say) may not."""
     try:
         with path.open("rb") as file:
@@ -64,7 +67,7 @@ def _check_existing(path: Path, flag: str) -> None:
         raise UnreadableFile(
             f"{flag} {path}: the file exists and cannot be read: {error.strerror or error}.", advice="Choose another name."
         ) from error
-    if head and not all(mark in head for mark in _MARKS[flag]):
+    if head and not all(mark in head for mark in marks):
         raise BadUsage(
             f"{flag} {path}: the file exists and is not one that {flag} writes; it will not be replaced.",
             advice=f"Choose another name, or remove it first: rm {path}",

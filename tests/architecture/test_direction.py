@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
         "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "diagnosis.diagnosis", "plan.plan",
         "plan.planfile", "audit.finding", "fixes.outcome", "caches.manifest",
         "augment.swap", "augment.split", "augment.parity", "augment.distribution",
+        "tuning.tuner", "tuning.told", "tuning.space", "tuning.limits",
     },
     "verbs": {*FIXES, "fixes", "report", "watch"},
     "api": {"verbs"},

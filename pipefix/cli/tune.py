@@ -1,0 +1,84 @@
+"""Find the loader settings that keep the consumer fed with the least, within hard limits.
+
+TARGET is what `pipefix probe` takes; loading it runs its code. Few settings are tried, each in a process of its own beside the best
+one so far; a model of what they tell says what to try next. The winner is measured against the settings as they are once more, and
+these stay where it does not win. Memory, /dev/shm, open files and CPU are predicted before a trial and watched while it runs.
+
+With a consumer (train_step or model in the same file, --step-ms or --target-rate) the fewest workers that keep it fed are sought;
+without one, or where it cannot be fed, the settings that deliver most. The result is a plan file. Ctrl-C reports what is known.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from pipefix.cli import arguments, console, destination
+from pipefix.cli.progress import Progress
+from pipefix.vocabulary.errors import Interrupted
+
+PLAN = Path("pipefix.plan.toml")
+
+
+def prepare_parser(parser: ArgumentParser) -> None:
+    parser.usage = "pipefix tune TARGET [options]"
+    parser.add_argument("target", metavar="TARGET", help="what to tune")
+    parser.add_argument(
+        "--stall", type=arguments.share, default=0.01, metavar="SHARE", help="of the time that the consumer may wait (default: 1%%)"
+    )
+    consumer = parser.add_mutually_exclusive_group()
+    consumer.add_argument(
+        "--step-ms", type=arguments.milliseconds, metavar="MS", help="emulate a training step that takes so long a batch"
+    )
+    consumer.add_argument("--target-rate", type=arguments.rate, metavar="RATE", help="emulate one that takes RATE samples a second")
+    parser.add_argument("--budget", type=arguments.seconds, default=90.0, metavar="SECONDS", help="time to spend (default: 90)")
+    parser.add_argument("--trials", type=arguments.batch_size, default=8, metavar="N", help="settings to try at most (default: 8)")
+    parser.add_argument(
+        "--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none"
+    )
+    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes to begin with, likewise")
+    parser.add_argument("--batch-sizes", action="store_true", help="also show what other batch sizes deliver; none is chosen")
+    parser.add_argument("--max-workers", type=arguments.workers, metavar="N", help="never try more workers")
+    parser.add_argument(
+        "--max-memory", type=arguments.size, metavar="SIZE", help="of the whole loop, such as 8GB (default: what is free)"
+    )
+    parser.add_argument("--max-shm", type=arguments.size, metavar="SIZE", help="of /dev/shm (default: what is free)")
+    parser.add_argument("--max-files", type=arguments.batch_size, metavar="N", help="open in one process (default: ulimit -n)")
+    parser.add_argument("--max-cores", type=arguments.rate, metavar="N", help="CPU cores that the loop may keep busy")
+    parser.add_argument("--keep-order", action="store_true", help="never try in_order=False")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--write", type=Path, default=PLAN, metavar="PATH", help=f"the plan file (default: {PLAN})")
+    place.add_argument("--no-write", action="store_const", const=None, dest="write", help="write no plan file")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of text")
+    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the sampler's order (default: 0)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def run(arguments: Namespace) -> int:
+    destination.check(plan=arguments.write)
+    with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
+        progress("loading PyTorch", 0.0)
+        from pipefix import api
+
+        found = api.tune(
+            arguments.target, stall=arguments.stall, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
+            batch_size=arguments.batch_size, workers=arguments.workers, batch_sizes=arguments.batch_sizes,
+            budget=arguments.budget, trials=arguments.trials, max_workers=arguments.max_workers,
+            max_memory=arguments.max_memory, max_shm=arguments.max_shm, max_files=arguments.max_files,
+            max_cores=arguments.max_cores, keep_order=arguments.keep_order, write=arguments.write, seed=arguments.seed,
+            progress=progress,
+        )  # fmt: skip
+    report = found.report
+    if report.written is not None:
+        console.note(f"plan: {report.written}")
+    if arguments.json:
+        from pipefix.report import tunefile
+
+        console.results([tunefile.encode(report)])
+    else:
+        from pipefix.report import tune_text
+
+        console.results(tune_text.lines(report, **console.manner()))
+    if report.partial:
+        raise Interrupted("Interrupted: the figures above are what was known by then, and no plan was written.")
+    return 0

@@ -1,0 +1,207 @@
+"""A tuning told as a report: from the nouns of the tuning room to plain data and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
+from pipefix.tuning import told as telling
+from pipefix.tuning.limits import Limits
+from pipefix.tuning.space import Settings, Space, said
+from pipefix.tuning.tuner import Found, Tried
+from pipefix.vocabulary.quantity import percent, rate, seconds, size
+from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.version import VERSION
+
+RESTART = 0.005
+"""Share of an epoch that starting the workers anew may take before keeping them is worth it."""
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """What takes the batches, in words: made in the trials' own processes, since a real one may wake CUDA up."""
+
+    name: str
+    present: bool
+    emulated: bool = False
+
+
+@dataclass(frozen=True)
+class Telling:
+    """One tuning, and what it was asked to do."""
+
+    target: str
+    settings: LoaderSettings
+    """As found."""
+    start: Settings
+    space: Space
+    limits: Limits
+    found: Found
+    consumer: Consumer
+    stall: float
+    """Share of the time that the consumer may wait."""
+    sizes: Sequence[BatchSize] = ()
+    dealt: bool = True
+    """Every trial read samples of its own."""
+
+    def report(self, *, created: str, written: str | None) -> TuneReport:
+        changes, found, now = self.changes(), self.found, self.settings
+        persistent = bool(changes.get("persistent_workers", now.persistent_workers)) and found.chosen.workers > 0
+        return TuneReport(
+            target=self.target,
+            before=_setting(self.start, persistent=now.persistent_workers),
+            after=_setting(found.chosen, persistent=persistent),
+            sentence=self._sentence(changes),
+            certificate=self.certificate(),
+            trials=[_figures(one) for one in found.tried],
+            pipefix=VERSION,
+            created=created,
+            changes=changes,
+            rate_before=found.before,
+            rate_after=found.after,
+            kept=found.kept,
+            enough=found.enough,
+            declined=dict(self.space.declined or {}),
+            notes=list(self._notes(changes)),
+            batch_sizes=list(self.sizes),
+            limits={name: value for name, value in vars(self.limits).items() if value is not None},
+            partial=found.partial,
+            seconds=found.seconds,
+            written=written,
+        )
+
+    def changes(self) -> dict[str, object]:
+        """Arguments of the loader that are to be others."""
+        chosen = self.found.chosen
+        names = {"workers": "num_workers", "prefetch": "prefetch_factor"}
+        found = {names.get(name, name): value for name, value in self.start.changes(chosen).items() if value is not None}
+        now = self.settings
+        if not chosen.workers:
+            found.pop("prefetch_factor", None)
+            if now.persistent_workers:
+                found["persistent_workers"] = False  # without workers there are none to keep, and torch refuses it
+        if chosen.workers and not now.persistent_workers and self._restart_matters():
+            found["persistent_workers"] = True
+        return found
+
+    def _restart_matters(self) -> bool:
+        """Whether starting the workers anew takes a part of an epoch that is worth saving."""
+        length, after = self.settings.length, self.found.after
+        if not length or after is None or not self.found.started_s:
+            return False
+        return self.found.started_s > RESTART * length / after.value
+
+    def _sentence(self, changes: dict[str, object]) -> str:
+        found = self.found
+        words = said(found.chosen)
+        if not any(one.status == "run" for one in found.tried):
+            return "Nothing was tried to its end, so the settings stay as they are."
+        if found.kept is not None:
+            more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
+            return f"Keep {words}: {found.kept}.{more}"
+        if found.before is None or found.after is None:
+            return f"Use {words}."
+        gain = found.after.value / found.before.value
+        told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
+        if found.before is found.after:
+            told = f"{rate(found.after.value)}; the settings as they are could not be run"
+        elif math.isclose(gain, 1.0, abs_tol=0.02):
+            return f"Use {words}: as fast as before ({rate(found.after.value)}), with less."
+        return f"Use {words}: {told}."
+
+    def _notes(self, changes: dict[str, object]) -> Iterator[str]:
+        if self.start.in_order and not self.found.chosen.in_order:
+            yield (
+                "With in_order=False batches come as they are made, not in the sampler's order: a run cannot be repeated batch by "
+                "batch. --keep-order leaves that out."
+            )
+        if self.settings.kind == "iterable":
+            yield ("A stream begins anew in every trial, so its first samples are read again and again, from a warm cache.")
+        elif not self.dealt:
+            yield ("The dataset is too small for every trial to read samples of its own; storage is seen from a warm cache.")
+        if self.found.started_s and "persistent_workers" in changes:
+            yield (f"Starting the workers took {seconds(self.found.started_s)}; kept between epochs, they start once.")
+        if self.found.used.memory_bytes:
+            yield (f"The loop with these settings took {size(self.found.used.memory_bytes)} of memory.")
+        sweet = _sweet_spot(self.sizes, self.settings.batch_size)
+        if sweet:
+            yield (sweet)
+        if self.found.partial:
+            yield ("It was interrupted: no plan was written.")
+
+    def certificate(self) -> Certificate:
+        blocks = self.found.blocks
+        emulated = self.consumer.emulated
+        base = Certificate(fed=None, emulated=emulated, consumer=self.consumer.name, allowed=self.stall)
+        if not blocks:
+            return _with(base, sentence="Nothing ran long enough to tell.")
+        logs = [math.log(block.rate) for block in blocks]
+        delivered = telling.around(math.exp(sum(logs) / len(logs)), telling.doubt(logs))
+        batches, spent = sum(len(block.waits) for block in blocks), sum(block.seconds for block in blocks)
+        if not self.consumer.present:
+            told = f"There is no consumer to feed: {rate(delivered.value)} are what the loader delivers. --step-ms MS emulates one."
+            return _with(base, delivered=delivered, batches=batches, seconds=spent, sentence=told)
+        waited = telling.stall(blocks)
+        demand = blocks[-1].demand
+        fed = True if waited.high <= self.stall else False if waited.low > self.stall else None
+        who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
+        verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]
+        told = (
+            f"{who} {verdict}: it waited {percent(waited.value)} ({percent(waited.low)} to {percent(waited.high)}) of {batches} "
+            f"batches' time, and may wait {percent(self.stall)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
+            "delivered."
+        )
+        return _with(base, fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent, sentence=told)
+
+
+def _with(base: Certificate, **values: Any) -> Certificate:
+    return msgspec.structs.replace(base, **values)
+
+
+def _setting(settings: Settings, *, persistent: bool) -> Setting:
+    return Setting(
+        num_workers=settings.workers,
+        prefetch_factor=settings.prefetch if settings.workers else None,
+        pin_memory=settings.pin_memory,
+        persistent_workers=persistent,
+        start_method=settings.start_method,
+        in_order=settings.in_order,
+        worker_threads=settings.worker_threads,
+        batch_size=settings.batch_size,
+    )
+
+
+def _figures(one: Tried) -> TrialFigures:
+    used = one.used
+    return TrialFigures(
+        settings=_setting(one.settings, persistent=False),
+        said=said(one.settings),
+        status=one.status,
+        why=one.why,
+        reason=one.reason,
+        rate=one.rate,
+        stall=one.stall,
+        used=Resources(memory_bytes=used.memory_bytes, shm_bytes=used.shm_bytes, files=used.files, cores=used.cores),
+        seconds=one.seconds,
+    )
+
+
+def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
+    """The smallest batch that delivers nearly the most; never chosen for the user."""
+    ran = [one for one in sizes if one.rate is not None]
+    if not ran or own is None:
+        return None
+    most = max(one.rate.value for one in ran if one.rate is not None)
+    sweet = min((one for one in ran if one.rate is not None and one.rate.value >= 0.95 * most), key=lambda one: one.batch_size)
+    told = (
+        f"Of the batch sizes, {sweet.batch_size} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
+    )
+    ended = [one for one in sizes if one.reason]
+    if ended and sweet.batch_size == max(one.batch_size for one in ran):
+        told += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
+    return told

@@ -1,0 +1,245 @@
+"""What runs inside a trial's process: the subject's loader with other settings, a block of batches at a time, as it is asked.
+
+The process leads a session of its own, and the kernel ends it with the process that started it; its workers end with it likewise.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import dataclasses
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader
+
+from pipefix.measurement.bench import StandInOptions
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.replay import Pool, without_recording
+from pipefix.tuning.limits import Batch
+from pipefix.tuning.space import Settings
+from pipefix.tuning.told import Told
+from pipefix.tuning.usage import read
+from pipefix.vocabulary.errors import PipefixError
+
+_PR_SET_PDEATHSIG = 1
+LONGEST_BLOCK = 30.0
+LOOK_SECONDS, LOOK_BATCHES = 1.0, 12
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every trial runs, whatever its settings."""
+
+    subject: Any
+    """The pipeline under test; only its loader's settings are changed, on a copy."""
+    consumer: Callable[[Any], Consumer]
+    """Makes the consumer for a subject, in the trial's own process."""
+    lots: int
+    """Batches are dealt out in turn to so many trials, so that none reads what another has warmed; 1 where there are too few."""
+    seed: int = 0
+    threads: int = 1
+    """Of torch in the training process."""
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when the one that started it ends. Linux only; elsewhere workers notice by themselves."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class InWorker:
+    """In every worker of a trial, before the user's worker_init_fn."""
+
+    def __init__(self, inner: Callable[[int], None] | None, threads: int | None) -> None:
+        self.inner = inner
+        self.threads = threads
+
+    def __call__(self, worker: int) -> None:
+        die_with_parent()
+        if self.threads is not None:
+            cap_threads(self.threads)
+        if self.inner is not None:
+            self.inner(worker)
+
+
+def cap_threads(count: int) -> None:
+    """Native libraries of this process compute in so many threads."""
+    torch.set_num_threads(max(1, count))
+    cv2 = sys.modules.get("cv2")
+    if cv2 is not None:
+        cv2.setNumThreads(count)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(max(1, count))  # for libraries that are loaded later
+
+
+# -- the loader ------------------------------------------------------------------------------------------------------------
+
+
+class Lot:
+    """A subject with every n-th of its batches."""
+
+    def __init__(self, subject: Any, number: int, lots: int) -> None:
+        self._subject = subject
+        self._number, self._lots = number % lots, lots
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subject, name)
+
+    def orders(self) -> Iterator[Any]:
+        orders = self._subject.orders()
+        return orders if self._lots == 1 or self._subject.iterable else itertools.islice(orders, self._number, None, self._lots)
+
+
+def with_settings(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any]:
+    """A copy of a loader with other settings. Its constructor is not called again: it may be a subclass's."""
+    made = copy.copy(loader)
+    own = vars(made)
+    own["_iterator"] = None
+    own["pin_memory"] = settings.pin_memory
+    own["in_order"] = settings.in_order
+    own["prefetch_factor"] = settings.prefetch if settings.workers else None
+    own["num_workers"] = settings.workers
+    own["worker_init_fn"] = InWorker(loader.worker_init_fn, settings.worker_threads)
+    context = loader.multiprocessing_context
+    if settings.start_method is not None:
+        context = multiprocessing.get_context(settings.start_method)
+    own["_DataLoader__multiprocessing_context"] = context if settings.workers else None
+    if settings.batch_size is not None and settings.batch_size != loader.batch_size:
+        own["batch_size"] = settings.batch_size
+        own["batch_sampler"] = BatchSampler(loader.sampler, settings.batch_size, loader.drop_last)
+    return made
+
+
+def pool_of(work: Work, settings: Settings, lot: int) -> Pool:
+    subject = dataclasses.replace(work.subject, loader=with_settings(work.subject.loader, settings))
+    options = without_recording(StandInOptions(0, settings.workers), settings.workers)
+    own: Any = Lot(subject, lot, work.lots)
+    return Pool(own, options, work.consumer(subject))
+
+
+# -- what is asked of it -----------------------------------------------------------------------------------------------------
+
+
+def serve(connection: Connection, work: Work, settings: Settings, lot: int, parent: int) -> None:
+    """Answer what the tuner asks, until it asks no more."""
+    os.setsid()
+    die_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    torch.set_num_threads(work.threads)
+    torch.default_generator.manual_seed(work.seed)
+    pool: Pool | None = None
+    try:
+        pool = pool_of(work, settings, lot)
+        started = 0.0
+        while True:
+            asked = connection.recv()
+            if asked is None:
+                break
+            if asked == "look":
+                connection.send(look(pool))
+                continue
+            if not started:
+                started = _start(pool)
+            block = pool.block(PLAIN, asked, most=LONGEST_BLOCK)
+            connection.send(told(block, pool, started))
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        pass
+    except PipefixError as error:
+        connection.send((str(error), error.advice, error.user_traceback))
+    except MemoryError:
+        connection.send(("Memory ran out", "Give it less with a smaller batch.", None))
+    finally:
+        if pool is not None:
+            pool.close(at_once=True)
+
+
+def _start(pool: Pool) -> float:
+    begun = time.perf_counter()
+    pool.turn_to(PLAIN)
+    pool.keep_batch()
+    return max(1e-6, time.perf_counter() - begun)
+
+
+def told(block: Block, pool: Pool, started: float) -> Told:
+    rows = block.rows
+    busy, waits = [], []
+    hidden = 0.0
+    for row in rows:
+        # What the device still computes after the step's call returned hides that much of the next wait.
+        waits.append(max(0.0, (row.got - row.asked) / 1e9 - hidden) if pool.consumer.present else (row.got - row.asked) / 1e9)
+        hidden = max(0.0, (row.device - (row.done - row.got)) / 1e9)
+        busy.append(max(row.done - row.got, row.device) / 1e9 if pool.consumer.present else 0.0)
+    return Told(
+        seconds=block.seconds,
+        samples=block.samples,
+        waits=tuple(waits),
+        steps=tuple(busy),
+        making=tuple((row.trace.ended - row.trace.begun) / 1e9 for row in rows),
+        process_cpu_s=_threads(rows) if pool.workers else None,
+        workers=pool.serving if pool.workers else 0,
+        started_s=started,
+    )
+
+
+def _threads(rows: tuple[Row, ...]) -> float | None:
+    """CPU seconds of all threads of a worker in a second of its work."""
+    spent = worked = 0
+    first: dict[int, Row] = {}
+    last: dict[int, Row] = {}
+    for row in rows:
+        first.setdefault(row.trace.pid, row)
+        if first[row.trace.pid] is not row:
+            worked += row.trace.ended - row.trace.begun
+        last[row.trace.pid] = row
+    for pid, row in last.items():
+        spent += row.trace.process_cpu - first[pid].trace.process_cpu
+    return spent / worked if worked > 50_000_000 else None
+
+
+def look(pool: Pool) -> Batch:
+    """A few batches made in this process: what one takes, and how large it is."""
+    pool.turn_to(PLAIN)
+    pool.keep_batch()
+    begun = time.perf_counter()
+    rows = [pool.next(consume=False)]
+    while len(rows) < LOOK_BATCHES and time.perf_counter() - begun < LOOK_SECONDS:
+        rows.append(pool.next(consume=False))
+    reading = read([os.getpid()])
+    sizes = list(_storages(pool.last_batch))
+    making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
+    return Batch(
+        bytes=float(sum(sizes)),
+        storages=len(sizes),
+        process_bytes=reading.memory_bytes,
+        process_files=reading.files,
+        cpu_s=sum(row.trace.cpu for row in rows) / 1e9 / len(rows),
+        seconds=making / len(rows),
+        samples=sum(row.trace.samples for row in rows) / len(rows),
+    )
+
+
+def _storages(value: Any) -> Iterator[int]:
+    """Bytes of every tensor of a batch."""
+    if isinstance(value, torch.Tensor):
+        yield value.numel() * value.element_size()
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _storages(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _storages(inner)

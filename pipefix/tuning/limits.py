@@ -1,0 +1,166 @@
+"""How far settings may go: memory, shared memory, open files and CPU, predicted before a trial and watched during it. Pure.
+
+A limit is a promise: settings that are predicted to break one are never run, and a trial that comes near one is ended. What a trial
+takes is predicted from what earlier ones took; before there is one, from a few batches made in a single process, and with a margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pipefix.tuning.space import Settings
+from pipefix.vocabulary.quantity import size
+
+NEAR = 0.92
+"""A trial that has taken this share of a limit is ended."""
+CAREFUL = 0.85
+"""Settings may be predicted to take this share of a limit at most."""
+UNTRIED = 1.4
+"""Factor on what a worker is predicted to take while none was ever seen."""
+TRIED = 1.1
+"""The same from trials."""
+WORKER_BYTES = 60_000_000
+"""Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
+WORKER_FILES = 12
+"""Pipes and queues of a worker."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of everything a trial runs, its training process included. None: no limit."""
+
+    memory_bytes: float | None = None
+    """Proportional set size of all its processes, shared memory included."""
+    shm_bytes: float | None = None
+    files: float | None = None
+    """That one process has open."""
+    cores: float | None = None
+    """CPU seconds a second, on average over a trial."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a trial took, at one moment or predicted."""
+
+    memory_bytes: float = 0.0
+    shm_bytes: float = 0.0
+    files: float = 0.0
+    cores: float = 0.0
+
+    def most(self, other: Usage) -> Usage:
+        """The greater of both, figure by figure."""
+        return Usage(*(max(getattr(self, name), getattr(other, name)) for name in FIGURES))
+
+
+FIGURES = ("memory_bytes", "shm_bytes", "files", "cores")
+_WORDS = {
+    "memory_bytes": ("of memory", "memory"),
+    "shm_bytes": ("of /dev/shm", "/dev/shm"),
+    "files": ("open files", "open files"),
+    "cores": ("CPU cores", "CPU"),
+}
+
+
+def _said(name: str, value: float) -> str:
+    words = _WORDS[name][0]
+    return (
+        f"{size(value)} {words}"
+        if name.endswith("bytes")
+        else f"{value:.2g} {words}"
+        if name == "cores"
+        else f"{value:.0f} {words}"
+    )
+
+
+def above(limits: Limits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
+    """(figure, value, limit) of everything that is above a share of its limit."""
+    for name in FIGURES:
+        limit, value = getattr(limits, name), getattr(usage, name)
+        if limit is not None and value > share * limit:
+            yield name, value, limit
+
+
+def refusal(limits: Limits, predicted: Usage) -> str | None:
+    """Why a trial is not started."""
+    for name, value, limit in above(limits, predicted, CAREFUL):
+        return f"it would take about {_said(name, value)}, and the limit is {_said(name, limit)}"
+    return None
+
+
+def ending(limits: Limits, usage: Usage, before: Usage | None = None) -> str | None:
+    """Why a running trial is ended: it is near a limit, or would be beyond it if it grew once more as it did since ``before``."""
+    for name, value, limit in above(limits, usage, NEAR):
+        return f"it took {_said(name, value)}, which is near the limit of {_said(name, limit)}"
+    if before is None:
+        return None
+    for name, value, limit in above(limits, _grown(before, usage), 1.0):
+        if name != "cores":
+            return f"it grew towards {_said(name, value)}, and the limit is {_said(name, limit)}"
+    return None
+
+
+def _grown(before: Usage, now: Usage) -> Usage:
+    """What comes next if it grows on, half as fast again."""
+    return Usage(*(getattr(now, name) + 1.5 * max(0.0, getattr(now, name) - getattr(before, name)) for name in FIGURES))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch, as a single process made it."""
+
+    bytes: float
+    storages: int
+    """Tensors that cross each on its own: every one is a file while it is in flight."""
+    process_bytes: float
+    """Memory of the process that made it."""
+    process_files: float
+    cpu_s: float
+    """CPU seconds that making it took."""
+    seconds: float
+    samples: float = 1.0
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What settings will take, by what others took."""
+
+    batch: Batch
+    trials: tuple[tuple[Settings, Usage], ...] = ()
+    ended: tuple[tuple[Settings, Usage], ...] = field(default=())
+    """Those that came too near a limit: they would have taken more still."""
+
+    def with_trial(self, settings: Settings, usage: Usage, *, ended: bool = False) -> Footprint:
+        if ended:
+            return Footprint(self.batch, self.trials, (*self.ended, (settings, usage)))
+        return Footprint(self.batch, (*self.trials, (settings, usage)), self.ended)
+
+    def predict(self, settings: Settings) -> Usage:
+        batch, workers = self.batch, settings.workers
+        grow = 1.0 if not settings.batch_size else settings.batch_size / max(1, self._batch_size())
+        in_flight = (settings.in_flight + workers + 1) * batch.bytes * grow if workers else 0.0
+        margin = TRIED if self._seen() else UNTRIED
+        return Usage(
+            memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * self._worker_bytes() * margin + in_flight,
+            shm_bytes=in_flight,
+            files=batch.process_files + workers * WORKER_FILES + (settings.in_flight + workers) * batch.storages,
+            cores=self._cores(settings),
+        )
+
+    def _seen(self) -> list[tuple[Settings, Usage]]:
+        return [one for one in (*self.trials, *self.ended) if one[0].workers]
+
+    def _batch_size(self) -> int:
+        return next((one.batch_size for one, _ in self.trials if one.batch_size), 0)
+
+    def _worker_bytes(self) -> float:
+        """Private memory of one worker: the most that any trial shows, and never less than seems possible."""
+        seen = [max(0.0, usage.memory_bytes - self.batch.process_bytes) / settings.workers for settings, usage in self._seen()]
+        return max(seen) if seen else WORKER_BYTES + 0.15 * self.batch.process_bytes + 2 * self.batch.bytes
+
+    def _cores(self, settings: Settings) -> float:
+        """As many as its processes keep busy: each at most the share of its time that making a batch computes."""
+        one = min(1.5, self.batch.cpu_s / max(self.batch.seconds, 1e-9))
+        seen = [usage.cores / settings.workers for settings, usage in self._seen() if usage.cores]
+        busy = max(seen) if seen else one
+        return max(one, settings.workers * busy)

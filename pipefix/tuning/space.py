@@ -1,0 +1,118 @@
+"""What can be set on a loader, and which values a search may try. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+FEW_PREFETCHED = 2
+"""Torch's own default: batches in flight a worker."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One way to run a loader."""
+
+    workers: int
+    prefetch: int = FEW_PREFETCHED
+    """Batches in flight a worker."""
+    in_order: bool = True
+    pin_memory: bool = False
+    start_method: str | None = None
+    """None for the platform's default."""
+    worker_threads: int | None = None
+    """Threads that native libraries may use in each worker; None leaves them alone."""
+    batch_size: int | None = None
+    """None where it is not the tuner's to choose."""
+
+    def normal(self) -> Settings:
+        """The same without what means nothing: with no workers nothing is in flight and nobody comes late."""
+        if self.workers:
+            return self
+        return replace(self, prefetch=FEW_PREFETCHED, in_order=True, start_method=None, worker_threads=None)
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that lie ready, or are being made, at most."""
+        return self.workers * self.prefetch
+
+    def changes(self, other: Settings) -> dict[str, object]:
+        """What ``other`` has that this has not."""
+        mine, theirs = vars(self.normal()), vars(other.normal())
+        return {name: theirs[name] for name in mine if mine[name] != theirs[name]}
+
+
+NAMES: Mapping[str, str] = {
+    "workers": "num_workers",
+    "prefetch": "prefetch_factor",
+    "worker_threads": "threads in each worker",
+}
+"""What users call it, where that is not what we do."""
+
+
+def said(settings: Settings, *, than: Settings | None = None) -> str:
+    """``8 workers, prefetch 4``; what stays as it is in ``than`` is left out."""
+    parts = ["no workers" if not settings.workers else f"{settings.workers} worker{'s' if settings.workers > 1 else ''}"]
+    base = Settings(workers=settings.workers) if than is None else than
+    if settings.workers and settings.prefetch != (FEW_PREFETCHED if than is None else than.prefetch):
+        parts.append(f"prefetch {settings.prefetch}")
+    if settings.in_order != base.in_order:
+        parts.append("in order" if settings.in_order else "batches as they come")
+    if settings.pin_memory != base.pin_memory:
+        parts.append("pinned" if settings.pin_memory else "not pinned")
+    if settings.start_method != base.start_method:
+        parts.append(settings.start_method or "the default start method")
+    if settings.worker_threads != base.worker_threads:
+        count = settings.worker_threads
+        parts.append("threads as they are" if count is None else f"{count} thread{'s' if count != 1 else ''} a worker")
+    if settings.batch_size != base.batch_size and settings.batch_size is not None:
+        parts.append(f"batch {settings.batch_size}")
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A setting beside the number of workers, with a value worth trying."""
+
+    name: str
+    value: object
+    why: str
+    workers: int | None = None
+    """How many workers it is to be tried with, where not with as many as there are."""
+
+    def turned(self, settings: Settings) -> Settings:
+        turned: Settings = replace(settings, **{self.name: self.value})  # type: ignore[arg-type]
+        return turned if self.workers is None else replace(turned, workers=self.workers)
+
+
+@dataclass(frozen=True)
+class Space:
+    """What may be tried here. Values that make no sense on this machine are declined, each with its reason."""
+
+    most_workers: int
+    cores: float
+    """CPU seconds a second that can be had."""
+    most_prefetch: int = 8
+    reorder: bool = True
+    """Batches may come in another order than the sampler's."""
+    pin: bool = False
+    """A device takes the batches from this process, so pinned memory can matter."""
+    start_methods: tuple[str, ...] = ()
+    """Others than the present one."""
+    declined: Mapping[str, str] | None = None
+    open: bool = False
+    """Nobody said how many workers there may be: a pipeline that waits more than it computes may have more."""
+
+    def worker_counts(self) -> list[int]:
+        """Every count while it is small, then ever wider steps: neighbours of large counts cannot be told apart."""
+        found: list[int] = []
+        count = 0
+        while count <= self.most_workers:
+            found.append(count)
+            count += 1 if count < 16 else 2 if count < 32 else 4 if count < 64 else 8
+        return found
+
+
+def most_workers(cores: float, now: int, computing: float = 1.0) -> int:
+    """As many as may help: pipelines that compute end at the cores, those that wait (for storage, a service) go on far beyond."""
+    return min(128, max(2 * now, 16, round(4 * cores / max(computing, 0.05))))

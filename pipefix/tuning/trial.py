@@ -1,0 +1,205 @@
+"""A trial: settings run in a process of their own, watched while they run, and gone without a trace when they are done with."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipefix.tuning import usage as reading
+from pipefix.tuning.child import LONGEST_BLOCK, Work, serve
+from pipefix.tuning.limits import Batch, Usage
+from pipefix.tuning.space import Settings
+from pipefix.tuning.told import Told
+from pipefix.vocabulary.errors import TargetError
+
+LOOK_EVERY = 0.05
+"""Seconds between two looks at what a trial takes; more where looking itself takes long."""
+PATIENCE = 45.0
+"""Seconds beyond the longest block that a trial may keep silent: workers start slowly under spawn."""
+LEAVING = 2.0
+"""Seconds that a trial has to end by itself."""
+
+Watch = Callable[[Usage], "str | None"]
+"""Told what the trial takes; why it must be ended, or None."""
+
+
+class Ended(Exception):
+    """A trial was ended, or ended itself, before it told what was asked."""
+
+    def __init__(self, why: str, *, limit: bool = False, error: TargetError | None = None) -> None:
+        super().__init__(why)
+        self.limit = limit
+        """It came near a limit."""
+        self.error = error
+
+
+class Trial:
+    """Settings that run. ``close`` leaves no process, no shared memory and no file behind."""
+
+    def __init__(self, work: Work, settings: Settings, lot: int, watch: Watch) -> None:
+        context = multiprocessing.get_context("fork")
+        self.settings = settings
+        self._watch = watch
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, work, settings, lot, os.getpid()), name="pipefix-trial")
+        self._begun = time.perf_counter()
+        self._cpu: tuple[float, float] | None = None
+        self._known: set[int] = set()
+        self.used = Usage()
+        """The most of each figure so far."""
+        self.now = Usage()
+        self._process.start()
+        theirs.close()
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def block(self, seconds: float) -> Told:
+        told = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
+        assert isinstance(told, Told)
+        return told
+
+    def look(self) -> Batch:
+        batch = self._ask("look", LONGEST_BLOCK + PATIENCE)
+        assert isinstance(batch, Batch)
+        return batch
+
+    def _ask(self, what: Any, patience: float) -> Any:
+        until = time.perf_counter() + patience
+        try:
+            self._ours.send(what)
+            while not self._ours.poll(self._look()):
+                if time.perf_counter() > until:
+                    raise Ended(f"it gave no batch within {patience:.0f} s")
+            answer = self._ours.recv()
+        except (EOFError, OSError):
+            raise Ended(self._died()) from None
+        self._look()
+        if isinstance(answer, tuple):
+            what, advice, shown = answer
+            error = TargetError(what, advice=advice, user_traceback=shown)
+            raise Ended(f"it failed: {what.rstrip('.')}", error=error)
+        return answer
+
+    def _died(self) -> str:
+        self._process.join(1.0)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            return f"its process was killed by signal {-code} ({signal.Signals(-code).name})"
+        return "its process ended"
+
+    def _look(self) -> float:
+        """Hold what it takes against the limits; seconds until the next look is due."""
+        begun = time.perf_counter()
+        processes = self._processes()
+        found = reading.read(processes)
+        cores = 0.0
+        if self._cpu is not None:
+            since, before = self._cpu
+            cores = max(0.0, found.cpu_s - before) / max(begun - since, 1.0)
+        else:
+            self._cpu = (begun, found.cpu_s)
+        self.now = Usage(found.memory_bytes, found.shm_bytes, found.files, cores)
+        self.used = self.used.most(self.now)
+        why = self._watch(self.now)
+        if why is not None:
+            self.close(at_once=True)
+            raise Ended(why, limit=True)
+        return max(LOOK_EVERY, 15 * (time.perf_counter() - begun))
+
+    def _processes(self) -> list[int]:
+        pid = self._process.pid
+        found = reading.group(pid) if pid is not None else []
+        self._known.update(found)
+        return found
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End it: asked first, unless it must go at once; then whatever it left is killed."""
+        if self._ours.closed:
+            return
+        if not at_once and self._process.is_alive():
+            with suppress(OSError):
+                self._ours.send(None)
+            self._process.join(LEAVING)
+        left = self._processes()
+        _end([pid for pid in left if not _cleans_up(pid)])
+        self._process.join(LEAVING)
+        # Those that clean up after others leave by themselves when the others are gone.
+        until = time.monotonic() + LEAVING
+        while (left := self._processes()) and time.monotonic() < until:
+            _end([pid for pid in left if not _cleans_up(pid)])
+            time.sleep(0.01)
+        _end(left)
+        self._ours.close()
+        _unlink(self._known)
+
+
+def _end(processes: list[int]) -> None:
+    for pid in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _cleans_up(pid: int) -> bool:
+    """Python's resource tracker and torch's shared-memory manager remove what killed processes left in /dev/shm."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"resource_tracker" in command or b"torch_shm_manager" in command
+
+
+def _unlink(processes: set[int]) -> None:
+    """Shared memory that carries the name of a process that is gone."""
+    try:
+        names = os.listdir(reading.SHM)
+    except OSError:
+        return
+    for name in names:
+        parts = name.split("_")
+        if len(parts) > 2 and parts[0] == "torch" and parts[1].isdigit() and int(parts[1]) in processes:
+            with suppress(OSError):
+                os.unlink(f"{reading.SHM}/{name}")
+
+
+class Processes:
+    """Runs trials for real."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._lot = 0
+
+    def own(self) -> Usage:
+        """What this process takes: a trial begins as a copy of it."""
+        found = reading.read([os.getpid()])
+        return Usage(found.memory_bytes, found.shm_bytes, found.files)
+
+    def look(self, settings: Settings, watch: Watch) -> Batch:
+        """A few batches without workers."""
+        trial = self.start(settings, watch)
+        try:
+            return trial.look()
+        finally:
+            trial.close()
+
+    def start(self, settings: Settings, watch: Watch) -> Trial:
+        self._lot += 1
+        return Trial(self.work, settings, self._lot - 1, watch)
+
+
+def can_fork() -> str | None:
+    """Why trials cannot be run in processes of their own here; None where they can."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return "this system cannot fork processes"
+    if torch.cuda.is_initialized():
+        return "CUDA is awake in this process already, and a forked process cannot use it"
+    return None

@@ -1,0 +1,88 @@
+"""What a process and all that it started take just now, read from /proc: memory by PSS, shared memory, open files, CPU seconds.
+
+Summed resident sizes count every shared page once a process; the proportional size counts it once. Shared memory that was unlinked
+while it is in use (as torch's batches are) is in no directory, so it is counted by what is mapped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+SHM = "/dev/shm"
+PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Of one tree of processes, at one moment."""
+
+    memory_bytes: float
+    shm_bytes: float
+    """Shared memory that its processes have mapped."""
+    files: int
+    """Most that one of its processes has open."""
+    cpu_s: float
+    """Since the processes that live began."""
+    processes: int
+
+
+def group(leader: int) -> list[int]:
+    """Processes of a session, its leader among them: whatever a trial started, also where its parent has died."""
+    found = []
+    for name in _listed(PROC):
+        if not name.isdigit():
+            continue
+        fields = _stat(int(name))
+        if fields is not None and int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(name))
+    return found
+
+
+def read(processes: Iterable[int]) -> Reading:
+    """Processes that end meanwhile count nothing."""
+    memory = shm = cpu = 0.0
+    files = count = 0
+    for pid in processes:
+        rollup = _rollup(pid)
+        fields = _stat(pid)
+        if rollup is None or fields is None:
+            continue
+        count += 1
+        memory += rollup.get("Pss", 0)
+        shm += rollup.get("Pss_Shmem", 0)
+        cpu += (int(fields[11]) + int(fields[12])) / _TICKS
+        files = max(files, len(_listed(PROC / str(pid) / "fd")))
+    return Reading(memory, shm, files, cpu, count)
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat after the name, which may hold blanks and brackets: state, parent, group, session, …"""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _rollup(pid: int) -> dict[str, float] | None:
+    try:
+        text = (PROC / str(pid) / "smaps_rollup").read_text(errors="replace")
+    except OSError:
+        return None
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] == "kB":
+            found[words[0].rstrip(":")] = 1024.0 * float(words[1])
+    return found

@@ -1,0 +1,271 @@
+"""tune: the settings that keep the consumer fed with the least, found by few trials and held against what was there."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipefix.plan import planfile
+from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile, TunedOn
+from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
+from pipefix.verbs.target import Progress, load_target, silent
+from pipefix.vocabulary.errors import BadUsage, TargetError
+
+if TYPE_CHECKING:
+    from pipefix.measurement.machine import Machine
+    from pipefix.report.tell_tune import Consumer, Telling
+    from pipefix.subject.subject import Subject
+    from pipefix.tuning.limits import Limits
+    from pipefix.tuning.space import Settings, Space
+    from pipefix.tuning.tuner import Found, Plan
+
+_ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With it torch answers whether there is CUDA without waking it up: trials are forked, and would find it awake and unusable."""
+LOTS = 16
+"""Trials that batches are dealt out to."""
+FEW_BATCHES = 8
+"""A trial reads at least so many batches before its samples come again, or they are not dealt out."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a tuning came to."""
+
+    settings: LoaderChange
+    """What to change, with its evidence; nothing is set where the settings stay as they are."""
+    evidence: Evidence | None
+    """Throughput before and after, side by side."""
+    trials: tuple[TrialFigures, ...]
+    certificate: Certificate
+    plan: PlanFile
+    """As written, or as it would be: an older plan's cache and augmentation are kept in it."""
+    report: TuneReport
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.report.changes)
+
+
+def tune(
+    target: Any,
+    *,
+    stall: float = 0.01,
+    step_ms: float | None = None,
+    target_rate: float | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    batch_sizes: bool = False,
+    budget: float = 90.0,
+    trials: int = 8,
+    max_workers: int | None = None,
+    max_memory: float | None = None,
+    max_shm: float | None = None,
+    max_files: int | None = None,
+    max_cores: float | None = None,
+    keep_order: bool = False,
+    write: Path | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Tuned:
+    """Find loader settings for ``target`` that keep its consumer fed, or deliver most, within hard limits."""
+    import torch
+
+    from pipefix.measurement.consumer import consumer_for
+    from pipefix.measurement.machine import look
+    from pipefix.report.tell_tune import Telling
+    from pipefix.subject import randomness
+    from pipefix.tuning.child import Work
+    from pipefix.tuning.search import Goal
+    from pipefix.tuning.trial import Processes
+    from pipefix.tuning.tuner import Plan, Tuner
+
+    say = progress or silent
+    _check(trials, stall)
+    older = planfile.read(write) if write is not None and write.is_file() else None
+    threads = torch.get_num_threads()
+    # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
+    torch.set_num_threads(1)
+    asked = _set(_ASLEEP, "1")
+    try:
+        say("loading the target", 0.0)
+        subject = load_target(target, batch_size=batch_size, workers=workers)
+        _check_forks(subject, emulated=step_ms is not None or target_rate is not None)
+        machine = look()
+        space = _space(subject, machine, max_workers, keep_order)
+        limits = _limits(machine, max_memory, max_shm, max_files, max_cores)
+        consumer = _consumer(subject, step_ms, target_rate)
+        work = Work(subject, lambda one: consumer_for(one, step_ms=step_ms, target_rate=target_rate), _lots(subject), seed, threads)
+        bench = Processes(work)
+        plan = Plan(space, Goal(stall, consumer.present), _start(subject), limits, budget, trials, seed)
+        with randomness.untouched(subject.loader):
+            found = Tuner(bench, plan, progress=say).run()
+            sizes = _batch_sizes(bench, found, subject, plan) if batch_sizes and not found.partial else []
+    finally:
+        torch.set_num_threads(threads)
+        _set(_ASLEEP, asked)
+    telling = Telling(
+        subject.target, subject.settings, plan.start, space, limits, found, consumer, stall, sizes, dealt=work.lots > 1
+    )  # fmt: skip
+    return _tuned(telling, machine, older, write)
+
+
+def _set(name: str, value: str | None) -> str | None:
+    """Set a variable of the environment, or take it away; what it was."""
+    before = os.environ.get(name)
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+    return before
+
+
+def _consumer(subject: Subject, step_ms: float | None, target_rate: float | None) -> Consumer:
+    from pipefix.measurement.consumer import consumer_for
+    from pipefix.report.tell_tune import Consumer
+
+    if step_ms is not None or target_rate is not None:
+        return Consumer(consumer_for(subject, step_ms=step_ms, target_rate=target_rate).name, present=True, emulated=True)
+    name = "train_step" if subject.consumer is not None else "model" if subject.model is not None else "none"
+    return Consumer(name, present=name != "none")
+
+
+def _check(trials: int, stall: float) -> None:
+    if trials < 1:
+        raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
+    if not 0 <= stall < 1:
+        raise BadUsage(f"The consumer cannot wait {stall:g} of its time.", advice="Give a share below one: --stall 1%.")
+
+
+def _check_forks(subject: Subject, *, emulated: bool) -> None:
+    from pipefix.tuning.trial import can_fork
+
+    why = can_fork()
+    if why is None:
+        return
+    advice = "Run it from the command line, pipefix tune FILE.py:NAME, and let the file not touch the GPU while it is imported."
+    if emulated or (subject.consumer is None and subject.model is None):
+        advice += " Where it is imported by your own program, tune before CUDA is used."
+    raise TargetError(f"{subject.target}: trials run in processes of their own, and {why}.", advice=advice)
+
+
+# -- what is searched ------------------------------------------------------------------------------------------------------
+
+
+def _start(subject: Subject) -> Settings:
+    from pipefix.tuning.space import Settings
+
+    now = subject.settings
+    return Settings(
+        workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory
+    ).normal()  # fmt: skip
+
+
+def _space(subject: Subject, machine: Machine, most: int | None, keep_order: bool) -> Space:
+    from pipefix.tuning.space import Space, most_workers
+
+    now = subject.settings
+    real = subject.consumer is not None or subject.model is not None
+    declined = {}
+    if not machine.gpus:
+        declined["pin_memory"] = "no CUDA device is present, so there is nothing to copy to"
+    elif not real:
+        declined["pin_memory"] = "no step of yours copies batches to the device"
+    if keep_order:
+        declined["in_order"] = "--keep-order was given"
+    if subject.iterable:
+        declined["in_order"] = "a stream's order is its own"
+    if now.start_method in (None, "fork"):
+        declined["start_method"] = "fork starts workers quickest"
+    else:
+        declined["start_method"] = f"{now.start_method} was chosen, and a library may need it; it changes the start, not the pace"
+    if not now.batch_size:
+        declined["batch_size"] = "your own sampler decides it"
+    else:
+        declined["batch_size"] = "it is part of the training; --batch-sizes shows what others would deliver"
+    return Space(
+        most_workers=most_workers(machine.effective_cores, now.num_workers) if most is None else max(most, 0),
+        cores=machine.effective_cores,
+        reorder=not keep_order and not subject.iterable,
+        pin=bool(machine.gpus) and real,
+        declined=declined,
+        open=most is None,
+    )
+
+
+def _limits(machine: Machine, memory: float | None, shm: float | None, files: int | None, cores: float | None) -> Limits:
+    """What was asked for, and no more than there is."""
+    from pipefix.tuning.limits import Limits
+    from pipefix.tuning.usage import read
+
+    room = machine.memory_room_bytes
+    if room is not None:
+        room += int(read([os.getpid()]).memory_bytes)
+    return Limits(
+        memory_bytes=_least(memory, room),
+        shm_bytes=_least(shm, machine.shm_free_bytes),
+        files=_least(files, machine.fd_soft),
+        cores=cores,
+    )
+
+
+def _least(*values: float | None) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _lots(subject: Subject) -> int:
+    """How many trials the batches of an epoch are dealt out to."""
+    now = subject.settings
+    if subject.iterable or not now.length:
+        return 1
+    return LOTS if now.length // max(1, now.batch_size or 1) >= LOTS * FEW_BATCHES else 1
+
+
+def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: Plan) -> list[BatchSize]:
+    from pipefix.tuning.batch_sizes import sweep
+
+    own = subject.settings.batch_size
+    if not own or found.batch is None:
+        return []
+    told = []
+    for one in sweep(bench, found, own, plan.limits, seconds=plan.budget / 30):
+        waited = one.stall if plan.goal.has_consumer else None
+        told.append(BatchSize(batch_size=one.batch_size, rate=one.rate, batch_s=one.batch_s, stall=waited, reason=one.reason))
+    return told
+
+
+# -- what comes out --------------------------------------------------------------------------------------------------------
+
+
+def _tuned(telling: Telling, machine: Machine, older: PlanFile | None, write: Path | None) -> Tuned:
+    """The plan, written where something is to change and nothing interrupted it; and the report."""
+    found, changes = telling.found, telling.changes()
+    evidence = None
+    if changes and found.before is not None and found.after is not None:
+        evidence = Evidence(before=found.before, after=found.after)
+    loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
+    plan = PlanFile(
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        target=telling.target,
+        machine=_tuned_on(machine),
+        loader=loader if changes else None,
+        cache=older.cache if older is not None else None,
+        augmentation=older.augmentation if older is not None else None,
+    )
+    written = None
+    if write is not None and changes and not found.partial:
+        planfile.write(plan, write)
+        written = str(write)
+    report = telling.report(created=plan.created, written=written)
+    return Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
+
+
+def _tuned_on(machine: Machine) -> TunedOn:
+    return TunedOn(
+        cores=machine.effective_cores,
+        cpu_model=machine.cpu_model,
+        memory_bytes=machine.memory_limit_bytes or machine.memory_bytes,
+        gpus=[gpu.name for gpu in machine.gpus],
+    )

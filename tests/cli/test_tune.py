@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.report import tune_text
+from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
+from pipefix.vocabulary.quantity import Interval
+from tests.cli.conftest import Library
+
+USED = Resources(memory_bytes=4.1e8, shm_bytes=2e7, files=60, cores=1.9)
+REPORT = TuneReport(
+    target="train.py:loader",
+    before=Setting(num_workers=0),
+    after=Setting(num_workers=6, prefetch_factor=2),
+    sentence="Use 6 workers: 580 samples/s instead of 100 samples/s.",
+    certificate=Certificate(
+        fed=True, emulated=True, consumer="emulated: 25 ms a batch", allowed=0.01, stall=Interval(0.004, 0.002, 0.006),
+        sentence="The emulated consumer (25 ms a batch) is fed: it waited 0.4 % (0.2 % to 0.6 %) of 300 batches' time.",
+    ),
+    changes={"num_workers": 6, "persistent_workers": True},
+    trials=[
+        TrialFigures(
+            settings=Setting(num_workers=0), said="no workers", status="run", why="the settings as they are",
+            rate=Interval(100, 98, 102), stall=0.83, used=USED,
+        ),
+        TrialFigures(settings=Setting(num_workers=9), said="9 workers", status="ended", reason="it took too much", used=USED),
+        *(
+            TrialFigures(settings=Setting(num_workers=n), said=f"{n} workers", status="refused", reason="it would take about 9 GB")
+            for n in range(10, 17)
+        ),
+    ],
+    enough="8 trials were made",
+    declined={"pin_memory": "no CUDA device is present"},
+    notes=["Starting the workers took 200 ms."],
+    batch_sizes=[
+        BatchSize(batch_size=16, rate=Interval(90, 88, 92), batch_s=0.18, stall=0.1), BatchSize(batch_size=32, reason="no room"),
+    ],
+    written="pipefix.plan.toml",
+)  # fmt: skip
+
+
+def text(report: TuneReport, **manner: Any) -> str:
+    return "\n".join(tune_text.lines(report, **manner))
+
+
+def test_the_whole_report() -> None:
+    said = text(REPORT)
+    assert "RESULT   Use 6 workers: 580 samples/s instead of 100 samples/s." in said
+    assert "DataLoader(..., num_workers=6, persistent_workers=True)" in said
+    assert "FED      The emulated consumer (25 ms a batch) is fed" in said
+    assert "no workers" in said and "83 %" in said and "410 MB" in said and "the settings as they are" in said
+    assert "ended: it took too much" in said
+    assert said.count("it would take about 9 GB") == tune_text.REFUSALS
+    assert "3 more, for the same kind of reason." in said
+    assert "ENOUGH   No more was tried: 8 trials were made." in said
+    assert "LEFT     pin_memory: no CUDA device is present." in said
+    assert ["16", "90.0", "180", "ms", "10", "%"] in [line.split() for line in said.splitlines()]
+    assert "no room" in said
+    assert "FastLoader(dataset, plan='pipefix.plan.toml') reads it." in said
+
+
+def test_narrow_and_ascii() -> None:
+    assert all(line.isascii() for line in tune_text.lines(REPORT, width=40, unicode=False))
+
+
+@pytest.fixture
+def tune(library: Library) -> Library:
+    sys.modules["pipefix.api"].tune = library.call  # type: ignore[attr-defined]
+    library.answer = SimpleNamespace(report=REPORT)
+    return library
+
+
+def test_what_is_asked(tune: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    tune.meanwhile = lambda: print("noise")
+    plan = tmp_path / "plan.toml"
+    words = "--stall 2% --step-ms 25 --budget 30 --trials 5 --max-memory 2GB --max-shm 64MB --max-files 500 --max-cores 3"
+    assert main(["tune", "train.py", *words.split(), "--keep-order", "--write", str(plan), "--batch-sizes", "-q"]) == 0
+    (given, named) = tune.asked[0]
+    assert given == ("train.py",)
+    assert {key: value for key, value in named.items() if key != "progress"} == {
+        "stall": 0.02, "step_ms": 25.0, "target_rate": None, "batch_size": None, "workers": None, "batch_sizes": True,
+        "budget": 30.0,
+        "trials": 5, "max_workers": None, "max_memory": 2_000_000_000, "max_shm": 64_000_000, "max_files": 500, "max_cores": 3.0,
+        "keep_order": True, "write": plan, "seed": 0,
+    }  # fmt: skip
+    told = capsys.readouterr()
+    assert "noise" not in told.out
+    assert "plan: pipefix.plan.toml" in told.err
+
+
+def test_json_is_the_report_and_no_plan_is_written_where_none_is_wanted(tune: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "train.py", "--json", "--no-write", "-q"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["format"] == "pipefix.tune/1"
+    assert told["certificate"]["emulated"] is True
+    assert tune.asked[0][1]["write"] is None
+
+
+def test_an_interrupted_tuning_is_told_and_says_so(tune: Library, capsys: pytest.CaptureFixture[str]) -> None:
+    import msgspec
+
+    tune.answer = SimpleNamespace(report=msgspec.structs.replace(REPORT, partial=True, written=None))
+    assert main(["tune", "train.py", "--no-write", "-q"]) == 130
+    told = capsys.readouterr()
+    assert "RESULT" in told.out
+    assert "no plan was written" in told.err
+
+
+def test_a_file_that_is_no_plan_is_not_replaced(tune: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    mine = tmp_path / "train.py"
+    mine.write_text("import torch\n")
+    assert main(["tune", "train.py", "--write", str(mine)]) == 2
+    assert "is not one that --write writes" in capsys.readouterr().err
+    assert not tune.asked
+    plan = tmp_path / "pipefix.plan.toml"
+    plan.write_text('# Written by pipefix.\nformat = "pipefix.plan/1"\n')
+    assert main(["tune", "train.py", "--write", str(plan), "-q"]) == 0
+    assert main(["tune", "train.py", "--write", str(tmp_path)]) == 2
+    assert f"--write {tmp_path}/pipefix.plan.toml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--stall", "lots"], "'lots' is not a percentage; write 5%"),
+        (["--trials", "0"], "'0' is not a whole number above 0"),
+        (["--step-ms", "5", "--target-rate", "9"], "not allowed with argument"),
+        (["--stal", "1%"], "Did you mean --stall?"),
+    ],
+)
+def test_what_cannot_be_meant(tune: Library, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main(["tune", "train.py", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,121 @@
+"""Tunings within limits drawn at random, and what they left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from pipefix.tuning import usage
+from pipefix.tuning.limits import Limits
+from pipefix.tuning.search import Goal
+from pipefix.tuning.space import Settings
+from pipefix.tuning.tuner import Plan, Tuner
+from pipefix.vocabulary.errors import BadUsage, TargetError
+from tests.tuning.grids import Grid
+from tests.tuning.machine import Appetite, Machine, breaches
+
+
+def drawn(seed: int) -> tuple[Appetite, Limits, Settings]:
+    """A pipeline's appetite, limits around it, and settings to begin with."""
+    draw = np.random.default_rng(seed)
+
+    def around(value: float, low: float, high: float) -> float:
+        return float(value * np.exp(draw.uniform(np.log(low), np.log(high))))
+
+    appetite = Appetite(
+        process=around(300e6, 0.5, 3), worker=around(60e6, 0.3, 8), batch=around(8e6, 0.01, 10), storages=int(draw.integers(1, 60)),
+        worker_files=around(9, 0.7, 1.3), growth=around(2e6, 0.1, 10) if draw.random() < 0.2 else 0.0,
+    )  # fmt: skip
+    limits = Limits(
+        memory_bytes=around(appetite.process + 8 * appetite.worker, 0.2, 20) if draw.random() < 0.8 else None,
+        shm_bytes=around(20 * appetite.batch, 0.05, 20) if draw.random() < 0.6 else None,
+        files=around(200, 0.3, 10) if draw.random() < 0.6 else None,
+        cores=around(4, 0.3, 5) if draw.random() < 0.3 else None,
+    )
+    return appetite, limits, Settings(int(draw.choice([0, 1, 2, 4, 8, 16, 32])), prefetch=int(draw.choice([2, 2, 4, 8])))
+
+
+def made_up(seed: int, grids: Sequence[Grid]) -> dict[str, Any]:
+    """One tuning on a machine that is made up."""
+    appetite, limits, start = drawn(seed)
+    grid = grids[seed % len(grids)]
+    machine = Machine(grid, appetite, seed=seed, break_at=float(seed % 60) if seed % 10 == 3 else None)
+    plan = Plan(grid.space, Goal(has_consumer=grid.demand is not None), start, limits, budget=60.0)
+    ending = "could not run at all"
+    try:
+        found = Tuner(machine, plan, clock=machine.clock).run()
+        ending = "interrupted" if found.partial else "settings kept" if found.kept else "better settings"
+    except (BadUsage, TargetError):
+        pass
+    return {
+        "seed": seed, "grid": grid.name, "ending": ending, "trials": len(machine.started),
+        "breaches": breaches(limits, machine.highest), "orphans": len(machine.running),
+    }  # fmt: skip
+
+
+# -- for real --------------------------------------------------------------------------------------------------------------
+
+
+class Hungry(Dataset[Any]):
+    """Every worker keeps so many bytes more with every sample, up to a size."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held: list[bytearray] = []
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if sum(map(len, self.held)) < self.most:
+            self.held.append(bytearray(b"x" * 1_000_000))
+        time.sleep(0.001)
+        return torch.zeros(20_000)
+
+
+def real(seed: int) -> dict[str, Any]:
+    """One tuning here, its limits watched from outside as well."""
+    import pipefix
+
+    draw = np.random.default_rng(seed)
+    most = int(draw.choice([1, 60, 200])) * 1_000_000
+    limit = usage.read([os.getpid()]).memory_bytes * 1.2 + float(draw.choice([50e6, 250e6, 500e6]))
+    loader: DataLoader[Any] = DataLoader(Hungry(most), batch_size=8, num_workers=int(draw.choice([0, 2, 4])))
+    before = set(like_this_one())
+    shm = set(os.listdir(usage.SHM))
+    told = {"said": f"workers that grow to {most // 1_000_000} MB, starting with {loader.num_workers}", "limit_mb": limit / 1e6}
+    memory = 0.0
+    try:
+        tuned = pipefix.tune(loader, budget=6.0, trials=4, max_memory=limit, max_shm=float(draw.choice([1e6, 50e6, 1e9])))
+        memory = max((one.used.memory_bytes for one in tuned.report.trials if one.used is not None), default=0.0)
+        ending = tuned.report.sentence
+    except (BadUsage, TargetError) as error:
+        ending = f"refused: {error}"
+    left = [name for name in set(os.listdir(usage.SHM)) - shm if name.startswith("torch_")]
+    stayed = sorted(set(like_this_one()) - before)
+    return {
+        **told, "ending": ending, "memory_mb": memory / 1e6,
+        "breaches": ["memory"] if memory > limit else [], "orphans": [*left, *stayed],
+    }  # fmt: skip
+
+
+def like_this_one() -> list[int]:
+    """Processes with this one's command line: what it forked has the same, wherever it went."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := usage._stat(int(name))) is not None and fields[0] != "Z":
+            try:
+                same = Path(f"/proc/{name}/cmdline").read_bytes() == own
+            except OSError:
+                continue
+            if same:
+                found.append(int(name))
+    return found

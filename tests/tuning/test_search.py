@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipefix.tuning.search import Done, Goal, Look, Search, Seen, Try
+from pipefix.tuning.space import Settings, Space, most_workers, said
+from pipefix.tuning.verdict import beaten
+from tests.tuning import grids
+from tests.tuning.replaying import play
+
+SPACE = Space(most_workers=32, cores=8)
+BY_NAME = {grid.name: grid for grid in grids.every()}
+
+
+def test_it_begins_with_the_settings_as_they_are() -> None:
+    asked = Search(SPACE, Goal(), Settings(3)).next([])
+    assert asked == Try(Settings(3), "the settings as they are")
+
+
+def test_no_trial_is_made_twice_and_eight_are_the_most() -> None:
+    played = play(BY_NAME["noisy-usl"], Settings(4), seed=1)
+    tried = [one.settings for one in played.path]
+    assert len(tried) == len(set(tried)) <= 8
+
+
+@pytest.mark.parametrize("name", ["lightning-19391", "eight-cores", "far-store", "huge-batches", "steep-usl", "two-cores-quota"])
+def test_the_choice_is_near_the_best_of_the_grid(name: str) -> None:
+    assert np.median([play(BY_NAME[name], Settings(start), seed=seed).regret for seed, start in enumerate((0, 4, 16))]) <= 0.03
+
+
+def test_a_consumer_is_fed_by_hardly_more_workers_than_it_needs() -> None:
+    played = play(BY_NAME["far-store-wide-fed-0.3"], Settings(0), seed=2)
+    assert played.fewest is not None
+    assert played.regret <= 0.02
+    assert played.workers <= 1.25 * played.fewest
+
+
+def test_a_start_that_feeds_with_too_many_workers_is_made_smaller() -> None:
+    played = play(BY_NAME["eight-cores-fed-0.3"], Settings(16), seed=3)
+    assert (played.workers, played.fewest) == (3, 3)
+
+
+def test_late_batches_suggest_another_order_and_threads_a_cap() -> None:
+    played = play(BY_NAME["late-batches"], Settings(0), seed=0)
+    assert not played.chosen.in_order
+    capped = play(BY_NAME["threads-everywhere"], Settings(4), seed=0)
+    assert capped.chosen.worker_threads == 1
+    kept = Search(replace(SPACE, reorder=False), Goal(), Settings(4))
+    seen = [Seen(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
+    asked = kept.next(seen)
+    assert not isinstance(asked, Try) or asked.settings.in_order
+
+
+def test_what_does_not_fit_is_not_asked_for() -> None:
+    search = Search(SPACE, Goal(), Settings(4))
+
+    def fits(settings: Settings) -> str | None:
+        return "too much" if settings.workers > 5 or settings.prefetch > 2 else None
+
+    seen: list[Seen] = []
+    while isinstance(asked := search.next(seen, fits=fits, look=Look(100.0)), Try):
+        assert fits(asked.settings) is None
+        seen.append(Seen(asked.settings, 100.0 * max(1, asked.settings.workers)))
+    best = search.best(seen)
+    assert best is not None
+    assert best.settings.workers == 5
+
+
+def test_a_start_that_does_not_fit_gives_way_to_a_smaller_one() -> None:
+    search = Search(SPACE, Goal(), Settings(8, prefetch=4))
+    asked = search.next([], fits=lambda settings: "too much" if settings.workers > 2 else None)
+    assert isinstance(asked, Try)
+    assert asked.settings == Settings(1, prefetch=2)
+    assert search.next([], fits=lambda _: "too much") == Done("no settings fit the limits")
+
+
+def test_what_takes_more_than_a_trial_that_was_ended_is_not_tried() -> None:
+    search = Search(SPACE, Goal(), Settings(4))
+    seen = [Seen(Settings(4), 400.0), Seen(Settings(8), ended="it took too much")]
+    for _ in range(4):
+        asked = search.next(seen)
+        if isinstance(asked, Done):
+            break
+        assert asked.settings.workers < 8
+        seen.append(Seen(asked.settings, 100.0 * asked.settings.workers))
+
+
+def test_the_start_is_kept_unless_it_is_beaten() -> None:
+    goal = Goal()
+    start, more = Seen(Settings(2), 100.0, 0.02), Seen(Settings(8), 103.0, 0.02)
+    assert beaten(start, more, goal) == "measured side by side, the settings found deliver 3.0 % more, which is within the noise"
+    assert beaten(start, replace(more, rate=130.0), goal) is None
+    assert "deliver 20 % less" in str(beaten(start, replace(more, rate=80.0), goal))
+    fed = Goal(has_consumer=True)
+    both = replace(start, settings=Settings(8), stall=0.0), replace(more, settings=Settings(3), stall=0.005)
+    assert beaten(*both, fed) is None
+    assert "no more than is needed" in str(beaten(both[1], both[0], fed))
+    assert "did not run again" in str(beaten(start, replace(more, ended="it failed"), goal))
+
+
+def test_words_and_counts() -> None:
+    assert said(Settings(0)) == "no workers"
+    assert said(Settings(1)) == "1 worker"
+    assert (
+        said(Settings(8, prefetch=4, in_order=False, worker_threads=1))
+        == "8 workers, prefetch 4, batches as they come, 1 thread a worker"
+    )
+    assert Settings(0, prefetch=8, in_order=False).normal() == Settings(0)
+    assert Settings(2).changes(Settings(4, prefetch=4)) == {"workers": 4, "prefetch": 4}
+    assert most_workers(2, 0) == 16
+    assert most_workers(2, 0, computing=0.05) == 128
+    assert Space(most_workers=70, cores=8).worker_counts()[-1] == 64

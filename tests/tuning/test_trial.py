@@ -1,0 +1,187 @@
+"""Trials for real: processes that start, are watched, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import pipefix
+from pipefix.plan import planfile
+from pipefix.tuning import usage
+from pipefix.tuning.child import Lot, cap_threads, with_settings
+from pipefix.tuning.space import Settings
+from pipefix.vocabulary.errors import BadUsage, TargetError
+from tests.tuning.limited import Hungry
+from tests.tuning.paced import Paced, as_list
+
+
+class Failing(Dataset[Any]):
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> int:
+        if index == 5:
+            raise ValueError("sample five is torn")
+        return index
+
+
+def children() -> list[int]:
+    """Processes that descend from this one."""
+    mine, found = {os.getpid()}, []
+    for name in sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int):
+        fields = usage._stat(int(name))
+        if fields is not None and fields[0] != "Z" and int(fields[1]) in mine:
+            mine.add(int(name))
+            found.append(int(name))
+    return found
+
+
+@pytest.fixture
+def nothing_left() -> Any:
+    before, shm = set(children()), set(os.listdir(usage.SHM))
+    yield
+    assert set(children()) <= before
+    assert not [name for name in set(os.listdir(usage.SHM)) - shm if name.startswith("torch_")]
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_slow_loader_is_given_workers_and_a_plan(tmp_path: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(Paced(0.004), batch_size=4, collate_fn=as_list)
+    threads = torch.get_num_threads()
+    tuned = pipefix.tune(loader, budget=5.0, trials=3, max_workers=4, write=tmp_path / "pipefix.plan.toml")
+    assert tuned.settings.num_workers is not None and tuned.settings.num_workers >= 2
+    assert tuned.evidence is not None
+    assert tuned.evidence.after.value > 1.3 * tuned.evidence.before.value
+    assert 1 < len(tuned.trials) <= 5
+    assert tuned.certificate.fed is None
+    assert planfile.read(tmp_path / "pipefix.plan.toml") == tuned.plan
+    assert loader.num_workers == 0, "the user's own loader is left as it was"
+    assert torch.get_num_threads() == threads
+    assert "PYTORCH_NVML_BASED_CUDA_CHECK" not in os.environ
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_an_emulated_consumer_that_is_fed_keeps_its_settings_and_writes_nothing(tmp_path: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(Paced(0.0005), batch_size=2, num_workers=1, persistent_workers=True, collate_fn=as_list)
+    tuned = pipefix.tune(loader, step_ms=40, stall=0.2, budget=4.0, trials=1, write=tmp_path / "pipefix.plan.toml")
+    assert not tuned.changed
+    assert tuned.certificate.fed
+    assert tuned.certificate.emulated
+    assert "The emulated consumer (40 ms a batch) is fed" in tuned.certificate.sentence
+    assert tuned.certificate.demand == pytest.approx(50, rel=0.1)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_trial_that_outgrows_its_memory_is_ended() -> None:
+    loader: DataLoader[Any] = DataLoader(Hungry(4_000_000_000), batch_size=8, num_workers=1)
+    begun = usage.read([os.getpid()]).memory_bytes
+    tuned = pipefix.tune(loader, budget=6.0, trials=1, max_memory=begun + 250e6, max_workers=1)
+    ended = [one for one in tuned.trials if one.status == "ended"]
+    refused = [one for one in tuned.trials if one.status == "refused"]
+    assert ended or refused
+    assert all(one.used is None or one.used.memory_bytes < begun + 250e6 for one in ended)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_users_own_error_is_told() -> None:
+    with pytest.raises(TargetError, match="sample five is torn") as caught:
+        pipefix.tune(DataLoader(Failing(), batch_size=8, num_workers=1), budget=3.0)
+    assert "Failing" in str(caught.value.user_traceback) or "__getitem__" in str(caught.value.user_traceback)
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    loader: DataLoader[Any] = DataLoader(Paced(0.0), batch_size=4)
+    with pytest.raises(BadUsage, match="With 0 trials nothing is tried"):
+        pipefix.tune(loader, trials=0)
+    with pytest.raises(BadUsage, match="cannot wait 1"):
+        pipefix.tune(loader, stall=1.0)
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {root!r})
+from torch.utils.data import DataLoader
+from tests.tuning.paced import Paced, as_list
+import pipefix
+print("ready", flush=True)
+pipefix.tune(DataLoader(Paced(0.01), batch_size=4, num_workers=2, collate_fn=as_list), budget=60.0)
+"""
+
+
+def test_nothing_outlives_a_tuner_that_is_killed(root: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED.format(root=str(root))], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    before = set(children())
+    until = time.monotonic() + 30
+    while len(set(children()) - before) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    born = set(children()) - {process.pid}
+    assert len(born) >= 3
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    until = time.monotonic() + 20
+    while (left := [pid for pid in born if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not left
+
+
+def alive(pid: int) -> bool:
+    fields = usage._stat(pid)
+    return fields is not None and fields[0] != "Z"
+
+
+def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:
+    loader: DataLoader[Any] = DataLoader(Paced(0.0), batch_size=4, shuffle=True, drop_last=True)
+    made = with_settings(loader, Settings(3, prefetch=4, in_order=False, start_method="spawn", batch_size=8))
+    assert (made.num_workers, made.prefetch_factor, made.in_order, made.batch_size) == (3, 4, False, 8)
+    assert made.multiprocessing_context is not None
+    assert made.multiprocessing_context.get_start_method() == "spawn"
+    assert next(iter(made.batch_sampler)).__len__() == 8
+    assert (loader.num_workers, loader.batch_size, loader.in_order) == (0, 4, True)
+    assert with_settings(made, Settings(0)).prefetch_factor is None
+
+
+def test_lots_share_no_batch_and_leave_none_out() -> None:
+    class Numbered:
+        iterable = False
+
+        def orders(self) -> Any:
+            return iter(range(12))
+
+    lots = [list(Lot(Numbered(), number, 3).orders()) for number in range(3)]
+    assert sorted(order for lot in lots for order in lot) == list(range(12))
+
+
+def test_threads_are_capped_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "9")
+    before = torch.get_num_threads()
+    try:
+        cap_threads(1)
+        assert torch.get_num_threads() == 1
+        assert os.environ["OMP_NUM_THREADS"] == "1"
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_a_process_takes_can_be_read() -> None:
+    held = torch.ones(8_000_000)
+    reading = usage.read([os.getpid()])
+    assert reading.memory_bytes > held.numel() * 4
+    assert reading.files > 2
+    assert reading.cpu_s > 0
+    assert reading.processes == 1
+    assert usage.read([2**22 - 1]).processes == 0
+    assert os.getpid() in usage.group(os.getsid(0)) or os.getsid(0) == 0

@@ -1,0 +1,154 @@
+"""The tuner on a machine that is made up: its limits, its interrupts, and what it leaves running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
+from pipefix.tuning.search import Goal
+from pipefix.tuning.space import Settings
+from pipefix.tuning.trial import Ended, Watch
+from pipefix.tuning.tuner import Found, Plan, Tuner
+from pipefix.vocabulary.errors import BadUsage, TargetError
+from tests.tuning import grids
+from tests.tuning.limited import made_up
+from tests.tuning.machine import Appetite, FakeTrial, Machine, breaches
+
+BY_NAME = {grid.name: grid for grid in grids.every()}
+EIGHT = BY_NAME["eight-cores"]
+
+
+ONE, NONE = Settings(1), Limits()
+
+
+def tuned(machine: Machine, start: Settings = ONE, limits: Limits = NONE, **more: float) -> Found:
+    plan = Plan(
+        machine.grid.space, Goal(has_consumer=machine.grid.demand is not None), start, limits, budget=more.get("budget", 60.0)
+    )
+    return Tuner(machine, plan, clock=machine.clock).run()
+
+
+def test_the_winner_is_confirmed_and_nothing_is_left_running() -> None:
+    machine = Machine(EIGHT)
+    found = tuned(machine)
+    assert found.kept is None
+    assert 6 <= found.chosen.workers <= 16
+    assert found.before is not None and found.after is not None
+    assert found.after.value / found.before.value > 5
+    assert found.before.low < found.before.value < found.before.high
+    assert machine.started[-1] == Settings(1), "the start runs once more beside the winner"
+    assert not machine.running
+    assert found.blocks
+
+
+def test_the_budget_is_kept() -> None:
+    machine = Machine(BY_NAME["noisy-usl"])
+    tuned(machine, budget=30.0)
+    assert machine.now < 36
+
+
+def test_settings_that_would_break_a_limit_are_told_and_never_started() -> None:
+    machine = Machine(EIGHT, Appetite(worker=100e6))
+    found = tuned(machine, limits=Limits(memory_bytes=1.2e9))
+    refused = [one for one in found.tried if one.status == "refused"]
+    assert refused
+    assert all("the limit is 1.20 GB of memory" in one.reason for one in refused)
+    assert not {one.settings for one in refused} & set(machine.started)
+    assert breaches(Limits(memory_bytes=1.2e9), machine.highest) == []
+
+
+def test_a_trial_that_comes_near_a_limit_is_ended_and_larger_ones_are_left() -> None:
+    limits = Limits(memory_bytes=3e9)
+    machine = Machine(EIGHT, Appetite(worker=60e6, crowd=5))
+    found = tuned(machine, limits=limits)
+    ended = [one for one in found.tried if one.status == "ended"]
+    assert ended
+    assert "the limit" in ended[0].reason
+    assert "3.00 GB of memory" in ended[0].reason
+    assert breaches(limits, machine.highest) == []
+    assert not machine.running
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_limits_drawn_at_random(seed: int) -> None:
+    told = made_up(seed, grids.SHAPES)
+    assert told["breaches"] == []
+    assert told["orphans"] == 0
+
+
+@pytest.mark.parametrize("moment", [0.1, 3.0, 20.0, 40.0])
+def test_an_interrupt_keeps_what_is_known_and_closes_everything(moment: float) -> None:
+    machine = Machine(EIGHT, break_at=moment)
+    found = tuned(machine)
+    assert found.partial
+    assert found.chosen == Settings(1)
+    assert not machine.running
+    assert len([one for one in found.tried if one.status == "run"]) == len(found.tried)
+
+
+class Failing(Machine):
+    """Settings whose trials fail."""
+
+    fails: Callable[[Settings], bool]
+
+    def start(self, settings: Settings, watch: Watch) -> FakeTrial:
+        trial = super().start(settings, watch)
+        if self.fails(settings) and self.now > 0.2:
+
+            def block(seconds: float) -> object:
+                trial.close()
+                raise Ended("it failed: dataset[3] raised OSError", error=TargetError("dataset[3] raised OSError"))
+
+            trial.block = block  # type: ignore[method-assign,assignment]
+        return trial
+
+
+def test_a_trial_that_fails_is_told_and_the_others_go_on() -> None:
+    machine = Failing(EIGHT)
+    machine.fails = lambda settings: settings.workers > 6  # type: ignore[method-assign]
+    found = tuned(machine)
+    assert "it failed: dataset[3] raised OSError" in [one.reason for one in found.tried if one.status == "failed"]
+    assert 1 < found.chosen.workers <= 6
+    assert not machine.running
+
+
+def test_where_everything_fails_the_users_own_error_is_raised() -> None:
+    machine = Failing(EIGHT)
+    machine.fails = lambda settings: True  # type: ignore[method-assign]
+    with pytest.raises(TargetError, match=r"dataset\[3\] raised OSError"):
+        tuned(machine)
+    assert not machine.running
+
+
+def test_a_look_that_breaks_a_limit_says_what_to_do() -> None:
+    with pytest.raises(TargetError, match="Not even one process without workers") as caught:
+        tuned(Machine(EIGHT), limits=Limits(memory_bytes=250e6))
+    assert "a smaller batch" in caught.value.advice
+    machine = Machine(EIGHT)
+    with pytest.raises(BadUsage, match="before the first batch is made, it would take about 180 MB of memory"):
+        tuned(machine, limits=Limits(memory_bytes=100e6))
+    assert not machine.started
+
+
+def test_predictions_grow_with_every_setting_and_learn_from_trials() -> None:
+    batch = Batch(10e6, 3, 300e6, 40, 0.1, 0.1, 8)
+    fresh = Footprint(batch)
+    one, two, deep = (fresh.predict(settings) for settings in (Settings(1), Settings(2), Settings(2, prefetch=8)))
+    assert one.memory_bytes < two.memory_bytes < deep.memory_bytes
+    assert one.files < two.files < deep.files
+    assert deep.shm_bytes == pytest.approx((16 + 2 + 1) * 10e6)
+    learnt = fresh.with_trial(Settings(2), Usage(memory_bytes=300e6 + 2 * 900e6))
+    assert learnt.predict(Settings(4)).memory_bytes > 4 * 900e6
+    assert fresh.predict(Settings(0)).shm_bytes == 0
+
+
+def test_the_sentences_of_limits() -> None:
+    limits = Limits(memory_bytes=1e9, files=100, cores=2.0, shm_bytes=64e6)
+    assert refusal(limits, Usage(memory_bytes=9e8)) == "it would take about 900 MB of memory, and the limit is 1.00 GB of memory"
+    assert refusal(limits, Usage(files=101)) == "it would take about 101 open files, and the limit is 100 open files"
+    assert ending(limits, Usage(cores=1.95)) == "it took 1.9 CPU cores, which is near the limit of 2 CPU cores"
+    assert ending(limits, Usage(shm_bytes=63e6)) == "it took 63.0 MB of /dev/shm, which is near the limit of 64.0 MB of /dev/shm"
+    assert refusal(limits, Usage()) is None
+    assert ending(Limits(), Usage(1e12, 1e12, 1e6, 1e3)) is None

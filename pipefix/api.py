@@ -8,3 +8,5 @@ from pipefix.verbs.doctor import doctor as doctor
 from pipefix.verbs.probe import probe as probe
 from pipefix.verbs.swap import swap as swap
 from pipefix.verbs.verify import verify as verify
+from pipefix.verbs.watch import follow as follow
+from pipefix.verbs.watch import watch as watch

@@ -45,9 +45,7 @@ def run(arguments: Namespace) -> int:
             if drifted and arguments.fail_on_drift:
                 break
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"Interrupted: {_summary(drifted)}", advice="The job goes on; the same command follows it again."
-        ) from None
+        raise Interrupted(f"Interrupted: {_summary(drifted)}", advice="The job goes on; follow it again at any time.") from None
     console.note(_summary(drifted))
     if drifted and arguments.fail_on_drift:
         raise GateFailed(f"pipefix watch --fail-on-drift: {drifted[0]}")

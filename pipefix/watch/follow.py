@@ -31,7 +31,7 @@ def follow(
     every: float = EVERY,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[list[Window]]:
-    """The windows from ``source`` (a file, or an http address) with what drifted by then: those that are known, then those that come.
+    """The windows from ``source`` (a file, or an http address) with what drifted by then: known ones first, then each as it comes.
 
     Ends with the job, or at ``once``. Drift is what the job itself found; with a baseline, and for an endpoint, it is found here.
     """

@@ -2,7 +2,7 @@
 
 Each value adds what it lies above the level plus a slack, and the sum never falls below zero. Noise keeps it near zero; a rise by
 twice the slack makes it grow by one slack a value. It fires above a limit that follows from the noise and from the false alarms
-that are allowed (Siegmund's formula). No single value may add more than a quarter of the limit: an outlier is no drift.
+that are allowed (Siegmund's formula). No single value may add more than a sixth of the limit: outliers are no drift.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-PIECES = 4
+PIECES = 6
 """Values that it takes to fire, at least."""
 _MAD = 1.4826
 """Median absolute deviation to standard deviation, for a normal distribution."""
 _LEAST_NOISE = 0.02
-_UNSURE = 1.25
-"""A noise that was learned from few values may be larger than it looked."""
+_UNSURE = 10
+"""A noise that was learned from so many values may be half as large again as it looked; from more, by so much less."""
+_ALIKE = 0.3
+"""How much neighbours resemble each other (their correlation) where few values have shown it."""
+_MOST_ALIKE = 0.7
 _OVERSHOOT = 1.166
 
 
@@ -46,6 +49,11 @@ class Rise:
             del self.above[:-_KEPT]
         return self.sum > self.limit
 
+    def limited(self, limit: float) -> None:
+        """The noise is known better now."""
+        self.limit = limit
+        self.sum = min(self.sum, 2 * limit)
+
     def clear(self) -> None:
         self.sum, self.run = 0.0, 0
         self.above.clear()
@@ -65,8 +73,10 @@ def noise(values: Sequence[float]) -> float:
     clipped = [max(-3 * spread, min(3 * spread, one)) for one in off]
     square = sum(one * one for one in clipped)
     alike = sum(one * other for one, other in pairwise(clipped)) / square if square else 0.0
-    alike = max(0.0, min(0.5, alike))
-    return spread * _UNSURE * math.sqrt((1 + alike) / (1 - alike))
+    # Few values say little about either: they are pulled towards what is usual, and to the safe side.
+    count = len(values)
+    alike = max(0.0, min(_MOST_ALIKE, (count * alike + 20 * _ALIKE) / (count + 20)))
+    return spread * (1 + 0.5 * min(1.0, _UNSURE / count)) * math.sqrt((1 + alike) / (1 - alike))
 
 
 def values_between_alarms(limit: float, slack: float, noise: float) -> float:

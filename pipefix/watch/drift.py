@@ -29,6 +29,10 @@ WAVE = 0.06
 """Part of its first level by which a level may follow slow waves."""
 SLOWNESS = 120
 """Windows in which a level follows most of a lasting change, within `WAVE`."""
+MEMORY = 240
+"""Windows from which the noise is learned in the long run."""
+REFINE = 20
+"""Windows between two estimates of it."""
 LEAST_LOOKS = 2
 """A window's figure rests on so many batches, or it is left out."""
 PATIENCE = 60
@@ -64,6 +68,9 @@ class Figure:
     fixed: float | None = None
     """A baseline's level."""
     taught: list[float] = field(default_factory=list)
+    recent: list[float] = field(default_factory=list)
+    """Values while nothing drifted."""
+    fed: int = 0
     level: float | None = None
     first: float = 0.0
     noise: float = 0.0
@@ -78,6 +85,7 @@ class Figure:
         if self.rise is None or self.fall is None or self.level is None:
             return self._learn(value)
         excess = value - self.level
+        self._refine(value)
         high, low = self.rise.feed(excess), self.fall.feed(-excess)
         if not self.drifting and high:
             self.drifting = True
@@ -101,14 +109,34 @@ class Figure:
             return None
         self.level = self.first = median(self.taught) if self.fixed is None else self.fixed
         self.noise = max(noise(self.taught), self.noise)
-        slack = math.log1p(self.change) / 2
-        limit = limit_for(self.per_alarm, slack, self.noise)
-        self.rise, self.fall = Rise(slack, limit), Rise(slack, limit)
+        limit = self._limit()
+        self.rise, self.fall = Rise(self.slack, limit), Rise(self.slack, limit)
+        self.recent = list(self.taught)
         if self.fixed is None:
             return None
         # The level was known all the time: what taught the noise is tested as well.
         found = [self.feed(one) for one in self.taught]
         return next((one for one in found if one), None)
+
+    def _refine(self, value: float) -> None:
+        """A few windows teach little about noise; as more come, the limit is set by them."""
+        if self.drifting:
+            return
+        self.recent = [*self.recent[1 - MEMORY :], value]
+        self.fed += 1
+        if self.fed % REFINE == 0:
+            self.noise = noise(self.recent)
+            limit = self._limit()
+            for test in (self.rise, self.fall):
+                if test is not None:
+                    test.limited(limit)
+
+    def _limit(self) -> float:
+        return limit_for(self.per_alarm, self.slack, self.noise)
+
+    @property
+    def slack(self) -> float:
+        return math.log1p(self.change) / 2
 
     def _follow(self, excess: float) -> None:
         assert self.level is not None

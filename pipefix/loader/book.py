@@ -51,10 +51,10 @@ class Totals(NamedTuple):
     cost_ns: int = 0
     """What looking itself took."""
     state: int = 0
-    """`READY`, `BLIND` (stages cannot be told apart there) or 0: the process has not begun."""
+    """`READY`, `BLIND` (it was asked not to look), `FAILED` (looking failed there) or 0: the process has not begun."""
 
 
-READY, BLIND = 1, 2
+READY, BLIND, FAILED = 1, 2, 3
 
 _LOOK = Struct(f"{len(Look._fields)}q")
 _HEAD = Struct(f"{len(_TOTALS)}q")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
-from pipefix.loader.book import BLIND, Book, Look, Totals
+from pipefix.loader.book import BLIND, FAILED, Book, Look, Totals
 from pipefix.loader.book import samples_in as samples_in
 from pipefix.loader.stage_clock import StageClock as StageClock
 from pipefix.loader.stage_clock import preload as preload
@@ -182,6 +182,12 @@ class Meter:
         return Totals(*sums[:-1], max((one.state for one in each), default=0))
 
 
+_WHY_NOT = {
+    BLIND: "the watch was asked not to look at stages",
+    FAILED: "looking at stages failed where batches are made, and was given up",
+}
+
+
 class Reader:
     """One reader's place in a meter."""
 
@@ -197,8 +203,8 @@ class Reader:
         steps = meter.steps(before[1])
         makers = meter.makers()
         declined = meter.declined
-        if declined is None and makers.state == BLIND:
-            declined = "the watch was asked not to look at stages"
+        if declined is None:
+            declined = _WHY_NOT.get(makers.state)
         return Reading(
             seconds=(now[0] - before[0]) / 1e9,
             batches=now[1] - before[1],

@@ -14,7 +14,7 @@ from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 from pipefix import seams
-from pipefix.loader.book import BLIND, READY, Book, Look, Page, samples_in
+from pipefix.loader.book import BLIND, FAILED, READY, Book, Look, Page, samples_in
 from pipefix.seams.seam import Patches, install_all, names
 from pipefix.seams.tap import OWN_BEFORE, OWN_DECODED, OWN_RAW, Tap
 from pipefix.vocabulary.stage import Stage
@@ -44,25 +44,27 @@ class StageClock:
         self._handed = Handed()
         self._batches = self._samples = self._made = self._cost = 0
         self._batched = batched
+        self._state = READY
         self._next = self._looks = 0
         self._look_ns = 0.0
+        self._begun = 0
         self._call_ns = 0.0
 
     def __call__(self, worker: int) -> None:
         if self._init is not None:
             self._init(worker)
         self.begin(worker)
-        if self._page is not None:
-            self._handed.attach()
-            self._replace_fetch()
+        self._handed.attach()
+        self._replace_fetch()
 
     def begin(self, worker: int = 0) -> None:
         """This process writes to its page from now on."""
         self._page = self._book.page(worker)
         self._batches, self._samples, self._made, self._cost, _ = self._page.totals
         self._tap = Tap()
+        self._state = READY if self._stages else BLIND
         self._next = 0 if self._stages else -1
-        self._page.count(self._batches, self._samples, self._made, self._cost, READY if self._stages else BLIND)
+        self._page.count(self._batches, self._samples, self._made, self._cost, self._state)
 
     def close(self) -> None:
         """Everything in this process is as it was."""
@@ -81,7 +83,7 @@ class StageClock:
         """``fetch(fetcher, order)``, with its cost written down."""
 
         def timed_fetch(fetcher: Any, order: Any) -> Any:
-            if self._next == 0:
+            if self._next == 0 and self._prepared():
                 return self._look(fetch, fetcher, order)
             self._next -= 1
             begun = perf_counter_ns()
@@ -99,14 +101,13 @@ class StageClock:
         self._batches += 1
         self._samples += samples
         self._made += spent
-        self._page.count(self._batches, self._samples, self._made, self._cost, READY if self._stages else BLIND)  # type: ignore[union-attr]
+        self._page.count(self._batches, self._samples, self._made, self._cost, self._state)  # type: ignore[union-attr]
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def _look(self, fetch: Callable[..., Any], fetcher: Any, order: Any) -> Any:
-        begun = perf_counter_ns()
+        begun = self._begun
         tap, collate = self._tap, fetcher.collate_fn
-        self._prepare()
         between = [0, 0]
         samples = 0
 
@@ -142,16 +143,22 @@ class StageClock:
         self._count(samples, done - ready)
         return data
 
-    def _prepare(self) -> None:
-        if self._looks < FIRST:
+    def _prepared(self) -> bool:
+        """The seams are in. Where they cannot be, the training goes on without being looked into."""
+        self._begun = perf_counter_ns()
+        try:
             self._patches.resume()
-            install_all(self._tap, self._patches)
-        else:
-            self._patches.resume()
-        if self._looks == 0:
-            self._call_ns = calibrate()
+            if self._looks < FIRST:
+                install_all(self._tap, self._patches)
+            if self._looks == 0:
+                self._call_ns = calibrate()
+        except Exception:  # noqa: BLE001 - whatever a library does to being patched, it is not the training's fault
+            self._patches.undo()
+            self._next, self._state = -1, FAILED
+            return False
         self._looks += 1
         self._tap.clear()
+        return True
 
     def _note(self, samples: int, collate: int, made: int, at: int, cpu: int) -> int:
         sums = stages(self._tap, cpu, self._call_ns)

@@ -33,8 +33,11 @@ class Attachment:
     def attach(self) -> None:
         """From the next ``iter()`` on. A loader that cannot be taught is left alone: then `around` is what counts."""
         kind = type(self.loader)
-        if not _is_dataloader(kind) or _MARK in vars(self.loader):
+        if not _is_dataloader(kind):
             self.meter.declined = "only a DataLoader lets its workers be looked into"
+            return
+        if _MARK in vars(self.loader):
+            self.meter.declined = "another watch looks into its workers"
             return
         self._class = kind
         vars(self.loader)[_MARK] = self
@@ -90,7 +93,11 @@ class Attachment:
     def _with_workers(self, make: Callable[[], Any], workers: int) -> Any:
         loader, meter = self.loader, self.meter
         own = vars(loader)
-        book = meter.book(workers, _method(loader))
+        try:
+            book = meter.book(workers, _method(loader))
+        except OSError as error:
+            meter.declined = f"there is no shared memory for its workers' figures: {error.strerror or error}"
+            return self._hook(make())
         before = own["worker_init_fn"]
         if self.stages:
             preload()

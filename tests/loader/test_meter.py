@@ -373,3 +373,21 @@ def test_packing_and_sending_are_counted_and_put_back():
 def test_a_clock_travels_to_a_worker_that_is_spawned():
     clock = StageClock(Book(1, shared=False), len, stages=True)
     assert isinstance(pickle.loads(pickle.dumps(clock)), StageClock)
+
+
+def test_a_library_that_cannot_be_patched_costs_the_figures_and_not_the_training(monkeypatch):
+    from pipefix.loader import stage_clock
+    from pipefix.loader.book import FAILED
+
+    def failing(*_):
+        raise TypeError("cannot set attribute of immutable type")
+
+    monkeypatch.setattr(stage_clock, "install_all", failing)
+    meter = Meter()
+    clock, book, fetcher = clocked(lambda index: index)
+    meter.follow(book, None)
+    for _ in range(3):
+        assert fetcher.fetch([1, 2]) == [1, 2]
+    clock.close()
+    assert book.totals().state == FAILED
+    assert meter.reader().read().declined == "looking at stages failed where batches are made, and was given up"

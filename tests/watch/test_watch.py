@@ -308,3 +308,23 @@ def test_ranks_label_themselves(monkeypatch: pytest.MonkeyPatch):
 def test_wrong_use(loader: Any, options: dict[str, Any], says: str):
     with pytest.raises(BadUsage, match=says):
         watch(loader, **options)
+
+
+def test_two_watches_of_one_loader(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    with hung(loader) as first, hung(loader) as second:
+        assert len(list(second)) == 4
+        assert (first.pulse().batches, second.pulse().batches) == (4, 4)
+        assert second.pulse().declined == "another watch looks into its workers"
+    assert type(loader) is DataLoader
+
+
+def test_without_shared_memory_workers_are_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Meter, "book", full)
+    with hung(DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=1)) as watched:
+        assert len(list(watched)) == 4
+        window = watched.pulse()
+    assert window.declined == "there is no shared memory for its workers' figures: No space left on device"

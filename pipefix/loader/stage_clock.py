@@ -21,7 +21,7 @@ from pipefix.vocabulary.stage import Stage
 
 SHARE = 0.0015
 """Of the making of batches may be spent on looking."""
-A_SAMPLE = 1000
+A_SAMPLE = 1500
 """Nanoseconds a sample that looking may cost."""
 FIRST = 3
 """Looks before any batch is left out: libraries that are imported with the first samples are found by then."""

@@ -70,6 +70,17 @@ class Attachment:
         iterator = self.running() if self.running is not None else None
         return list(getattr(iterator, "_workers", None) or [])
 
+    def adopt(self, iterator: Any) -> None:
+        """An iterator of this loader that was made before: its steps are seen, and its stages where it makes batches here."""
+        if not self.attached or not hasattr(iterator, "_next_data") or _ITERATOR_MARK in vars(iterator):
+            return
+        if hasattr(iterator, "_dataset_fetcher"):
+            self._in_process(lambda: iterator)
+        else:
+            self.meter.workers = True
+            self.meter.declined = "its workers were running before the watch began"
+            self._hook(iterator)
+
     # -- iterators -----------------------------------------------------------------------------------------------------
 
     def begin(self, make: Callable[[], Any]) -> Any:

@@ -25,7 +25,7 @@ LEARN = 20
 """Windows that teach a level and its noise."""
 RELEARN = 10
 """Windows that teach a level that fell."""
-WAVE = 0.06
+WAVE = 0.10
 """Part of its first level by which a level may follow slow waves."""
 SLOWNESS = 120
 """Windows in which a level follows most of a lasting change, within `WAVE`."""

@@ -9,6 +9,8 @@ from pipefix.loader.meter import Look, Reading, Step, Totals
 from pipefix.vocabulary.stage import Stage
 from pipefix.watch.window import Cost, Spread, Window
 
+LEAST = 4
+"""Looks that a window's figures rest on; fewer wait for those of the next window."""
 MAKING = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE)
 
 
@@ -19,12 +21,13 @@ class Gatherer:
         self.labels = labels or {}
         self._number = 0
         self._makers = Totals()
+        self._waiting: list[Look] = []
 
     def window(self, reading: Reading, *, time: float, workers: int = 0, died: Sequence[str] = (), ended: bool = False) -> Window:
         self._number += 1
         loop = reading.waited_s + reading.worked_s
         seconds = max(reading.seconds, 1e-9)
-        looks = [look for look in reading.looks if look.samples > 0]
+        looks = self._enough(reading.looks, ended)
         made = max(0, reading.makers.made_ns - self._makers.made_ns) / 1e9
         cost = max(0, reading.makers.cost_ns - self._makers.cost_ns) / 1e9
         self._makers = reading.makers
@@ -51,6 +54,13 @@ class Gatherer:
             labels=self.labels,
             ended=ended,
         )
+
+    def _enough(self, new: Sequence[Look], ended: bool) -> list[Look]:
+        self._waiting += [look for look in new if look.samples > 0]
+        if len(self._waiting) < LEAST and not ended:
+            return []
+        looks, self._waiting = self._waiting, []
+        return looks
 
 
 def _stages(reading: Reading, looks: Sequence[Look]) -> dict[str, Cost]:

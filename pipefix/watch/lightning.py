@@ -26,10 +26,25 @@ class WatchCallback(Callback):  # type: ignore[misc]
         self.options = options
         self.watches: list[Watch] = []
 
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Before Lightning starts the workers: loaders that were handed to ``fit``."""
+        source = getattr(getattr(trainer, "fit_loop", None), "_data_source", None)
+        for loader in _loaders(getattr(source, "instance", None)):
+            if hasattr(type(loader), "__iter__"):
+                self._watch(loader)
+
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        for loader in _loaders(trainer.train_dataloader):
-            # Files and ports are one watch's: of several loaders the first has them.
-            self.watches.append(watch(loader, **(self.options if not self.watches else {})))
+        """Lightning has loaders of its own by now, or those that the module made; the first epoch's iterators run."""
+        combined = getattr(getattr(trainer, "fit_loop", None), "_combined_loader", None)
+        iterators = list(getattr(getattr(combined, "_iterator", None), "iterators", None) or [])
+        for number, loader in enumerate(_loaders(trainer.train_dataloader)):
+            if number == len(self.watches):
+                self._watch(loader)
+            self.watches[number].turn_to(loader, iterators[number : number + 1])
+
+    def _watch(self, loader: Any) -> None:
+        # Files and ports are one watch's: of several loaders the first has them.
+        self.watches.append(watch(loader, **(self.options if not self.watches else {})))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self.close()

@@ -80,6 +80,18 @@ class Watch:
             atexit.register(self.close)
         return self
 
+    def turn_to(self, loader: Any, iterators: Sequence[Any] = ()) -> None:
+        """Watch this loader instead, the same job going on; ``iterators`` of it run already."""
+        if loader is not self.loader:
+            self._attachment.detach()
+            self.loader = loader
+            self._attachment = Attachment(getattr(loader, "base_dataloader", loader), self.meter, stages=self._attachment.stages)
+            if not self._carries:
+                self._attachment.attach()
+        if not self._carries:
+            for iterator in iterators:
+                self._attachment.adopt(iterator)
+
     def close(self) -> None:
         """The last window is written, and the loader is as it was."""
         if self.closed or os.getpid() != self._owner:

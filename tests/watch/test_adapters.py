@@ -57,7 +57,9 @@ def test_accelerates_loaders_are_watched_inside(tmp_path: Path):
     assert type(shard.base_dataloader) is DataLoader
 
 
-def test_lightning(tmp_path: Path):
+@pytest.mark.parametrize("handed", [True, False])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_lightning(tmp_path: Path, handed: bool, workers: int):
     lightning = pytest.importorskip("lightning.pytorch")
     from pipefix.watch.lightning import WatchCallback
 
@@ -72,15 +74,21 @@ def test_lightning(tmp_path: Path):
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=1e-9)
 
-    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
     callback = WatchCallback(jsonl=tmp_path / "watch.jsonl", every=60)
     trainer = lightning.Trainer(
         max_epochs=2, callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu"
     )
-    trainer.fit(Model(), loader)
+    if handed:
+        trainer.fit(Model(), loader)
+    else:
+        model = Model()
+        model.train_dataloader = lambda: loader  # type: ignore[method-assign]
+        trainer.fit(model)
     (window,) = windows(tmp_path / "watch.jsonl")
     assert (window["batches"], window["epochs"], window["ended"]) == (8, 2, True)
     assert window["stages"]["decode"]["s"] > 0
+    assert type(loader) is DataLoader
 
 
 def test_lightnings_collections_of_loaders(monkeypatch: pytest.MonkeyPatch):

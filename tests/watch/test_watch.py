@@ -328,3 +328,20 @@ def test_without_shared_memory_workers_are_not_looked_into(tmp_path: Path, monke
         assert len(list(watched)) == 4
         window = watched.pulse()
     assert window.declined == "there is no shared memory for its workers' figures: No space left on device"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterator_that_runs_already_can_be_taken_over(tmp_path: Path, workers: int):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
+    iterator = iter(loader)
+    next(iterator)
+    with hung([1]) as watched:
+        watched.turn_to(loader, [iterator])
+        assert len(list(iterator)) == 3
+        window = watched.pulse()
+        assert window.batches == 3
+        assert ("decode" in window.stages) == (workers == 0)
+        assert len(list(watched)) == 4
+        assert "decode" in watched.pulse().stages
+    assert type(loader) is DataLoader
+    assert "_next_data" not in vars(iterator)

@@ -76,7 +76,7 @@ class Book:
     def totals(self) -> Totals:
         each = [Totals(*_HEAD.unpack_from(self._memory, page * _PAGE)) for page in range(self.pages)]
         sums = [sum(column) for column in zip(*each, strict=True)]
-        return Totals(*sums[:-1], max(one.state for one in each))
+        return Totals._make([*sums[:-1], max(one.state for one in each)])
 
     def looks(self) -> Iterator[Look]:
         """Every look that was written since this was last asked and still lies there."""

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
-from pipefix.loader.book import BLIND, FAILED, Book, Look, Totals
+from pipefix.loader.book import BLIND, FAILED, Book
+from pipefix.loader.book import Look as Look
+from pipefix.loader.book import Totals as Totals
 from pipefix.loader.book import samples_in as samples_in
 from pipefix.loader.stage_clock import StageClock as StageClock
 from pipefix.loader.stage_clock import preload as preload
@@ -179,7 +181,7 @@ class Meter:
     def makers(self) -> Totals:
         each = [book.totals() for _, book in list(self._books)]
         sums = [sum(column) for column in zip(*each, strict=True)] if each else [0] * len(Totals._fields)
-        return Totals(*sums[:-1], max((one.state for one in each), default=0))
+        return Totals._make([*sums[:-1], max((one.state for one in each), default=0)])
 
 
 _WHY_NOT = {

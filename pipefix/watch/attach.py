@@ -7,9 +7,10 @@ calls ``_next_data``. Whatever else can be iterated gets an iterator around its 
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from pipefix.loader.meter import Meter, Metered, StageClock, preload, samples_in
@@ -176,21 +177,32 @@ def _fetch(reference: Any, fetch: Any, order: Any) -> Any:
 
 
 @functools.cache
-def _watched(kind: type) -> type:
+def _watched(kind: Hashable) -> type:
     """A subclass that answers for ``kind`` in every way but ``iter()``."""
+
+    assert isinstance(kind, type)
 
     def __iter__(self: Any) -> Any:  # noqa: N807
         return vars(self)[_MARK].begin(functools.partial(kind.__iter__, self))  # type: ignore[attr-defined]
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
-        made = list(kind.__reduce_ex__(self, protocol))
-        made[1] = tuple(kind if one is type(self) else one for one in made[1])
-        if isinstance(made[2], dict):
+        made: list[Any] = list(super(watched, self).__reduce_ex__(protocol))
+        if made[0] is _NEW:
+            made[:2] = _remake, (kind, *made[1][1:])  # pickle insists that what `copyreg` remakes be of the very class
+        if len(made) > 2 and isinstance(made[2], dict):
             made[2] = {name: value for name, value in made[2].items() if name != _MARK}
         return tuple(made)
 
     told = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    return type(kind.__name__, (kind,), {**told, "__iter__": __iter__, "__reduce_ex__": __reduce_ex__})
+    watched: type = type(kind.__name__, (kind,), {**told, "__iter__": __iter__, "__reduce_ex__": __reduce_ex__})
+    return watched
+
+
+_NEW = copyreg.__newobj__  # type: ignore[attr-defined]
+
+
+def _remake(kind: type, *arguments: Any) -> Any:
+    return kind.__new__(kind, *arguments)
 
 
 def _is_dataloader(kind: type) -> bool:

@@ -19,7 +19,7 @@ from pipefix.watch.window import Notice, Window
 
 CHANGE = 0.20
 """A lasting rise by this much is to be found."""
-FALSE_ALARMS = 0.25
+FALSE_ALARMS = 0.1
 """A day, from all figures together, where the noise of windows is as it was while levels were learned."""
 LEARN = 20
 """Windows that teach a level and its noise."""
@@ -209,7 +209,7 @@ class Drift:
             return [self._alarm(figure, cpu)]
         if what == "over":
             return [self._note("over", figure)]
-        return [self._note("cheaper", figure)] if what == "down" else []
+        return [self._note("cheaper", figure)] if what == "down" and name != BYTES else []
 
     def _figure(self, name: str, seconds: float) -> Figure:
         starts = name == STARTS
@@ -238,7 +238,8 @@ class Drift:
 
     def _note(self, kind: str, figure: Figure) -> Notice:
         _, stage = _KINDS.get(figure.name, ("", figure.name))
-        return tell.with_sentence(Notice(kind=kind, stage=stage or figure.name, against=self._against(figure)))
+        cause = "larger-samples" if figure.name == BYTES else None
+        return tell.with_sentence(Notice(kind=kind, stage=stage, against=self._against(figure), cause=cause))
 
     def _against(self, figure: Figure) -> str:
         return self.baseline.name if self.baseline is not None and figure.fixed is not None else "the job's own beginning"
@@ -273,7 +274,7 @@ _KINDS: dict[str, tuple[str, str | None]] = {
 
 def figures_of(window: Window) -> dict[str, float]:
     """The logarithms of what a window tells, where it rests on enough batches."""
-    values = {
+    values: dict[str, float] = {
         stage.value: window.stages[stage.value].s
         for stage in WATCHED
         if stage.value in window.stages and window.stages[stage.value].batches >= LEAST_LOOKS

@@ -9,7 +9,7 @@ from pipefix.loader.meter import Look, Reading, Step, Totals
 from pipefix.vocabulary.stage import Stage
 from pipefix.watch.window import Cost, Spread, Window
 
-LEAST = 4
+LEAST = 3
 """Looks that a window's figures rest on; fewer wait for those of the next window."""
 MAKING = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE)
 

@@ -180,11 +180,11 @@ def parse(text: str, *, origin: str) -> Window:
         for one, value in found.get("pipefix_stage_seconds", ())
         if math.isfinite(value)
     }
-    whole = {key: int(plain.pop(key, 0)) for key in ("number", "workers", "epochs")}
+    for key in ("number", "workers", "epochs"):
+        plain[key] = int(plain.get(key, 0))
+    plain["ended"] = bool(plain.get("ended", 0))
     return Window(
-        time=plain.pop("time", time.time()),
-        seconds=plain.pop("seconds", 0.0),
-        ended=bool(plain.pop("ended", 0)),
+        **{"time": time.time(), "seconds": 0.0, **plain},
         stages=stages,
         wait=_spread(found.get("pipefix_wait_seconds", ())),
         step=_spread(found.get("pipefix_step_seconds", ())),
@@ -192,8 +192,6 @@ def parse(text: str, *, origin: str) -> Window:
         samples=int(found.get("pipefix_samples_total", [({}, 0.0)])[0][1]),
         drifting=[one["stage"] for one, _ in found.get("pipefix_drift_ratio", ())],
         labels=labels,
-        **whole,
-        **plain,
     )
 
 

@@ -44,6 +44,8 @@ def sentence(notice: Notice) -> str:
         return f"A worker process ended by itself: {notice.cause}."
     what = _DOES[stage] if stage is not None else "Starting an epoch"
     if notice.kind == "over":
+        if notice.cause == "larger-samples":
+            return "Samples are again as large as they were before."
         return f"{what} costs again what it did before." if stage is not None else "Epochs start again as fast as they did before."
     if notice.kind == "cheaper":
         return f"{what} has become cheaper for good than in {notice.against}."

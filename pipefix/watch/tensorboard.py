@@ -19,7 +19,7 @@ class Scalars:
             need("tensorboard", extra="tensorboard", why="Writing TensorBoard scalars")
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer: Any = SummaryWriter(str(target))  # type: ignore[no-untyped-call]
+            self._writer: Any = SummaryWriter(str(target))
         else:
             self._writer = target
 

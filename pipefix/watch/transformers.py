@@ -15,7 +15,7 @@ except ImportError as error:
     ) from error
 
 
-class WatchCallback(TrainerCallback):  # type: ignore[misc]
+class WatchCallback(TrainerCallback):
     """Takes what `pipefix.watch` takes. The training loader is watched from start to end."""
 
     def __init__(self, **options: Any) -> None:

@@ -45,7 +45,7 @@ def test_the_state_and_what_drifts(job: Path, capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr()
     lines = told.out.splitlines()
     assert lines[0].startswith("DRIFT  Decoding takes 5")
-    assert "ms a sample instead of 4." in lines[0]
+    assert "ms a sample instead of 3." in lines[0]
     assert "  delivered  1,280 samples/s, 600 batches, epoch 1" in lines
     assert any(line.startswith("  decode ") and line.endswith("<- drifting") for line in lines)
     assert told.err.startswith("1 alarm; the first: Decoding takes ")
@@ -79,7 +79,7 @@ def test_json_is_a_line_a_window(job: Path, capsys: pytest.CaptureFixture[str]):
         (["calm.jsonl", "--baseline", "none.json"], 4, "The baseline none.json could not be read"),
         (["calm.jsonl", "--evry", "3"], 2, "Did you mean --every?"),
         (["calm.jsonl", "--every", "soon"], 2, "is not a number of seconds"),
-        ([], 2, "source"),
+        ([], 2, "SOURCE"),
     ],
 )
 def test_what_is_wrong_is_said(

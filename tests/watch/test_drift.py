@@ -117,6 +117,16 @@ def test_starts_of_epochs_that_take_longer():
     assert notice.sentence.startswith("Starting an epoch takes 150 % longer: 2.50 s instead of 1.00 s (the job's own beginning)")
 
 
+def test_starts_that_become_quicker_for_good():
+    drift = Drift()
+    found = []
+    for number in range(1, 60):
+        window = Window(time=number, number=number, seconds=30.0, epochs=number, starts=[3.0 if number < 20 else 1.0])
+        found += drift.feed(window)
+    assert [(notice.kind, notice.stage, notice.alarm) for notice in found] == [("cheaper", None, False)]
+    assert found[0].sentence == "Starting an epoch has become cheaper for good than in the job's own beginning."
+
+
 def test_a_worker_that_died_is_told_at_once():
     (notice,) = Drift().feed(Window(time=0, number=1, seconds=30, died=["worker 1 (pid 7) was killed by signal 9"]))
     assert notice.sentence == "A worker process ended by itself: worker 1 (pid 7) was killed by signal 9."

@@ -29,7 +29,7 @@ def window() -> Window:
     first = next(iter(Job(1)))
     notice = Notice(kind="costlier", stage="decode", ratio=1.25, sentence="Decoding takes 25 % longer.")
     return msgspec.structs.replace(
-        first, wait=SPREAD, step=SPREAD, busy=0.5, labels={"rank": "0"}, notices=[notice], drifting=["decode"]
+        first, wait=SPREAD, step=SPREAD, busy=0.5, looking=0.001, labels={"rank": "0"}, notices=[notice], drifting=["decode"]
     )
 
 

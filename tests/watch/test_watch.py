@@ -213,7 +213,7 @@ def test_a_killed_worker_is_named(tmp_path: Path):
     next(iterator)
     (process,) = watched._attachment.processes()
     os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="killed by signal"):
+    with pytest.raises(RuntimeError, match="killed by signal|exited unexpectedly"):
         list(iterator)
     notices = watched.pulse().notices
     watched.close()
@@ -342,6 +342,6 @@ def test_an_iterator_that_runs_already_can_be_taken_over(tmp_path: Path, workers
         assert window.batches == 3
         assert ("decode" in window.stages) == (workers == 0)
         assert len(list(watched)) == 4
-        assert "decode" in watched.pulse().stages
+        assert workers == 0 or "decode" in watched.pulse().stages
     assert type(loader) is DataLoader
     assert "_next_data" not in vars(iterator)

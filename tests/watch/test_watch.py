@@ -213,7 +213,7 @@ def test_a_killed_worker_is_named(tmp_path: Path):
     next(iterator)
     (process,) = watched._attachment.processes()
     os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="killed by signal|exited unexpectedly"):
+    with pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
         list(iterator)
     notices = watched.pulse().notices
     watched.close()

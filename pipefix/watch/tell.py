@@ -98,7 +98,8 @@ def state(window: Window) -> Iterator[str]:
     yield f"{clock(window.time)}  window {window.number}, {quantity.seconds(window.seconds)}{'  ' + who if who else ''}"
     yield f"  delivered  {quantity.rate(window.rate)}, {window.batches} batches, epoch {max(1, window.epochs)}"
     if window.waiting is not None:
-        yield f"  waiting    {quantity.percent(window.waiting)} of the loop's time{_spread(window.wait)}"
+        each = f"; {quantity.seconds(window.wait.p50)} a batch{_spread(window.wait)}" if window.wait is not None else ""
+        yield f"  waiting    {quantity.percent(window.waiting)} of the loop's time{each}"
     if window.step is not None:
         yield f"  step       {quantity.seconds(window.step.p50)} a batch{_spread(window.step)}"
     if window.workers:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import weakref
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipefix.loader.meter import Meter, Metered, StageClock, preload, samples_in
@@ -176,17 +176,20 @@ def _fetch(reference: Any, fetch: Any, order: Any) -> Any:
     return fetch(reference(), order)
 
 
-@functools.cache
-def _watched(kind: Hashable) -> type:
-    """A subclass that answers for ``kind`` in every way but ``iter()``."""
+_known: dict[type, type] = {}
+"""One watched subclass a class."""
 
-    assert isinstance(kind, type)
+
+def _watched(kind: Any) -> type:
+    """A subclass that answers for ``kind`` in every way but ``iter()``."""
+    if kind in _known:
+        return _known[kind]
 
     def __iter__(self: Any) -> Any:  # noqa: N807
-        return vars(self)[_MARK].begin(functools.partial(kind.__iter__, self))  # type: ignore[attr-defined]
+        return vars(self)[_MARK].begin(functools.partial(kind.__iter__, self))
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
-        made: list[Any] = list(super(watched, self).__reduce_ex__(protocol))
+        made: list[Any] = list(kind.__reduce_ex__(self, protocol))
         if made[0] is _NEW:
             made[:2] = _remake, (kind, *made[1][1:])  # pickle insists that what `copyreg` remakes be of the very class
         if len(made) > 2 and isinstance(made[2], dict):
@@ -194,8 +197,8 @@ def _watched(kind: Hashable) -> type:
         return tuple(made)
 
     told = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    watched: type = type(kind.__name__, (kind,), {**told, "__iter__": __iter__, "__reduce_ex__": __reduce_ex__})
-    return watched
+    _known[kind] = type(kind.__name__, (kind,), {**told, "__iter__": __iter__, "__reduce_ex__": __reduce_ex__})
+    return _known[kind]
 
 
 _NEW = copyreg.__newobj__  # type: ignore[attr-defined]

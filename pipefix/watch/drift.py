@@ -8,6 +8,7 @@ such as a day's, within `WAVE` of where it began. A figure that falls for good (
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -68,7 +69,7 @@ class Figure:
     fixed: float | None = None
     """A baseline's level."""
     taught: list[float] = field(default_factory=list)
-    recent: list[float] = field(default_factory=list)
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=MEMORY))
     """Values while nothing drifted."""
     fed: int = 0
     level: float | None = None
@@ -111,7 +112,7 @@ class Figure:
         self.noise = max(noise(self.taught), self.noise)
         limit = self._limit()
         self.rise, self.fall = Rise(self.slack, limit), Rise(self.slack, limit)
-        self.recent = list(self.taught)
+        self.recent = deque(self.taught, maxlen=MEMORY)
         if self.fixed is None:
             return None
         # The level was known all the time: what taught the noise is tested as well.
@@ -122,7 +123,7 @@ class Figure:
         """A few windows teach little about noise; as more come, the limit is set by them."""
         if self.drifting:
             return
-        self.recent = [*self.recent[1 - MEMORY :], value]
+        self.recent.append(value)
         self.fed += 1
         if self.fed % REFINE == 0:
             self.noise = noise(self.recent)
@@ -167,7 +168,7 @@ class Drift:
         self._cpu: list[float] = []
         self._cpu_level: float | None = None
         self._windows = 0
-        self._times: list[float] = []
+        self._times: deque[float] = deque(maxlen=256)
         self.alarms: list[Notice] = []
         """Every alarm so far."""
 
@@ -178,7 +179,7 @@ class Drift:
     def feed(self, window: Window) -> list[Notice]:
         """What this window makes certain."""
         self._windows += 1
-        self._times = [*self._times[-255:], window.time]
+        self._times.append(window.time)
         values = figures_of(window)
         cpu = values.pop(CPU, None)
         if cpu is not None and self._cpu_level is None:

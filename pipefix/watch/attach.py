@@ -26,6 +26,7 @@ class Attachment:
         self.loader, self.meter, self.stages = loader, meter, stages
         self._class: type | None = None
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._processes: list[Any] = []
         self._clock: StageClock | None = None
         """Of batches made in this process."""
         self.running: weakref.ref[Any] | None = None
@@ -67,9 +68,8 @@ class Attachment:
         return Metered(iter(self.loader), self.meter, _size_of(self.loader))
 
     def processes(self) -> list[Any]:
-        """The worker processes of the iterator that was made last."""
-        iterator = self.running() if self.running is not None else None
-        return list(getattr(iterator, "_workers", None) or [])
+        """The worker processes of the iterator that was made last, also when it is gone."""
+        return self._processes
 
     def adopt(self, iterator: Any) -> None:
         """An iterator of this loader that was made before: its steps are seen, and its stages where it makes batches here."""
@@ -144,6 +144,7 @@ class Attachment:
             self.meter.declined = "its class makes iterators of its own"
             return Metered(iterator, self.meter, _size_of(self.loader))
         self.running = weakref.ref(iterator)
+        self._processes = list(getattr(iterator, "_workers", None) or [])
         if _ITERATOR_MARK not in vars(iterator):
             # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
             vars(iterator)["_next_data"] = functools.partial(_next_data, weakref.ref(iterator), self.meter, _size_of(self.loader))

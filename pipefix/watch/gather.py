@@ -23,7 +23,9 @@ class Gatherer:
         self._makers = Totals()
         self._waiting: list[Look] = []
 
-    def window(self, reading: Reading, *, time: float, workers: int = 0, died: Sequence[str] = (), ended: bool = False) -> Window:
+    def window(
+        self, reading: Reading, *, time: float, workers: int = 0, makers: int = 0, died: Sequence[str] = (), ended: bool = False
+    ) -> Window:
         self._number += 1
         loop = reading.waited_s + reading.worked_s
         seconds = max(reading.seconds, 1e-9)
@@ -47,7 +49,7 @@ class Gatherer:
             declined=reading.declined,
             bytes=median(look.bytes / look.samples for look in looks) if any(look.bytes for look in looks) else None,
             cpu=median(look.cpu / look.samples for look in looks) / 1e9 if looks else None,
-            busy=min(1.0, made / seconds / max(1, workers)) if reading.workers else None,
+            busy=min(1.0, made / seconds / max(1, makers or workers)) if reading.workers else None,
             workers=workers,
             died=list(died),
             looking=cost / made if made > 0 else None,

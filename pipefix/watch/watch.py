@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -133,8 +134,14 @@ class Watch:
         """Close the window that is open, tell it to the exporters and to whoever waits for drift."""
         with self._lock:
             processes = self._attachment.processes()
+            alive = sum(_exit_code(process) is None for process in processes)
             window = self._gatherer.window(
-                self._reader.read(), time=self._clock(), workers=len(processes), died=self._died(processes), ended=ended
+                self._reader.read(),
+                time=self._clock(),
+                workers=alive,
+                makers=len(processes),
+                died=self._died(processes),
+                ended=ended,
             )
             notices = self.drift.feed(window)
             self.window = window = msgspec.structs.replace(window, notices=notices, drifting=self.drift.drifting)
@@ -172,12 +179,30 @@ class Watch:
     def _died(self, processes: Sequence[Any]) -> list[str]:
         found = []
         for number, process in enumerate(processes):
-            code = process.exitcode
-            if code and process.pid not in self._dead:
+            code = _exit_code(process)
+            # Torch itself terminates workers that do not leave in time.
+            if code and code != -signal.SIGTERM and process.pid not in self._dead:
                 self._dead.add(process.pid)
                 how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
                 found.append(f"worker {number} (pid {process.pid}) {how}")
         return found
+
+
+def _exit_code(process: Any) -> int | None:
+    """How a process ended; None while it runs, or where that cannot be told.
+
+    Without reaping it: torch asks the kernel the same question to say why a worker died, and who asks second is not told.
+    """
+    known = getattr(getattr(process, "_popen", None), "returncode", None)
+    if known is not None or not hasattr(os, "waitid"):
+        return known
+    try:
+        found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError:  # somebody else's child, or one that was reaped just now
+        return None
+    if found is None:
+        return None
+    return -found.si_status if found.si_code in (os.CLD_KILLED, os.CLD_DUMPED) else found.si_status
 
 
 def watch(

@@ -7,6 +7,7 @@ import copy
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import pickle
 import signal
@@ -23,7 +24,7 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 import pipefix
 from pipefix.loader.meter import Meter
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.watch.watch import Watch, watch
+from pipefix.watch.watch import Watch, _exit_code, watch
 from pipefix.watch.window import Window
 from tests.watch.pipelines import Breaking, Endless, Files, Mine, Stream, note_worker
 
@@ -215,7 +216,7 @@ def test_a_killed_worker_is_named(tmp_path: Path):
     os.kill(process.pid, signal.SIGKILL)
     with pytest.raises((RuntimeError, EOFError, ConnectionError)):
         list(iterator)
-    process.join(10)
+    del iterator
     notices = watched.pulse().notices
     watched.close()
     assert [notice.kind for notice in notices] == ["died"]
@@ -346,3 +347,15 @@ def test_an_iterator_that_runs_already_can_be_taken_over(tmp_path: Path, workers
         assert workers == 0 or "decode" in watched.pulse().stages
     assert type(loader) is DataLoader
     assert "_next_data" not in vars(iterator)
+
+
+def test_asking_how_a_worker_ended_leaves_the_answer_for_torch():
+    process = multiprocessing.get_context("fork").Process(target=os._exit, args=(3,))
+    process.start()
+    until = time.monotonic() + 20
+    while _exit_code(process) is None:
+        assert time.monotonic() < until
+    assert _exit_code(process) == 3
+    assert process._popen.returncode is None  # type: ignore[attr-defined]
+    process.join()
+    assert process.exitcode == _exit_code(process) == 3

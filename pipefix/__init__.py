@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pipefix.caches.table import GroupSampler
 
 _HOMES = {
-    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap", "watch"), "pipefix.api"),
+    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
+    # Straight from its verb: a training job does not pay for loading the others.
+    "watch": "pipefix.verbs.watch",
     "CachedDataset": "pipefix.caches.dataset",
     "GroupSampler": "pipefix.caches.table",
 }

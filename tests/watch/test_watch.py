@@ -224,8 +224,7 @@ def test_a_killed_worker_is_named(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_other_start_methods(tmp_path: Path, method: str):
+def test_spawned_workers(tmp_path: Path):
     loader = DataLoader(
         Files(tmp_path, 16), batch_size=4, num_workers=1, multiprocessing_context=method, worker_init_fn=note_worker
     )

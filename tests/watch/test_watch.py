@@ -226,7 +226,7 @@ def test_a_killed_worker_is_named(tmp_path: Path):
 @pytest.mark.slow
 def test_spawned_workers(tmp_path: Path):
     loader = DataLoader(
-        Files(tmp_path, 16), batch_size=4, num_workers=1, multiprocessing_context=method, worker_init_fn=note_worker
+        Files(tmp_path, 16), batch_size=4, num_workers=1, multiprocessing_context="spawn", worker_init_fn=note_worker
     )
     with hung(loader) as watched:
         assert len(list(watched)) == 4

@@ -6,12 +6,15 @@ The names for users are resolved on first use, so ``import pipefix`` stays cheap
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from pipefix.api import convert, doctor, forecast, probe, swap, tune, verify
+    from pipefix.api import convert, doctor, forecast, probe, swap, verify, watch
     from pipefix.caches.dataset import CachedDataset
     from pipefix.caches.table import GroupSampler
     from pipefix.loader.fast_loader import FastLoader
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap", "tune"), "pipefix.api"),
+    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
+    # Straight from its verb: a training job does not pay for loading the others.
+    "watch": "pipefix.verbs.watch",
     "CachedDataset": "pipefix.caches.dataset",
     "FastLoader": "pipefix.loader.fast_loader",
     "GroupSampler": "pipefix.caches.table",
@@ -40,6 +46,7 @@ __all__ = [
     "__version__",
 ]
 __all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "tune", "CachedDataset", "GroupSampler", "__version__"]
+__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "watch", "CachedDataset", "GroupSampler", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -49,6 +56,17 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """`pipefix.watch` is a verb, and a room bears its name too: importing the room does not hide the verb."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

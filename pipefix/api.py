@@ -9,3 +9,5 @@ from pipefix.verbs.probe import probe as probe
 from pipefix.verbs.swap import swap as swap
 from pipefix.verbs.tune import tune as tune
 from pipefix.verbs.verify import verify as verify
+from pipefix.verbs.watch import follow as follow
+from pipefix.verbs.watch import watch as watch

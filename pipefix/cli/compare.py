@@ -19,6 +19,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--max-regression", type=arguments.share, metavar="SHARE", help="exit with 1 where throughput fell by more, such as 5%%"
     )
+    parser.add_argument("--json", action="store_true", help="print what changed as JSON instead of text")
     parser.add_argument("--force", action="store_true", help="compare runs of different machines or targets all the same")
 
 
@@ -27,7 +28,10 @@ def run(arguments: Namespace) -> int:
 
     before, after = runfile.read(arguments.before), runfile.read(arguments.after)
     found = compare.compare(before, after, force=arguments.force)
-    console.results(compare.lines(found, **console.manner()))
+    if arguments.json:
+        console.results([compare.encode(found).decode("utf-8").rstrip("\n")])
+    else:
+        console.results(compare.lines(found, **console.manner()))
     if arguments.max_regression is not None:
         sentence = compare.gate_sentence(found, arguments.max_regression)
         if compare.regressed(found, arguments.max_regression):

@@ -117,6 +117,25 @@ def gate_sentence(comparison: Comparison, limit: float) -> str:
     return f"No regression: the second run delivers {found} of the first; {allowed}."
 
 
+def encode(comparison: Comparison) -> bytes:
+    """What changed as JSON; the runs themselves are named, not repeated. What has no finite value is written as null."""
+    found = {
+        "sentence": comparison.sentence,
+        "ratio": comparison.ratio,
+        "settled": comparison.settled,
+        "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in comparison.stages],
+        "before": _named(comparison.before),
+        "after": _named(comparison.after),
+        "changed_settings": changed_settings(comparison.before, comparison.after),
+        "doubts": comparison.doubts,
+    }
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+
+
+def _named(run: Run) -> dict[str, object]:
+    return {"target": run.target, "created": run.created, "delivered": _rates(run)}
+
+
 def lines(comparison: Comparison, *, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
     """The comparison for the terminal."""
     paint = Paint(max(width, 40), color, unicode)

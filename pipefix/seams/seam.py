@@ -43,6 +43,8 @@ class Patches:
         self._renamed: dict[int, tuple[Any, Any]] = {}
         self._followed: list[tuple[Any, Any]] = []
         self._callbacks: list[Callable[[], object]] = []
+        self._paused: list[tuple[Any, str, Any]] | None = None
+        """While paused: what is to be put back where."""
         self.installed: set[str] = set()
 
     def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> None:
@@ -63,21 +65,43 @@ class Patches:
         """For what is changed other than by an attribute."""
         self._callbacks.append(callback)
 
+    def pause(self) -> None:
+        """Put the originals back for a while, wherever they are looked up on their owners: seams that are not needed cost nothing.
+
+        Names by which modules imported a function go on meaning its wrapper, which passes straight through.
+        """
+        if self._paused is None:
+            self._paused = [(owner, name, owner.__dict__[name]) for owner, name, _ in self._undo]
+            for owner, name, original in reversed(self._undo):
+                _put(owner, name, original)
+
+    def resume(self) -> None:
+        """What `pause` took out is back."""
+        if self._paused is not None:
+            for owner, name, replacement in self._paused:
+                _put(owner, name, replacement)
+            self._paused = None
+
     def undo(self) -> None:
+        self._paused = None
         for callback in reversed(self._callbacks):
             callback()
         self._callbacks.clear()
         for owner, name, original in reversed(self._undo):
-            if original is _ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
+            _put(owner, name, original)
         # Also in modules that were imported, and so took our wrapper by name, while it was in place.
         _rebind({id(replacement): (replacement, original) for original, replacement in self._followed})
         self._undo.clear()
         self._renamed.clear()
         self._followed.clear()
         self.installed.clear()
+
+
+def _put(owner: Any, name: str, value: Any) -> None:
+    if value is not _ABSENT:
+        setattr(owner, name, value)
+    elif name in owner.__dict__:
+        delattr(owner, name)
 
 
 def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:

@@ -22,6 +22,7 @@ print(json.dumps({"code": code, "loaded": sorted(name for name in sys.modules if
 """
 
 
+JOB = str(ROOT / "fixtures" / "runs" / "watch.jsonl")
 RUN = str(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
 
 
@@ -40,12 +41,13 @@ def test_help_loads_the_standard_library_only(arguments: list[str]) -> None:
     assert not loaded & {*HEAVY, "rich", "psutil"}
 
 
-@pytest.mark.parametrize("command", ["show", "show-html", "compare"])
+@pytest.mark.parametrize("command", ["show", "show-html", "compare", "watch"])
 def test_reports_never_load_torch(command: str, tmp_path: Path) -> None:
     arguments = {
         "show": ["show", RUN],
         "show-html": ["show", RUN, "--html", str(tmp_path / "run.html")],
         "compare": ["compare", RUN, RUN],
+        "watch": ["watch", JOB, "--once"],
     }[command]
     code, loaded = loaded_by(*arguments)
     assert code == 0

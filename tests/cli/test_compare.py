@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,20 @@ def test_what_changed_goes_to_stdout(two: tuple[str, str], capsys: pytest.Captur
     told = capsys.readouterr()
     assert told.out.startswith("Delivered 0.80x (0.79-0.81): 1,000 -> 800 samples/s")
     assert told.err == ""
+
+
+def test_json_holds_the_ratio_and_every_stage(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *two, "--json", "--max-regression", "5%"]) == 1
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert found["ratio"]["value"] == pytest.approx(0.8)
+    assert found["settled"] is True
+    assert found["sentence"].startswith("Delivered 0.80x (0.79-0.81)")
+    decode = next(stage for stage in found["stages"] if stage["stage"] == "decode")
+    assert decode["ratio"]["low"] < decode["ratio"]["value"] == 1.0 < decode["ratio"]["high"]
+    assert decode["settled"] is False
+    assert found["before"]["delivered"]["value"] == 1000
+    assert "Regression: " in told.err
 
 
 def test_the_gate_closes_on_a_regression(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,6 @@
+"""watch: figures of a loader while a job runs, and word of what drifts; follow: the same, seen from outside the job."""
+
+from __future__ import annotations
+
+from pipefix.watch.follow import follow as follow
+from pipefix.watch.watch import watch as watch

@@ -1,0 +1,235 @@
+"""A meter on a loader that the user made: hung on while it is watched, and taken off without a trace.
+
+A DataLoader becomes an object of a subclass of its class, whose only difference is what it does on ``iter()``. Copies and pickles
+of it are of the user's own class. Iterators stay what they are; the step's two moments are taken where torch's own ``__next__``
+calls ``_next_data``. Whatever else can be iterated gets an iterator around its own.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pipefix.loader.meter import Meter, Metered, StageClock, preload, samples_in
+
+_MARK = "_pipefix_watch"
+_ITERATOR_MARK = "_pipefix_hook"
+
+
+class Attachment:
+    """One loader, one meter."""
+
+    def __init__(self, loader: Any, meter: Meter, *, stages: bool = True) -> None:
+        self.loader, self.meter, self.stages = loader, meter, stages
+        self._class: type | None = None
+        self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._processes: list[Any] = []
+        self._clock: StageClock | None = None
+        """Of batches made in this process."""
+        self.running: weakref.ref[Any] | None = None
+        """The iterator that was made last."""
+
+    def attach(self) -> None:
+        """From the next ``iter()`` on. A loader that cannot be taught is left alone: then `around` is what counts."""
+        kind = type(self.loader)
+        if not _is_dataloader(kind):
+            self.meter.declined = "only a DataLoader lets its workers be looked into"
+            return
+        if _MARK in vars(self.loader):
+            self.meter.declined = "another watch looks into its workers"
+            return
+        self._class = kind
+        vars(self.loader)[_MARK] = self
+        self.loader.__class__ = _watched(kind)
+
+    def detach(self) -> None:
+        """As it was found."""
+        for iterator in list(self._iterators):
+            self._release(iterator)
+        if self._clock is not None:
+            self._clock.close()
+            self._clock = None
+        if self._class is not None:
+            vars(self.loader).pop(_MARK, None)
+            self.loader.__class__ = self._class
+            self._class = None
+
+    @property
+    def attached(self) -> bool:
+        return self._class is not None
+
+    def around(self) -> Iterator[Any]:
+        """An iterator of the loader, with the meter on it."""
+        if self.attached:
+            return iter(self.loader)
+        return Metered(iter(self.loader), self.meter, _size_of(self.loader))
+
+    def processes(self) -> list[Any]:
+        """The worker processes of the iterator that was made last, also when it is gone."""
+        return self._processes
+
+    def adopt(self, iterator: Any) -> None:
+        """An iterator of this loader that was made before: its steps are seen, and its stages where it makes batches here."""
+        if not self.attached or not hasattr(iterator, "_next_data") or _ITERATOR_MARK in vars(iterator):
+            return
+        if hasattr(iterator, "_dataset_fetcher"):
+            self._in_process(lambda: iterator)
+        else:
+            self.meter.workers = True
+            self.meter.declined = "its workers were running before the watch began"
+            self._hook(iterator)
+
+    # -- iterators -----------------------------------------------------------------------------------------------------
+
+    def begin(self, make: Callable[[], Any]) -> Any:
+        """``make()`` is the loader's own ``__iter__``."""
+        loader, meter = self.loader, self.meter
+        begun = meter.clock()
+        known = getattr(loader, "_iterator", None)
+        workers = int(loader.num_workers)
+        meter.workers = workers > 0
+        if known is not None:
+            if _ITERATOR_MARK not in vars(known):
+                meter.declined = "its workers were running before the watch began"
+            made = self._hook(make())
+        elif workers:
+            made = self._with_workers(make, workers)
+        else:
+            made = self._in_process(make)
+        meter.started(meter.clock() - begun)
+        return made
+
+    def _with_workers(self, make: Callable[[], Any], workers: int) -> Any:
+        loader, meter = self.loader, self.meter
+        own = vars(loader)
+        try:
+            book = meter.book(workers, _method(loader))
+        except OSError as error:
+            meter.declined = f"there is no shared memory for its workers' figures: {error.strerror or error}"
+            return self._hook(make())
+        before = own["worker_init_fn"]
+        if self.stages:
+            preload()
+        own["worker_init_fn"] = meter.clock_for(book, before, stages=self.stages, batched=_batched(loader))
+        try:
+            iterator = make()
+        finally:
+            own["worker_init_fn"] = before
+        made = self._hook(iterator)
+        if made is iterator:
+            meter.declined = None
+            meter.follow(book, self.running)
+        return made
+
+    def _in_process(self, make: Callable[[], Any]) -> Any:
+        iterator = make()
+        made = self._hook(iterator)
+        fetcher = getattr(iterator, "_dataset_fetcher", None)
+        if fetcher is not None:
+            if self._clock is None:
+                book = self.meter.book(0)
+                self.meter.follow(book, None)
+                self._clock = self.meter.clock_for(book, stages=self.stages, batched=_batched(self.loader))
+                self._clock.begin()
+            self.meter.declined = None
+            fetch = self._clock.timed(type(fetcher).fetch)
+            vars(fetcher)["fetch"] = functools.partial(_fetch, weakref.ref(fetcher), fetch)
+        return made
+
+    def _hook(self, iterator: Any) -> Any:
+        if not hasattr(iterator, "_next_data") or not hasattr(iterator, "__dict__"):
+            self.meter.declined = "its class makes iterators of its own"
+            return Metered(iterator, self.meter, _size_of(self.loader))
+        self.running = weakref.ref(iterator)
+        self._processes = list(getattr(iterator, "_workers", None) or [])
+        if _ITERATOR_MARK not in vars(iterator):
+            # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
+            vars(iterator)["_next_data"] = functools.partial(_next_data, weakref.ref(iterator), self.meter, _size_of(self.loader))
+            vars(iterator)[_ITERATOR_MARK] = True
+            self._iterators.add(iterator)
+        return iterator
+
+    @staticmethod
+    def _release(iterator: Any) -> None:
+        vars(iterator).pop("_next_data", None)
+        vars(iterator).pop(_ITERATOR_MARK, None)
+        fetcher = getattr(iterator, "_dataset_fetcher", None)
+        if fetcher is not None:
+            vars(fetcher).pop("fetch", None)
+
+
+def _next_data(reference: Any, meter: Meter, size: int | None) -> Any:
+    iterator = reference()
+    meter.asked()
+    try:
+        batch = type(iterator)._next_data(iterator)
+    except BaseException:
+        meter.ended()
+        raise
+    meter.got(size or samples_in(batch))
+    return batch
+
+
+def _fetch(reference: Any, fetch: Any, order: Any) -> Any:
+    return fetch(reference(), order)
+
+
+_known: dict[type, type] = {}
+"""One watched subclass a class."""
+
+
+def _watched(kind: Any) -> type:
+    """A subclass that answers for ``kind`` in every way but ``iter()``."""
+    if kind in _known:
+        return _known[kind]
+
+    def __iter__(self: Any) -> Any:  # noqa: N807
+        return vars(self)[_MARK].begin(functools.partial(kind.__iter__, self))
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:  # noqa: N807
+        made: list[Any] = list(kind.__reduce_ex__(self, protocol))
+        if made[0] is _NEW:
+            made[:2] = _remake, (kind, *made[1][1:])  # pickle insists that what `copyreg` remakes be of the very class
+        if len(made) > 2 and isinstance(made[2], dict):
+            made[2] = {name: value for name, value in made[2].items() if name != _MARK}
+        return tuple(made)
+
+    told = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    _known[kind] = type(kind.__name__, (kind,), {**told, "__iter__": __iter__, "__reduce_ex__": __reduce_ex__})
+    return _known[kind]
+
+
+_NEW = copyreg.__newobj__  # type: ignore[attr-defined]
+
+
+def _remake(kind: type, *arguments: Any) -> Any:
+    return kind.__new__(kind, *arguments)
+
+
+def _is_dataloader(kind: type) -> bool:
+    """By name, so that nothing is imported that the user did not import."""
+    return any(f"{one.__module__}.{one.__qualname__}" == "torch.utils.data.dataloader.DataLoader" for one in kind.__mro__)
+
+
+def _size_of(loader: Any) -> int | None:
+    """Samples a batch where the loader itself makes the batches; None where the batch has to tell."""
+    size = getattr(loader, "batch_size", None)
+    if isinstance(size, int):
+        return size
+    return None if _batched(loader) else 1
+
+
+def _batched(loader: Any) -> bool:
+    """Whether what comes out holds several samples."""
+    if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
+        return True
+    sampler = getattr(loader, "sampler", None)
+    return getattr(loader, "_dataset_kind", None) == 1 or hasattr(sampler, "batch_size")
+
+
+def _method(loader: Any) -> str | None:
+    context = getattr(loader, "multiprocessing_context", None)
+    return context.get_start_method() if context is not None else None

@@ -1,0 +1,121 @@
+"""`pipefix watch`: what a person sees of a running job, and the exit codes a script sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.watch.drift import Drift
+from pipefix.watch.window import Window, encode
+from tests.watch.streams import Job, Plant
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """One that drifted."""
+    drift = Drift()
+    path = tmp_path / "watch.jsonl"
+    windows: list[Window] = []
+    for window in Job(1, windows=60, plant=Plant(30, {"decode": 1.5}), quiet=True):
+        told = drift.feed(window)
+        windows.append(msgspec.structs.replace(window, notices=told, drifting=drift.drifting, ended=window.number == 60))
+    path.write_bytes(b"".join(map(encode, windows)))
+    return path
+
+
+@pytest.fixture
+def calm(tmp_path: Path) -> Path:
+    path = tmp_path / "calm.jsonl"
+    windows = list(Job(1, windows=40, quiet=True))
+    path.write_bytes(b"".join(map(encode, [*windows[:-1], msgspec.structs.replace(windows[-1], ended=True)])))
+    return path
+
+
+def test_the_state_and_what_drifts(job: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["watch", str(job)]) == 0
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert lines[0].startswith("DRIFT  Decoding takes 5")
+    assert "ms a sample instead of 3." in lines[0]
+    assert "  delivered  1,280 samples/s, 600 batches, epoch 1" in lines
+    assert any(line.startswith("  decode ") and line.endswith("<- drifting") for line in lines)
+    assert told.err.startswith("1 alarm; the first: Decoding takes ")
+
+
+def test_the_gate_closes_on_drift(job: Path, calm: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["watch", str(job), "--fail-on-drift"]) == 1
+    assert "pipefix watch --fail-on-drift: Decoding takes" in capsys.readouterr().err
+    assert main(["watch", str(calm), "--fail-on-drift"]) == 0
+    assert capsys.readouterr().err == "nothing has drifted.\n"
+
+
+def test_a_baseline_is_what_a_job_is_held_against(job: Path, calm: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["watch", str(job), "--baseline", str(calm), "--fail-on-drift"]) == 1
+    assert "(calm.jsonl)" in capsys.readouterr().out
+
+
+def test_json_is_a_line_a_window(job: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["watch", str(job), "--json"]) == 0
+    windows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [window["number"] for window in windows] == list(range(1, 61))
+    assert sum(len(window["notices"]) for window in windows) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["none.jsonl"], 4, "none.jsonl could not be read: No such file or directory"),
+        (["http://127.0.0.1:9/metrics"], 4, "does not answer"),
+        (["run.json"], 4, "is not what pipefix.watch writes"),
+        (["calm.jsonl", "--baseline", "none.json"], 4, "The baseline none.json could not be read"),
+        (["calm.jsonl", "--evry", "3"], 2, "Did you mean --every?"),
+        (["calm.jsonl", "--every", "soon"], 2, "is not a number of seconds"),
+        ([], 2, "SOURCE"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    arguments: list[str], code: int, says: str, calm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(calm.parent)
+    (calm.parent / "run.json").write_text('{\n "format": "pipefix.run/1"\n}\n')
+    assert main(["watch", *arguments]) == code
+    told = capsys.readouterr()
+    assert says in told.err
+    assert told.out == ""
+
+
+def test_it_follows_until_it_is_interrupted(calm: Path):
+    running = calm.parent / "running.jsonl"
+    running.write_bytes(calm.read_bytes().splitlines(keepends=True)[0])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipefix", "watch", str(running), "--every", "50ms"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert "window 1" in process.stdout.readline()
+    with running.open("ab") as file:
+        file.write(calm.read_bytes().splitlines(keepends=True)[1])
+    until = time.monotonic() + 30
+    while "decode" not in (line := process.stdout.readline()) or "samples/s" not in line:
+        assert time.monotonic() < until
+    process.send_signal(signal.SIGINT)
+    _, notes = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Interrupted: nothing has drifted." in notes
+    assert "Traceback" not in notes
+
+
+def test_a_reader_that_leaves_is_no_error(job: Path):
+    line = f"{sys.executable} -m pipefix watch {job} --json | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True)
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,393 @@
+"""The meter: sums that are right, a ring that does not grow, and pages that cross between processes."""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.loader.book import LENGTH, READY, Book, Look, samples_in
+from pipefix.loader.meter import Meter, Metered
+from pipefix.loader.stage_clock import A_SAMPLE, FIRST, SHARE, Handed, StageClock, calibrate, stages
+from pipefix.seams.tap import Tap
+from pipefix.vocabulary.stage import Stage
+
+MS = 1_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def passes(self, ms: float) -> None:
+        self.now += int(ms * MS)
+
+
+def train(meter: Meter, clock: Clock, waits: list[float], step: float = 20.0, samples: int = 8) -> None:
+    """One epoch."""
+    for wait in waits:
+        meter.asked()
+        clock.passes(wait)
+        meter.got(samples)
+        clock.passes(step)
+    meter.asked()
+    meter.ended()
+
+
+def test_waits_and_steps_are_told_apart():
+    clock = Clock()
+    meter = Meter(clock=clock)
+    reader = meter.reader()
+    train(meter, clock, [500, 5, 7])
+    reading = reader.read()
+    assert (reading.batches, reading.samples, reading.epochs) == (3, 24, 1)
+    assert reading.waited_s == pytest.approx(0.012)
+    assert reading.worked_s == pytest.approx(0.060)
+    assert reading.starts_s == [0.5]
+    assert [step.wait // MS for step in reading.steps] == [500, 5, 7]
+    assert [step.step // MS for step in reading.steps] == [20, 20, 20]
+
+
+def test_what_follows_an_epoch_is_no_step():
+    clock = Clock()
+    meter = Meter(clock=clock)
+    train(meter, clock, [1, 1])
+    clock.passes(60_000)  # validation
+    train(meter, clock, [300, 1])
+    assert meter.step_ns == 4 * 20 * MS
+    assert meter.start_ns == 301 * MS
+    assert meter.epochs == 2
+
+
+def test_starting_the_workers_belongs_to_the_first_wait():
+    clock = Clock()
+    meter = Meter(clock=clock)
+    meter.started(900 * MS)
+    train(meter, clock, [100, 1])
+    assert meter.start_ns == 1000 * MS
+    assert meter.wait_ns == MS
+
+
+@given(epochs=st.lists(st.integers(1, 90), min_size=1, max_size=6), read_after=st.integers(1, 5))
+def test_a_full_ring_keeps_its_size_and_its_sums(epochs: list[int], read_after: int):
+    clock = Clock()
+    meter = Meter(length=64, clock=clock)
+    reader = meter.reader()
+    batches = lost = 0
+    for number, length in enumerate(epochs):
+        train(meter, clock, [2.0] * length)
+        if number % read_after == 0:
+            reading = reader.read()
+            batches += reading.batches
+            lost += reading.lost
+            assert len(reading.steps) <= 64
+            assert all(step.step == 20 * MS for step in reading.steps)
+    reading = reader.read()
+    assert batches + reading.batches == sum(epochs) == meter.batches
+    assert meter.step_ns == 20 * MS * sum(epochs)
+    assert len(meter._at) == 64
+    if max(epochs) < 63 and read_after == 1:
+        assert lost + reading.lost == 0
+
+
+def test_a_step_that_runs_is_not_told():
+    clock = Clock()
+    meter = Meter(clock=clock)
+    meter.asked()
+    meter.got(4)
+    assert meter.steps(0)[0].step == -1
+
+
+def test_any_iterator_can_carry_it():
+    clock = Clock()
+    meter = Meter(clock=clock)
+    assert list(Metered(iter([[1, 2], [3, 4]]), meter)) == [[1, 2], [3, 4]]
+    assert (meter.batches, meter.samples) == (2, 4)
+
+
+def test_an_iterator_that_raises_ends_the_epoch():
+    meter = Meter()
+
+    def breaking():
+        yield [1]
+        raise ValueError("here")
+
+    iterator = Metered(breaking(), meter)
+    next(iterator)
+    with pytest.raises(ValueError, match="here"):
+        next(iterator)
+    assert not meter._stepping
+
+
+class Shaped:
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"),
+    [
+        (Shaped(8, 3, 4), 8),
+        (Shaped(), 1),
+        ((Shaped(8, 3), Shaped(8)), 8),
+        ({"image": Shaped(5, 2), "label": [1]}, 5),
+        (["a", "b", "c"], 3),
+        ([{"image": Shaped(6, 2)}], 6),
+        (None, 1),
+        ([], 1),
+    ],
+)
+def test_samples_are_counted_where_only_the_batch_can_tell(batch, samples):
+    assert samples_in(batch) == samples
+
+
+# -- books -----------------------------------------------------------------------------------------------------------------
+
+
+def look(number: int = 0, **changes: int) -> Look:
+    return Look(number, *range(1, len(Look._fields)))._replace(**changes)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_looks_come_back_once_and_in_order(shared: bool):
+    book = Book(2, shared=shared)
+    first, second = book.page(0), book.page(1)
+    for number in range(3):
+        first.write(look(at=number))
+    second.write(look(at=9))
+    assert [found.at for found in book.looks()] == [0, 1, 2, 9]
+    assert list(book.looks()) == []
+    first.write(look(at=4))
+    assert [(found.number, found.at) for found in book.looks()] == [(4, 4)]
+
+
+def test_a_full_page_keeps_the_latest():
+    book = Book(1, shared=False)
+    page = book.page(0)
+    for number in range(3 * LENGTH + 1):
+        page.write(look(at=number))
+    assert [found.at for found in book.looks()] == list(range(2 * LENGTH + 1, 3 * LENGTH + 1))
+
+
+def test_a_slot_that_is_being_written_is_passed_over():
+    book = Book(1, shared=False)
+    page = book.page(0)
+    page.write(look(at=1))
+    page.write(look(at=2))
+    assert isinstance(book._memory, array)
+    book._memory[5] = 0  # the first slot's number: its writer is at work
+    assert [found.at for found in book.looks()] == [2]
+
+
+def test_who_writes_on_a_page_after_another_goes_on_counting():
+    book = Book(1, shared=False)
+    page = book.page(0)
+    page.count(3, 24, 30, 1, READY)
+    page.write(look())
+    again = book.page(0)
+    again.write(look())
+    assert again.totals.batches == 3
+    assert [found.number for found in book.looks()] == [1, 2]
+
+
+def test_books_of_ended_iterators_are_used_again():
+    class Iterator:
+        pass
+
+    import weakref
+
+    meter = Meter()
+    iterator = Iterator()
+    book = meter.book(2)
+    meter.follow(book, weakref.ref(iterator))
+    assert meter.book(2) is not book
+    del iterator
+    assert meter.book(3) is not book
+    assert meter.book(2) is book
+
+
+# -- looking -----------------------------------------------------------------------------------------------------------------
+
+
+class Fetcher:
+    """What torch calls a fetcher: an order in, a batch out."""
+
+    auto_collation = True
+
+    def __init__(self, make) -> None:
+        self.make = make
+        self.collate_fn = list
+
+    def fetch(self, order):
+        return self.collate_fn([self.make(index) for index in order])
+
+
+def clocked(make, **options) -> tuple[StageClock, Book, Fetcher]:
+    book = Book(1, shared=False)
+    clock = StageClock(book, **options)
+    clock.begin()
+    fetcher = Fetcher(make)
+    timed = clock.timed(Fetcher.fetch)
+    fetcher.fetch = lambda order: timed(fetcher, order)  # type: ignore[method-assign]
+    return clock, book, fetcher
+
+
+def test_a_look_tells_the_stages_apart(tmp_path):
+    import json
+
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps(list(range(3000))))
+
+    def make(index):
+        with open(path) as file:
+            return sum(json.loads(file.read())) + index
+
+    clock, book, fetcher = clocked(make)
+    try:
+        assert fetcher.fetch([1, 2]) == [sum(range(3000)) + 1, sum(range(3000)) + 2]
+    finally:
+        clock.close()
+    (found,) = book.looks()
+    assert found.samples == 2
+    assert found.bytes == 2 * path.stat().st_size
+    assert found.storage > 0 and found.decode > 0
+    assert found.storage + found.decode + found.augment + found.own + found.collate <= found.made
+
+
+def test_libraries_and_fetchers_are_left_as_found():
+    import builtins
+    import json
+
+    before = builtins.open, json.loads
+    clock, _, fetcher = clocked(lambda index: index)
+    collate = fetcher.collate_fn
+    for _ in range(5):
+        fetcher.fetch([1])
+    between = builtins.open
+    clock.close()
+    assert between is before[0], "between looks the seams are out"
+    assert (builtins.open, json.loads) == before
+    assert fetcher.collate_fn is collate
+
+
+def test_errors_pass_and_leave_nothing_under_the_clock():
+    clock, book, fetcher = clocked(lambda index: 1 // index)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            fetcher.fetch([0])
+        assert not clock._tap.live
+        assert fetcher.collate_fn is list
+        assert fetcher.fetch([1]) == [1]
+    finally:
+        clock.close()
+    assert len(list(book.looks())) == 1
+
+
+def test_few_batches_are_looked_at():
+    """So few that what looks cost stays within the share of the time, and of a sample, that they may take."""
+    clock, _book, _ = clocked(lambda index: index)
+    try:
+        clock._looks = FIRST
+        clock._plan(64, 20 * MS, cost=2 * MS)
+        assert clock._next == int(2 * MS / min(20 * MS * SHARE, 64 * A_SAMPLE))
+        clock._looks += 1
+        clock._plan(64, 2000 * MS, cost=2 * MS)
+        assert clock._next == int(2 * MS / (64 * A_SAMPLE))
+    finally:
+        clock.close()
+
+
+def test_every_batch_is_counted_looked_at_or_not():
+    clock, book, fetcher = clocked(lambda index: index)
+    try:
+        for _ in range(20):
+            fetcher.fetch([1, 2, 3])
+    finally:
+        clock.close()
+    totals = book.totals()
+    assert (totals.batches, totals.samples, totals.state) == (20, 60, READY)
+    assert len(list(book.looks())) < 20
+
+
+def test_without_stages_nothing_is_looked_at():
+    _clock, book, fetcher = clocked(lambda index: index, stages=False)
+    for _ in range(5):
+        fetcher.fetch([1])
+    assert not list(book.looks())
+    assert book.totals().batches == 5
+
+
+def test_own_code_is_charged_by_what_it_works_on():
+    def charged(**walls: int) -> Tap:
+        tap = Tap()
+        for stage in (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT):
+            tap.wall[tap.op_id(stage, stage.value)] = walls.get(stage.value, 0)
+        tap.wall[0], tap.wall[1], tap.wall[2] = (walls.get(name, 0) for name in ("before", "raw", "decoded"))
+        return tap
+
+    read = charged(storage=10, decode=20, augment=5, raw=3, decoded=4, before=7)
+    assert stages(read, 100, 0.0) == {Stage.STORAGE: 10, Stage.DECODE: 23, Stage.AUGMENT: 9, None: 7}
+    in_memory = charged(before=50)
+    assert stages(in_memory, 50, 0.0)[Stage.AUGMENT] == 50
+    waiting = charged(before=50)
+    assert stages(waiting, 5, 0.0)[Stage.STORAGE] == 50
+
+
+def test_what_other_threads_read_is_what_the_batch_waited_for():
+    tap = Tap()
+    tap.wall[0] = 100
+    tap.foreign = {tap.op_id(Stage.STORAGE, "read"): 30, tap.op_id(Stage.DECODE, "load"): 90}
+    sums = stages(tap, 5, 0.0)
+    assert (sums[Stage.STORAGE], sums[Stage.DECODE]) == (25, 75)
+
+
+def test_a_timed_call_has_a_price():
+    assert 50 < calibrate() < 1_000_000
+
+
+def test_packing_and_sending_are_counted_and_put_back():
+    import multiprocessing.connection
+    import multiprocessing.queues
+
+    before = multiprocessing.queues._ForkingPickler, multiprocessing.connection.Connection.send_bytes
+    handed = Handed()
+    handed.attach()
+    try:
+        multiprocessing.queues._ForkingPickler.dumps(list(range(10_000)))
+        _reader, writer = multiprocessing.Pipe(duplex=False)
+        writer.send_bytes(b"batch")
+        spent, sent = handed.take()
+        assert spent > 0 and sent == 1
+        assert handed.take() == (0, 0)
+    finally:
+        handed.detach()
+    assert (multiprocessing.queues._ForkingPickler, multiprocessing.connection.Connection.send_bytes) == before
+
+
+def test_a_clock_travels_to_a_worker_that_is_spawned():
+    clock = StageClock(Book(1, shared=False), len, stages=True)
+    assert isinstance(pickle.loads(pickle.dumps(clock)), StageClock)
+
+
+def test_a_library_that_cannot_be_patched_costs_the_figures_and_not_the_training(monkeypatch):
+    from pipefix.loader import stage_clock
+    from pipefix.loader.book import FAILED
+
+    def failing(*_):
+        raise TypeError("cannot set attribute of immutable type")
+
+    monkeypatch.setattr(stage_clock, "install_all", failing)
+    meter = Meter()
+    clock, book, fetcher = clocked(lambda index: index)
+    meter.follow(book, None)
+    for _ in range(3):
+        assert fetcher.fetch([1, 2]) == [1, 2]
+    clock.close()
+    assert book.totals().state == FAILED
+    assert meter.reader().read().declined == "looking at stages failed where batches are made, and was given up"

@@ -11,18 +11,30 @@ from typing import TYPE_CHECKING, Any
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import convert, doctor, forecast, probe, swap, verify
+    from pipefix.api import convert, doctor, fix, forecast, probe, swap, undo, verify
     from pipefix.caches.dataset import CachedDataset
     from pipefix.caches.table import GroupSampler
 
 _HOMES = {
-    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
+    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap", "fix", "undo"), "pipefix.api"),
     "CachedDataset": "pipefix.caches.dataset",
     "GroupSampler": "pipefix.caches.table",
 }
 """Where each public name lives."""
 
-__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "CachedDataset", "GroupSampler", "__version__"]
+__all__ = [
+    "probe",
+    "doctor",
+    "convert",
+    "forecast",
+    "verify",
+    "swap",
+    "fix",
+    "undo",
+    "CachedDataset",
+    "GroupSampler",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

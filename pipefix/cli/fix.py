@@ -14,14 +14,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 from pipefix.cli import arguments, console
 from pipefix.cli.progress import Paced
 from pipefix.vocabulary.errors import BadUsage, Interrupted, UnreadableFile
-
-if TYPE_CHECKING:
-    from pipefix.verbs.fix import Report
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
@@ -54,15 +51,13 @@ def run(arguments: Namespace) -> int:
     if arguments.undo:
         return _undo(arguments)
     if arguments.target is None:
-        raise BadUsage(
-            "pipefix fix: there is no TARGET to fix.", advice="Name it, or take the last step back with: pipefix fix --undo"
-        )
+        raise BadUsage("pipefix fix: there is no TARGET to fix.", advice="Name it, or take a step back with: pipefix fix --undo")
     try:
         report = _fix(arguments)
     except UnreadableFile as error:
         if error.known is not None:
             # The page could not be written; what was done is told all the same.
-            _deliver(cast("Report", error.known), arguments)
+            _deliver(error.known, arguments)
         raise
     _deliver(report, arguments)
     if report.fixed.interrupted:
@@ -92,7 +87,7 @@ def _undo(arguments: Namespace) -> int:
     return 0
 
 
-def _fix(arguments: Namespace) -> Report:
+def _fix(arguments: Namespace) -> Any:
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
         from pipefix import api
@@ -116,7 +111,7 @@ def _asking() -> Callable[[str], bool] | None:
     return ask
 
 
-def _deliver(report: Report, arguments: Namespace) -> None:
+def _deliver(report: Any, arguments: Namespace) -> None:
     if arguments.json and report.after is not None:
         from pipefix.report import runfile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from pipefix.subject.subject import Subject
 
 def fixed(subject: Subject, plan: PlanFile, folder: Path) -> Subject:
     """The subject with a loader that the plan is applied to; the one given stays as it is."""
-    return replace(subject, loader=planned.loader(subject.loader, plan, folder))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of more workers than cores: what that brings is about to be measured
+        return replace(subject, loader=planned.loader(subject.loader, plan, folder))
 
 
 def consumer(of: Consumer, subject: Subject, plan: PlanFile, folder: Path) -> Consumer:

@@ -18,6 +18,8 @@ from pipefix.vocabulary.quantity import size
 
 FOLDER = "pipefix-caches"
 """Beside the plan file; nothing but caches that `fix` made."""
+LATER = ("source", "resized", "decoded", "sample")
+"""What is stored, by how far a sample has come."""
 SPARE = 1.1
 """Room that must be free, as a multiple of what the cache is predicted to take."""
 
@@ -37,6 +39,9 @@ class BuildCache(Fixer):
     def refuses(self, step: Proposed, place: Place) -> str | None:
         if place.subject.iterable:
             return "the dataset is a stream, which has no index that records could be looked up by"
+        now = place.plan.cache
+        if now is not None and now.store in LATER and LATER.index(self.STORES[step.id][0]) <= LATER.index(now.store):
+            return f"the pipeline reads from {now.path} already, which holds what comes later on a sample's way"
         room = _free(place.folder)
         if step.disk_bytes is not None and room is not None and step.disk_bytes * SPARE > room:
             return f"it would take {size(step.disk_bytes)} of disk, and {size(room)} are free"

@@ -53,7 +53,8 @@ class Fixer(ABC):
         return None
 
     def make(self, step: Proposed, place: Place, say: Say) -> None:
-        """Make it. Raises what stands in the way."""
+        """Make it, where there is anything to be made. Raises what stands in the way."""
+        return None
 
 
 def kind_of(id: str, known: frozenset[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""``pipefix.log.jsonl``: what was tried, kept, refused, taken back, and why. Written ahead of what it tells of, and only appended to.
+"""``pipefix.log.jsonl``: what was tried, kept, refused, taken back, and why. Written ahead of what it tells of; only appended to.
 
 Whatever moment the power goes, log and plan together say what holds: a step is begun in the log before anything is made for it, and
 is in effect from the moment that the plan file is replaced. `steps` reads that out of the entries, and decides nothing else.

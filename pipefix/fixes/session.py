@@ -217,7 +217,8 @@ class Session:
             return self._refuse(step, why, by_hand=isinstance(fixer, ByHand))
         attempt = _Attempt(step, fixer.makes(step, place), self.log.next_step)
         self.log.write(
-            "begun", step=attempt.number, id=step.id, makes=attempt.makes, before=plan_text(self.folder), predicted=_plain(step.speedup)
+            "begun", step=attempt.number, id=step.id, makes=attempt.makes, before=plan_text(self.folder),
+            predicted=_plain(step.speedup),
         )  # fmt: skip
         try:
             attempt.plan = fixer.plan(step, place)
@@ -286,7 +287,8 @@ class Session:
 
     def _keep(self, attempt: _Attempt) -> Outcome:
         step, measured, same = attempt.step, attempt.measured, attempt.same
-        assert measured is not None and same is not None
+        assert measured is not None
+        assert same is not None
         plan = self._with_evidence(attempt.plan, measured)
         text = planfile.encode(plan)
         try:
@@ -313,7 +315,8 @@ class Session:
         }
         here = self.machine
         tuned = TunedOn(
-            cores=here.effective_cores, cpu_model=here.cpu_model, memory_bytes=here.memory_bytes, gpus=[gpu.name for gpu in here.gpus]
+            cores=here.effective_cores, cpu_model=here.cpu_model, memory_bytes=here.memory_bytes,
+            gpus=[gpu.name for gpu in here.gpus],
         )  # fmt: skip
         made = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         return msgspec.structs.replace(plan, target=self.subject.target, created=made, machine=tuned, **changed)

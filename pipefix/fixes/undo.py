@@ -136,9 +136,9 @@ def take_back(log: Log, step: Step) -> tuple[list[str], bool]:
     elif now != step.before:
         replace_plan(log.folder, step.before)
     removed = []
-    if step.makes is not None and step.makes not in _named_caches(plan_text(log.folder)):
-        if build_cache.remove(log.folder / step.makes):
-            removed.append(step.makes)
+    named = _named_caches(plan_text(log.folder))
+    if step.makes is not None and step.makes not in named and build_cache.remove(log.folder / step.makes):
+        removed.append(step.makes)
     log.write("undone", step=step.number, id=step.id)
     return removed, edited and now is not None
 

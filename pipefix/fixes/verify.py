@@ -53,7 +53,7 @@ class Pipeline:
 def same(before: Subject, after: Subject, *, alters: str | None = None) -> Sameness:
     """Hold samples of both against each other. ``alters``: what the change is known to alter."""
     if before.iterable:
-        return _streams(before, after, alters)
+        return _streams(before, after)
     if after.dataset is before.dataset:
         if not after.loader.in_order and before.loader.in_order:
             return Sameness(kind="order", sentence=f"the same samples; {alters or 'batches come in another order'}")
@@ -89,7 +89,7 @@ def _told(found: Sequence[Difference], compared: int, alters: str | None) -> str
     return f"{said}{first.what}"
 
 
-def _streams(before: Subject, after: Subject, alters: str | None) -> Sameness:
+def _streams(before: Subject, after: Subject) -> Sameness:
     """A stream has no index. What can go wrong is that every worker runs the whole of it, which shows as repeated samples."""
     if after.loader.num_workers <= 1 or after.loader.num_workers == before.loader.num_workers:
         return Sameness(kind="equal", sentence="the same stream, read as before")
@@ -97,11 +97,11 @@ def _streams(before: Subject, after: Subject, alters: str | None) -> Sameness:
     if many > once:
         return Sameness(
             kind="different",
-            sentence=f"each of the {after.loader.num_workers} workers runs the whole stream: {many} of {STREAMED} samples came again",
+            sentence=f"every worker runs the whole stream: {many} of {STREAMED} samples came again",
             samples=STREAMED,
         )
     return Sameness(
-        kind="order", sentence="the same stream, its samples in another order; none came twice that did not before", samples=STREAMED
+        kind="order", sentence="the same stream in another order; no sample came twice that did not before", samples=STREAMED
     )  # fmt: skip
 
 

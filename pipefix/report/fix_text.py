@@ -36,8 +36,8 @@ def _lines(fixed: Fixed, page: str | None, paint: Paint) -> Iterator[str]:
     if fixed.same is not None:
         yield from paint.labelled("SAMPLES", samples(fixed.same))
     yield from paint.labelled("STOPPED", _sentence(fixed.stopped))
-    for one in fixed.no_longer_read:
-        yield from paint.labelled("NOTE", f"{one} is no longer read; only --undo needs it. Remove it to have its room.")
+    for path in fixed.no_longer_read:
+        yield from paint.labelled("NOTE", f"{path} is no longer read; only --undo needs it. Remove it to have its room.")
     if fixed.plan is not None and not fixed.dry:
         yield from paint.labelled("USE", f"{HOW}. Without plan=... it runs as before; pipefix fix --undo takes the last step back.")
     if page is not None:

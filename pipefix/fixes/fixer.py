@@ -54,7 +54,7 @@ class Fixer(ABC):
 
     def make(self, step: Proposed, place: Place, say: Say) -> None:
         """Make it, where there is anything to be made. Raises what stands in the way."""
-        return None
+        return
 
 
 def kind_of(id: str, known: frozenset[str]) -> str | None:

@@ -14,7 +14,8 @@ import msgspec
 
 from pipefix.fixes import applied, build_cache, verify
 from pipefix.fixes.by_hand import ByHand
-from pipefix.fixes.fixer import Fixer, Place, Say, kind_of
+from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
+from pipefix.fixes.fixer import Fixer, Place, Say
 from pipefix.fixes.log import Log
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.registry import fixer_for
@@ -27,14 +28,11 @@ from pipefix.plan.planfile import Evidence, PlanFile, TunedOn
 from pipefix.plan.wording import span
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.quantity import percent, seconds, size
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
 LOOKING = 0.6
 """Part of a round's time that the probe has; verifying has the rest."""
-MUCH_DISK, LONG = 1e9, 600.0
-"""Bytes and seconds above which somebody is asked before a cache is built."""
 RUN_FILE = "pipefix.after.json"
 
 
@@ -51,18 +49,6 @@ class Seen:
 
 Look = Callable[[Subject, Consumer, float], Seen]
 Ask = Callable[[str], bool]
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user asked for."""
-
-    budget: float = 40.0
-    """Seconds to measure in each round."""
-    min_gain: float = 0.05
-    only: str | None = None
-    yes: bool = False
-    dry_run: bool = False
 
 
 @dataclass
@@ -135,13 +121,13 @@ class Session:
             self._take_up()
         seen = self._look()
         ahead = []
-        for step in self._candidates(seen.plan):
+        for step in self._wanted(seen.plan):
             fixer = fixer_for(step.id)
-            why = fixer.refuses(step, self._place()) or self._too_little(step)
+            why = fixer.refuses(step, self._place()) or too_little(step, self.wishes.min_gain)
             if why is None:
-                ahead.append(_refused(step, self._condition(step, fixer) or ""))
+                ahead.append(refused(step, condition(step, fixer) or ""))
             else:
-                self.outcomes.append(_refused(step, why))
+                self.outcomes.append(refused(step, why))
         self.stopped = "interrupted" if not seen.whole else "a dry run: nothing was changed"
         return msgspec.structs.replace(self._fixed(interrupted=not seen.whole), dry=True, ahead=ahead)
 
@@ -156,10 +142,10 @@ class Session:
 
     def _advance(self, plan: Plan) -> bool:
         """Try what the plan proposes until something is kept. False where nothing was."""
-        for step in self._candidates(plan):
+        for step in self._wanted(plan):
             if step.id in self._told:
                 continue
-            little = None if isinstance(fixer_for(step.id), ByHand) else self._too_little(step)
+            little = None if isinstance(fixer_for(step.id), ByHand) else too_little(step, self.wishes.min_gain)
             if little is not None:
                 self.stopped = f"good enough: the best that is left, {step.id}, {little}"
                 return False
@@ -172,24 +158,17 @@ class Session:
             self.stopped = "good enough: the probe proposes nothing more that can be applied"
         return False
 
-    def _too_little(self, step: Proposed) -> str | None:
-        if step.speedup.value - 1 >= self.wishes.min_gain or step.frees is not None:
-            return None
-        return f"is predicted to bring {span(step.speedup)}, less than --min-gain {percent(self.wishes.min_gain)}"
-
-    def _candidates(self, plan: Plan) -> list[Proposed]:
-        """In the order in which they are tried: what leaves samples as they are first, and by what they save within that."""
+    def _wanted(self, plan: Plan) -> list[Proposed]:
+        """What is tried, in this order."""
         only = self.wishes.only
-        proposed = list(plan.proposed)
-        if only is not None and not any(one.id in self._told for one in proposed):
-            proposed = [step for step in proposed if only in (step.id, kind_of(step.id, frozenset({only})))]
-            if not proposed and not self.outcomes:
-                self.outcomes += _why_not(plan, only)
-        elif only is not None:
-            proposed = []
-        worth = [one for one in proposed if self._too_little(one) is None or isinstance(fixer_for(one.id), ByHand)]
-        rest = sorted((one for one in proposed if one not in worth), key=lambda one: -one.speedup.value)
-        return [*sorted(worth, key=lambda one: fixer_for(one.id).alters(one) is not None), *rest]
+        if only is None:
+            return candidates(list(plan.proposed), self.wishes.min_gain)
+        if self._told:
+            return []  # what was asked for had its turn
+        named = [step for step in plan.proposed if is_called(step.id, only)]
+        if not named:
+            self.outcomes += why_not(plan, only)
+        return candidates(named, self.wishes.min_gain)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -249,25 +228,16 @@ class Session:
         return f"no gain that can be told from noise: {span(gain)}, where {span(attempt.step.speedup)} was predicted"
 
     def _not_allowed(self, step: Proposed, fixer: Fixer) -> str | None:
-        condition = self._condition(step, fixer)
-        if condition is None or self.wishes.yes:
+        told = condition(step, fixer)
+        if told is None or self.wishes.yes:
             return None
         if self.ask is None:
-            return f"{condition}: --yes allows it"
-        return None if self.ask(f"{step.title}: {span(step.speedup)} predicted; {condition}. Do it?") else f"{condition}: declined"
-
-    def _condition(self, step: Proposed, fixer: Fixer) -> str | None:
-        """What somebody should know before it is done."""
-        told = [words for words in (fixer.alters(step),) if words is not None]
-        if (step.disk_bytes or 0.0) > MUCH_DISK:
-            told.append(f"it takes {size(step.disk_bytes or 0.0)} of disk")
-        if (step.seconds or 0.0) > LONG:
-            told.append(f"it takes {seconds(step.seconds or 0.0)} to make")
-        return "; ".join(told) or None
+            return f"{told}: --yes allows it"
+        return None if self.ask(f"{step.title}: {span(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
 
     def _refuse(self, step: Proposed, why: str, *, by_hand: bool = False) -> Refused:
         self.log.write("refused", id=step.id, why=why, predicted=_plain(step.speedup))
-        return _refused(step, why, command=step.command if by_hand else None)
+        return refused(step, why, command=step.command if by_hand else None)
 
     def _drop(self, attempt: _Attempt, why: str) -> Refused:
         step, folder = attempt.step, self.folder / attempt.makes if attempt.makes else None
@@ -279,7 +249,7 @@ class Session:
             self._remove(folder, attempt)
             self.log.write("dropped", step=attempt.number, id=step.id, why=why, **facts)
         self._remove(folder, attempt)
-        return _refused(step, why, measured=attempt.measured, same=attempt.same)
+        return refused(step, why, measured=attempt.measured, same=attempt.same)
 
     def _remove(self, folder: Path | None, attempt: _Attempt) -> None:
         if folder is not None and (self.plan.cache is None or self.plan.cache.path != attempt.makes):
@@ -392,18 +362,3 @@ def _altered(kept: list[Applied]) -> Iterator[str]:
 
 def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
-
-
-def _refused(step: Proposed, why: str, **facts: Any) -> Refused:
-    return Refused(id=step.id, title=step.title, stage=str(step.stage), why=why, predicted=step.speedup, **facts)
-
-
-def _why_not(plan: Plan, only: str) -> list[Refused]:
-    """What the plan says of the remedies that were asked for, none of which it proposes."""
-    named = [step for step in plan.declined if only in (step.id, kind_of(step.id, frozenset({only})))]
-    if not named:
-        known = ", ".join(sorted(step.id for step in plan))
-        raise BadUsage(f"The plan for this pipeline has no remedy {only!r}.", advice=f"It has: {known}.")
-    return [
-        Refused(id=step.id, title=step.title, stage=str(step.stage), why=step.why, predicted=step.speedup) for step in named
-    ]  # fmt: skip

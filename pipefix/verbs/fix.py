@@ -11,8 +11,9 @@ import msgspec
 
 from pipefix.fixes import outcome
 from pipefix.fixes import undo as undoing
+from pipefix.fixes.choice import Wishes
 from pipefix.fixes.outcome import Fixed, Undone
-from pipefix.fixes.session import RUN_FILE, Seen, Session, Wishes
+from pipefix.fixes.session import RUN_FILE, Seen, Session
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.machine import look
 from pipefix.report import fix_html, runfile

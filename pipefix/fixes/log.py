@@ -153,14 +153,21 @@ class Log:
 
 
 def _encoded(entry: Entry) -> bytes:
-    plain = msgspec.to_builtins(entry)
     try:
-        return msgspec.json.encode(plain)
+        return msgspec.json.encode(entry)
     except UnicodeEncodeError:
-        # A file name that is not UTF-8 reaches us as lone surrogates; they are written as escapes.
-        import json
+        return msgspec.json.encode(_writable(msgspec.to_builtins(entry)))
 
-        return json.dumps(plain).encode("ascii")
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _writable(inner) for key, inner in value.items()}
+    return writable(value) if isinstance(value, str) else value
+
+
+def writable(text: str) -> str:
+    """A file name that is not UTF-8 reaches us as lone surrogates; they are written as escapes, here and in plans."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_entries(data: bytes, *, origin: str) -> list[Entry]:

@@ -16,7 +16,7 @@ from pipefix.fixes import applied, build_cache, verify
 from pipefix.fixes.by_hand import ByHand
 from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
 from pipefix.fixes.fixer import Fixer, Place, Say
-from pipefix.fixes.log import Log
+from pipefix.fixes.log import Log, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.registry import fixer_for
 from pipefix.fixes.undo import plan_text, recover, replace_plan, sweep, take_back
@@ -110,7 +110,7 @@ class Session:
         if text is None:
             return
         self.plan = planfile.decode(text, origin=str(self.folder / planfile.NAME))
-        if self.plan.target and self.plan.target != self.subject.target:
+        if self.plan.target and self.plan.target != writable(self.subject.target):
             raise BadUsage(
                 f"{self.folder / planfile.NAME} is the plan of {self.plan.target}, not of {self.subject.target}.",
                 advice="Give this target a folder of its own: --out DIR",

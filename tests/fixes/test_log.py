@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipefix.fixes import log as logs
 from pipefix.fixes.log import Entry, Log, read_entries, steps
-from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.vocabulary.errors import UnreadableFile
 
 
 def test_lines_are_appended_and_read_again(tmp_path):

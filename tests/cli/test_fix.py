@@ -81,7 +81,7 @@ UNDONE = Undone(folder="out", id="cache-source", step=2, removed=["pipefix-cache
     [
         (
             {},
-            "Step 2 (cache-source) is taken back. Removed: pipefix-caches/source. pipefix.plan.toml holds what was there before it.",
+            "Step 2 (cache-source) is taken back. Removed: pipefix-caches/source. pipefix.plan.toml holds what",
         ),
         ({"plan": None}, "No plan is left: the loader runs as your code has it."),
         ({"finished": False}, "Step 2 (cache-source) had been interrupted and was not in effect. What it left is gone."),

@@ -33,7 +33,7 @@ class Lines(Dataset[Any]):
         self.paths = [folder / f"{number}.txt" for number in range(count)]
         for number, path in enumerate(self.paths):
             if not path.exists():
-                path.write_text(str(number) * 50)
+                path.write_text(f"{number:02d}" * 50)
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -57,7 +57,7 @@ def test_what_does_not_help_is_taken_back(tmp_path, gain, said):
 def test_samples_that_are_not_what_they_were_are_a_reason_to_take_back(tmp_path, monkeypatch):
     from pipefix.fixes import build_cache
 
-    bench = Bench(tmp_path, [step("cache-source", 3.0)], [])
+    bench = Bench(tmp_path, [step("cache-sample", 3.0)], [])
     real = build_cache.BuildCache.make
 
     def spoiled(self, step, place, say):

@@ -106,7 +106,7 @@ def undo(folder: Path) -> Undone:
         resumed = [step for step in log.steps if step.status == "undoing"]
         recover(log)
         if resumed:
-            return _undone(log, resumed[-1], [one for one in (resumed[-1].makes,) if one])
+            return _undone(log, resumed[-1], [*(one for one in (resumed[-1].makes,) if one), *sweep(log)])
         broken = next((step for step in reversed(log.steps) if step.interrupted), None)
         left = leftovers(log)
         if broken is not None and left:
@@ -117,7 +117,7 @@ def undo(folder: Path) -> Undone:
         last = kept[-1]
         log.write("undoing", step=last.number, id=last.id)
         removed, edited = take_back(log, last)
-        return _undone(log, last, removed, edited=edited)
+        return _undone(log, last, [*removed, *sweep(log)], edited=edited)
 
 
 def _undone(log: Log, step: Step, removed: list[str], *, finished: bool = True, edited: bool = False) -> Undone:

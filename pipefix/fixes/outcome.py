@@ -14,7 +14,7 @@ class Sameness(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of the pipeline as it was, held against those of the changed one, with their random numbers fixed."""
 
     kind: str
-    """equal, order (the same samples in another order), different or unchecked."""
+    """equal, order (the same samples in another order), different (in their values), unlike (in shape or number) or unchecked."""
     sentence: str
     samples: int = 0
     """How many were compared."""

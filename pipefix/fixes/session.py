@@ -215,8 +215,14 @@ class Session:
         """Why the change is not kept."""
         now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
         self.say("verifying: comparing samples", 0.0)
-        attempt.same = _moved(alters) if attempt.step.id == "augment-gpu" else verify.same(now.subject, then.subject, alters=alters)
-        if attempt.same.kind in ("different", "unchecked") and alters is None:
+        untouched = (self.plan.cache, self.plan.augmentation) == (attempt.plan.cache, attempt.plan.augmentation)
+        if attempt.step.id == "augment-gpu":
+            attempt.same = _moved(alters)
+        else:
+            attempt.same = verify.same(now.subject, then.subject, alters=alters, untouched=untouched)
+        if attempt.same.kind == "unchecked":
+            return f"whether samples stay what they are cannot be told: {attempt.same.sentence}"
+        if attempt.same.kind == "unlike" or (attempt.same.kind == "different" and alters is None):
             return f"samples are not what they were: {attempt.same.sentence}"
         spent = (1 - LOOKING) * self.wishes.budget
         attempt.measured = verify.faster(now, then, seconds=spent, epochs=attempt.step.every_epoch, say=self.say)

@@ -50,11 +50,11 @@ class Pipeline:
 # -- the same? ---------------------------------------------------------------------------------------------------------------
 
 
-def same(before: Subject, after: Subject, *, alters: str | None = None) -> Sameness:
-    """Hold samples of both against each other. ``alters``: what the change is known to alter."""
+def same(before: Subject, after: Subject, *, alters: str | None = None, untouched: bool = False) -> Sameness:
+    """Hold samples of both against each other. ``alters``: what the change is known to alter; ``untouched``: no sample."""
     if before.iterable:
         return _streams(before, after)
-    if after.dataset is before.dataset:
+    if untouched or after.dataset is before.dataset:
         if not after.loader.in_order and before.loader.in_order:
             return Sameness(kind="order", sentence=f"the same samples; {alters or 'batches come in another order'}")
         return Sameness(kind="equal", sentence="the same dataset, asked for the same samples in the same order")
@@ -62,15 +62,24 @@ def same(before: Subject, after: Subject, *, alters: str | None = None) -> Samen
     if length is None:
         return Sameness(kind="unchecked", sentence="the dataset tells no length, so which samples to compare is not known")
     if length_of(after.dataset) != length:
-        return Sameness(kind="different", sentence=f"{length_of(after.dataset)} samples instead of {length}")
+        return Sameness(kind="unlike", sentence=f"{length_of(after.dataset)} samples instead of {length}")
     places = sorted({(2 * at + 1) * length // (2 * SAMPLES) for at in range(SAMPLES)})
     found = [one for place in places for one in differences(_sample(before, place), _sample(after, place))]
+    compared = len(places)
     if not found:
-        return Sameness(
-            kind="equal", sentence=f"{len(places)} samples compared, equal to the last bit with random numbers fixed",
-            samples=len(places),
-        )  # fmt: skip
-    return Sameness(kind="different", sentence=_told(found, len(places), alters), samples=len(places))
+        told = f"{compared} samples compared, equal to the last bit with random numbers fixed"
+        return Sameness(kind="equal", sentence=told, samples=compared)
+    odd = next((one for one in found if one.mean is None), None)
+    if odd is None and alters is not None:
+        return Sameness(kind="different", sentence=_told(found, compared, alters), samples=compared)
+    if any(list(differences(_sample(before, place), _sample(before, place))) for place in places[:4]):
+        told = (
+            "a sample comes out different each time although random numbers are fixed: the dataset draws them in a way of its own"
+        )
+        return Sameness(kind="unchecked", sentence=told, samples=compared)
+    if odd is not None:
+        return Sameness(kind="unlike", sentence=odd.what, samples=compared)
+    return Sameness(kind="different", sentence=_told(found, compared, alters), samples=compared)
 
 
 def _sample(subject: Subject, place: int) -> Any:
@@ -79,14 +88,10 @@ def _sample(subject: Subject, place: int) -> Any:
 
 
 def _told(found: Sequence[Difference], compared: int, alters: str | None) -> str:
-    measured = [one.mean for one in found if one.mean is not None]
+    apart = float(np.mean([one.mean for one in found if one.mean is not None]))
+    scale = max((one.scale for one in found), default=0.0)
     said = f"{alters}: " if alters else ""
-    if len(measured) == len(found):
-        whole = f"of {compared} samples compared the values differ by {np.mean(measured):.2g} on average"
-        scale = max((one.scale for one in found), default=0.0)
-        return said + whole + (f", their range being {scale:.3g}" if scale else "")
-    first = next(one for one in found if one.mean is None)
-    return f"{said}{first.what}"
+    return said + f"in {compared} samples compared, values differ by {apart:.2g} on average where their range is {scale:.3g}"
 
 
 def _streams(before: Subject, after: Subject) -> Sameness:
@@ -96,7 +101,7 @@ def _streams(before: Subject, after: Subject) -> Sameness:
     once, many = _repeated(before, 0), _repeated(after, after.loader.num_workers)
     if many > once:
         return Sameness(
-            kind="different",
+            kind="unlike",
             sentence=f"every worker runs the whole stream: {many} of {STREAMED} samples came again",
             samples=STREAMED,
         )

@@ -47,7 +47,22 @@ class TestSame:
     def test_how_far_values_lie_apart_is_told(self):
         found = verify.same(subject(Numbers()), subject(Numbers(shift=0.5)), alters="pictures are smaller")
         assert found.kind == "different"
-        assert found.sentence.startswith("pictures are smaller: of 24 samples compared the values differ by 0.5 on average")
+        assert found.sentence.startswith("pictures are smaller: in 24 samples compared, values differ by 0.5 on average")
+
+    def test_another_shape_is_more_than_another_value(self):
+        class Longer(Numbers):
+            def __getitem__(self, index):
+                return {**super().__getitem__(index), "x": torch.zeros(5)}
+
+        found = verify.same(subject(Numbers()), subject(Longer()), alters="pictures are smaller")
+        assert (found.kind, found.sentence) == ("unlike", "the sample['x'] is float32 5 instead of float32 4")
+
+    def test_what_cannot_be_fixed_cannot_be_compared(self):
+        class Clock(Numbers):
+            def __getitem__(self, index):
+                return time.perf_counter_ns()
+
+        assert verify.same(subject(Clock()), subject(Clock())).kind == "unchecked"
 
     def test_another_length(self):
         assert verify.same(subject(Numbers()), subject(Numbers(count=60))).sentence == "60 samples instead of 64"
@@ -73,7 +88,7 @@ class TestStreams:
     def test_workers_that_all_run_the_whole_stream_are_found_out(self):
         one, three = (load(DataLoader(Stream(shards=False), batch_size=4, num_workers=count)) for count in (0, 3))
         found = verify.same(one, three)
-        assert found.kind == "different" and "every worker runs the whole stream" in found.sentence
+        assert found.kind == "unlike" and "every worker runs the whole stream" in found.sentence
 
     def test_a_stream_that_shards_itself_is_the_same_in_another_order(self):
         one, three = (load(DataLoader(Stream(shards=True), batch_size=4, num_workers=count)) for count in (0, 3))

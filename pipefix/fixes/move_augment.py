@@ -14,8 +14,8 @@ from pipefix.augment.split import Split, split
 from pipefix.augment.swap import Place as Where
 from pipefix.augment.swap import find
 from pipefix.augment.translate import translate
+from pipefix.fixes import planned
 from pipefix.fixes.fixer import Fixer, Place, Say
-from pipefix.loader import planned
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import AugmentationChange, PlanFile
 from pipefix.subject import failure
@@ -45,7 +45,7 @@ class MoveAugment(Fixer):
         return "random numbers are drawn anew for each sample, by seed, epoch and index"
 
     def plan(self, step: Proposed, place: Place) -> PlanFile:
-        operations = [read.name for read in self._cut(place).moves]
+        operations = [type(op).__name__ for op in self._cut(place).ops]
         if not operations:
             raise TargetError(
                 "None of the dataset's transforms can be moved to the batch.",
@@ -76,10 +76,7 @@ class MoveAugment(Fixer):
         at = find(dataset)
         if at is None:
             raise TargetError("Behind the cache no transform runs live: there is nothing to move.")
-        pictures = _pictures(dataset, at)
-        sizes = {sampled.size_of(picture) for picture in pictures}
-        size = sampled.size_of(pictures[0])
-        return split(translate(at.transform), self.backend, size=size, same_size=len(sizes) == 1 and len(pictures) > 1)
+        return split(translate(at.transform), self.backend)
 
 
 def _pictures(dataset: Any, at: Where) -> list[Any]:

@@ -144,6 +144,7 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     """The plan had been edited since: only what the step itself had changed was taken back."""
 
 
-def as_dicts(outcomes: list[Applied | Refused]) -> list[dict[str, Any]]:
+def as_dicts(fixed: Fixed) -> list[dict[str, Any]]:
     """For a run file."""
-    return [msgspec.to_builtins(one) for one in outcomes]
+    done = [msgspec.to_builtins(one) for one in fixed.outcomes]
+    return [*done, *({**msgspec.to_builtins(one), "outcome": "ahead"} for one in fixed.ahead)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipefix.fixes.outcome import Applied, Fixed
 from pipefix.report import fix_text, plots, wording
-from pipefix.report.html import asset, command, digest
+from pipefix.report.html import asset, digest
 from pipefix.report.markup import Markup, Piece, el, join, name, sentence, table, text
 from pipefix.report.plots import Part, Row, hue
 from pipefix.report.runfile import Run, StageFigures
@@ -50,7 +50,7 @@ def _card(fixed: Fixed) -> Markup:
     if fixed.stopped:
         rows += [el("dt", "Stopped"), el("dd", el("p", sentence(fixed.stopped)))]
     if fixed.plan is not None and not fixed.dry:
-        rows += [el("dt", "Use"), el("dd", command(fix_text.HOW))]
+        rows += [el("dt", "Use"), el("dd", el("pre", el("code", fix_text.how(fixed))))]
     return el("section", el("dl", rows), _tiles(fixed), class_="card k-balanced", id="card", aria_label="Result")
 
 

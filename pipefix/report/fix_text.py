@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness, Undone
 from pipefix.report import wording
 from pipefix.report.columns import Paint, plain, wrap
 
-HOW = 'FastLoader(dataset, plan="pipefix.plan.toml")'
+
+def how(fixed: Fixed) -> str:
+    """How the plan is used."""
+    return f'FastLoader(dataset, plan="{fixed.plan}")'
+
+
+def back(fixed: Fixed) -> str:
+    """What to type to take a step back."""
+    return "pipefix fix --undo" + (f" --out {shlex.quote(fixed.folder)}" if fixed.folder != "." else "")
 
 
 def lines(fixed: Fixed, *, page: str | None = None, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
@@ -39,7 +48,7 @@ def _lines(fixed: Fixed, page: str | None, paint: Paint) -> Iterator[str]:
     for path in fixed.no_longer_read:
         yield from paint.labelled("NOTE", f"{path} is no longer read; only --undo needs it. Remove it to have its room.")
     if fixed.plan is not None and not fixed.dry:
-        yield from paint.labelled("USE", f"{HOW}. Without plan=... it runs as before; pipefix fix --undo takes the last step back.")
+        yield from paint.labelled("USE", f"{how(fixed)}. Without plan=... it runs as before. The last step back: {back(fixed)}")
     if page is not None:
         yield from paint.labelled("REPORT", page)
     yield paint.rule()

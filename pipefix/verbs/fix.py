@@ -16,6 +16,7 @@ from pipefix.fixes.outcome import Fixed, Undone
 from pipefix.fixes.session import RUN_FILE, Seen, Session
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.machine import look
+from pipefix.plan import planfile
 from pipefix.report import fix_html, runfile
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
@@ -72,10 +73,12 @@ def fix(
     wishes = Wishes(budget=budget, min_gain=min_gain, only=only, yes=yes, dry_run=dry_run)
     session = Session(subject, consumer, look(), folder.absolute(), wishes, seen, say, ask)
     fixed = session.run()
+    # Told as the user named it.
+    fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
     runs = [one.run for one in session.seen]
     before, after = (runs[0], runs[-1]) if runs else (None, None)
     if after is not None:
-        after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed.outcomes))
+        after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
     report = Report(fixed, before, after)
     return report if dry_run else _written(report, folder)
 

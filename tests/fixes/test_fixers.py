@@ -10,12 +10,11 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from pipefix.fixes import applied, build_cache
+from pipefix.fixes import applied, build_cache, planned
 from pipefix.fixes.by_hand import WHY, ByHand
 from pipefix.fixes.fixer import Place
 from pipefix.fixes.move_augment import MoveAugment
 from pipefix.fixes.registry import all_fixers, fixer_for
-from pipefix.loader import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
@@ -112,7 +111,7 @@ class TestMovedAugmentation:
 
     def test_the_operations_that_move_are_named_in_the_plan(self, place):
         plan = MoveAugment().plan(step("augment-gpu"), place)
-        assert plan.augmentation.operations == ["Resize", "RandomHorizontalFlip", "ToTensor"]
+        assert plan.augmentation.operations == ["HorizontalFlip", "ToTensor", "ToDtype"]
         MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
 
     @pytest.mark.parametrize("store", [None, "source", "decoded", "sample"])
@@ -154,7 +153,9 @@ def test_a_plan_that_moves_other_operations_is_told():
     from pipefix.vocabulary.errors import BadUsage
 
     change = AugmentationChange(backend="kornia", operations=["Solarize"])
-    with pytest.raises(BadUsage, match=r"The plan moves Solarize to the batch, and the dataset's transforms are none\."):
+    with pytest.raises(
+        BadUsage, match=r"The plan moves Solarize to the batch, and of this dataset's transforms none can be moved\."
+    ):
         planned.swap_of(object(), change)
     with pytest.raises(BadUsage, match="makes a loader of its own"):
         planned.swap_of(object(), AugmentationChange(backend="dali"))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
-from pipefix.loader import planned
+from pipefix.fixes import planned
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 

@@ -66,8 +66,8 @@ def _cached(given: Any, change: CacheChange, folder: Path) -> CachedDataset:
 
 
 def swap_of(given: Any, change: AugmentationChange) -> Swap:
-    """Where the dataset's transforms are cut: the operations that the plan names are the last of them."""
-    from pipefix.augment.split import Split, Wire
+    """The dataset's transforms cut in two, where the plan's operations are what can move."""
+    from pipefix.augment.split import split
     from pipefix.augment.swap import Swap, find
     from pipefix.augment.translate import translate
 
@@ -77,16 +77,15 @@ def swap_of(given: Any, change: AugmentationChange) -> Swap:
             advice="Use what this writes: pipefix swap TARGET --to dali --write augment.py",
         )
     place = find(given)
-    reads = translate(place.transform).reads if place is not None else ()
-    kept = len(reads) - len(change.operations)
-    if kept < 0 or [read.name for read in reads[kept:]] != change.operations:
-        names = ", ".join(read.name for read in reads) or "none"
+    cut = split(translate(place.transform if place is not None else None), change.backend)
+    moving = [type(op).__name__ for op in cut.ops]
+    if place is None or not moving or moving != change.operations:
         raise BadUsage(
-            f"The plan moves {', '.join(change.operations)} to the batch, and the dataset's transforms are {names}.",
+            f"The plan moves {', '.join(change.operations) or 'nothing'} to the batch, and of this dataset's transforms "
+            f"{', '.join(moving) or 'none'} can be moved.",
             advice="Take [augmentation] out of the plan, or make a new plan: pipefix fix TARGET",
         )
-    unknown = Wire(None, "uint8")
-    return Swap(Split(change.backend, reads[:kept], reads[kept:], (), unknown, unknown), place)
+    return Swap(cut, place)
 
 
 def module(given: Any, plan: PlanFile, folder: Path) -> Augment | None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,13 @@ def _gone(group: int, seconds: float) -> bool:
     return False
 
 
-def campaign(folder: Path, kills: int, *, seed: int, budget: float, seconds: float = 0) -> dict[str, Any]:
-    """Kill runs at random moments. After each, either `--undo` or the next run is to bring a state that holds."""
+def campaign(
+    folder: Path, kills: int, *, seed: int, budget: float, seconds: float = 0, note: Callable[[dict[str, Any]], object] = dict
+) -> dict[str, Any]:
+    """Kill runs at random moments. After each, either `--undo` or the next run is to bring a state that holds.
+
+    ``note`` is given the counts after each kill.
+    """
     chance, begun = random.Random(seed), time.perf_counter()
     project = Project(folder)
     told = {"kills": 0, "in the middle of a step": 0, "settled by --undo": 0, "settled by the next run": 0, "over before": 0}
@@ -192,6 +198,7 @@ def campaign(folder: Path, kills: int, *, seed: int, budget: float, seconds: flo
             told["settled by the next run"] += 1
             project.check(swept=True)
         project.undo_all()
+        note({**told, "wrong": project.wrong})
     return {**told, "wrong": project.wrong}
 
 

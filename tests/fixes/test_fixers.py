@@ -114,7 +114,7 @@ class TestMovedAugmentation:
         assert plan.augmentation.operations == ["HorizontalFlip", "ToTensor", "ToDtype"]
         MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
 
-    @pytest.mark.parametrize("store", [None, "source", "decoded", "sample"])
+    @pytest.mark.parametrize("store", [None, "source", "decoded"])
     def test_what_stays_and_what_moves_make_the_batch(self, place, store):
         plan = place.plan
         if store is not None:
@@ -138,6 +138,13 @@ class TestMovedAugmentation:
         plain = torch.stack([place.subject.dataset[index][0] for index in range(6)])
         # One colour a picture: flipping does not show.
         assert torch.allclose(torch.cat([images for images, _ in seen]), plain, atol=1 / 255)
+
+    def test_pictures_that_may_differ_in_size_cannot_be_moved_as_batches(self, place):
+        fixer = fixer_for("cache-sample")
+        fixer.make(step("cache-sample"), place, lambda *_: None)
+        after = Place(place.subject, fixer.plan(step("cache-sample"), place), place.folder, MACHINE)
+        with pytest.raises(TargetError, match="None of the dataset's transforms can be moved"):
+            MoveAugment().plan(step("augment-gpu"), after)
 
     def test_behind_a_cache_of_ready_samples_nothing_is_left_to_move(self, tmp_path):
         data = Pictures(tmp_path, transforms.Resize((16, 16)), transforms.ToTensor())

@@ -100,7 +100,7 @@ def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp
             _, left = settled(again)
             assert not left
         acts += 1
-    assert acts > 12
+    assert acts >= 10
 
 
 @pytest.mark.parametrize("undone_first", [True, False])

@@ -155,7 +155,10 @@ class Session:
             if isinstance(outcome, Applied):
                 return True
         if not self.stopped:
-            self.stopped = "good enough: the probe proposes nothing more that can be applied"
+            only = self.wishes.only
+            self.stopped = (
+                f"only {only} was asked for" if only else "good enough: the probe proposes nothing more that can be applied"
+            )
         return False
 
     def _wanted(self, plan: Plan) -> list[Proposed]:

@@ -143,7 +143,8 @@ def test_a_dry_run_changes_nothing(tmp_path):
 
 def test_only_one_remedy(tmp_path):
     plan = [step("cache-source", 3.0), step("workers-2", 1.5), declined("pinning", "there is no device")]
-    assert [one.id for one in Bench(tmp_path / "a", plan).run(only="workers").outcomes] == ["workers-2"]
+    fixed = Bench(tmp_path / "a", plan).run(only="workers")
+    assert [one.id for one in fixed.outcomes] == ["workers-2"] and fixed.stopped == "only workers was asked for"
     assert Bench(tmp_path / "b", plan).run(only="pinning").refused[0].why == "there is no device"
     with pytest.raises(BadUsage, match="no remedy 'magic'"):
         Bench(tmp_path / "c", plan).run(only="magic")

@@ -13,11 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pipefix.caches.dataset import CachedDataset
+from pipefix.fixes import verify
+from pipefix.fixes.choice import Wishes
 from pipefix.fixes.log import NAME, Log
-from pipefix.fixes.undo import leftovers, plan_text
+from pipefix.fixes.session import Seen, Session
+from pipefix.fixes.undo import leftovers, plan_text, undo
+from pipefix.measurement.consumer import Consumer
 from pipefix.plan import planfile
+from pipefix.plan.plan import Plan
+from pipefix.subject.load import load
+from pipefix.vocabulary.errors import BadUsage
+from tests.fixes.benchtop import MACHINE, measured, step
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = """
@@ -41,12 +50,70 @@ loader = DataLoader(Files(), batch_size=8)
 """
 
 
+class Forked:
+    """A process forked from this one, where everything is loaded already; it is asked as a `subprocess.Popen` is."""
+
+    stderr = None
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            code = 1
+            try:
+                work()
+                code = 0
+            except BadUsage:
+                code = 2
+            finally:
+                os._exit(code)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout: float = 600) -> int:
+        until = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("forked", timeout)
+            time.sleep(0.005)
+        assert self.returncode is not None
+        return self.returncode
+
+    def communicate(self, timeout: float) -> tuple[bytes, bytes]:
+        self.wait(timeout)
+        return b"", b""
+
+
+def planted_run(folder: Path) -> None:
+    """A whole run with everything real but what takes long: the probe's plans and the timing are planted."""
+    gains = iter((1.5, 1.5, 0.7, 1.5, 2.0))
+    plans = iter(([step("workers-2")], [step("cache-source")], [step("cache-resized-256"), step("cache-decoded")], []))
+
+    def look(*_: Any) -> Seen:
+        return Seen(Plan(tuple(next(plans, ()))), None)
+
+    def faster(*_: Any, **__: Any) -> Any:
+        time.sleep(0.1)
+        return measured(next(gains, 1.5))
+
+    subject = load(str(folder / "train.py"))
+    with mock.patch.object(verify, "faster", faster):
+        Session(subject, Consumer(), MACHINE, folder, Wishes(yes=True), look, lambda *_: None).run()
+
+
 @dataclass
 class Project:
     """A folder with a target in it."""
 
     folder: Path
     samples: int = 300
+    warm: bool = False
+    """Runs are forked from here, with planted plans and timing: many more of them in the same time."""
     wrong: list[str] = field(default_factory=list)
     """What did not hold."""
 
@@ -64,17 +131,19 @@ class Project:
             told.update(path.name.encode() + path.read_bytes())
         return told.hexdigest()
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> Any:
+        if self.warm:
+            return Forked(lambda: undo(self.folder) if "--undo" in arguments else planted_run(self.folder))
         command = [sys.executable, "-m", "pipefix", "fix", *arguments]
         return subprocess.Popen(
             command, cwd=self.folder, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
-    def fix(self, budget: float) -> subprocess.Popen[bytes]:
+    def fix(self, budget: float) -> Any:
         return self.start("train.py", "--yes", "-q", f"--budget={budget}")
 
-    def finish(self, process: subprocess.Popen[bytes], *codes: int, within: float = 180) -> None:
+    def finish(self, process: Any, *codes: int, within: float = 180) -> None:
         try:
             _, notes = process.communicate(timeout=within)
         except subprocess.TimeoutExpired:
@@ -84,7 +153,7 @@ class Project:
         if process.returncode not in codes:
             self.wrong.append(f"ended with {process.returncode}: {notes.decode(errors='replace')[-600:]}")
 
-    def kill(self, process: subprocess.Popen[bytes], *, all_of_it: bool) -> bool:
+    def kill(self, process: Any, *, all_of_it: bool) -> bool:
         """Kill it (its workers too, or leave them to find out). False where it was over before."""
         if process.poll() is not None:
             return False
@@ -133,9 +202,6 @@ class Project:
 
     def undo_all(self) -> None:
         """Take everything back: the project is as it was before the first run."""
-        from pipefix.fixes.undo import undo
-        from pipefix.vocabulary.errors import BadUsage
-
         while True:
             try:
                 undo(self.folder)
@@ -159,14 +225,21 @@ def _gone(group: int, seconds: float) -> bool:
 
 
 def campaign(
-    folder: Path, kills: int, *, seed: int, budget: float, seconds: float = 0, note: Callable[[dict[str, Any]], object] = dict
+    folder: Path,
+    kills: int,
+    *,
+    seed: int,
+    budget: float,
+    seconds: float = 0,
+    warm: bool = False,
+    note: Callable[[dict[str, Any]], object] = dict,
 ) -> dict[str, Any]:
     """Kill runs at random moments. After each, either `--undo` or the next run is to bring a state that holds.
 
     ``note`` is given the counts after each kill.
     """
     chance, begun = random.Random(seed), time.perf_counter()
-    project = Project(folder)
+    project = Project(folder, warm=warm)
     told = {"kills": 0, "in the middle of a step": 0, "settled by --undo": 0, "settled by the next run": 0, "over before": 0}
     whole = 0.0
     while told["kills"] < kills and not 0 < seconds < time.perf_counter() - begun:

@@ -9,5 +9,5 @@ from tests.fixes import killing
 
 @pytest.mark.slow
 def test_killed_runs_leave_what_can_be_settled(tmp_path):
-    told = killing.campaign(tmp_path, 1, seed=3, budget=1.5)
-    assert told["kills"] == 1 and not told["wrong"], told
+    told = killing.campaign(tmp_path, 4, seed=3, budget=1.5, warm=True)
+    assert told["kills"] == 4 and not told["wrong"], told

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,8 @@ class Forked:
                 code = 0
             except BadUsage:
                 code = 2
+            except Exception:  # noqa: BLE001 - told, and seen by the exit code
+                traceback.print_exc()
             finally:
                 os._exit(code)
 

@@ -107,10 +107,10 @@ def undo(folder: Path) -> Undone:
         recover(log)
         if resumed:
             return _undone(log, resumed[-1], [*(one for one in (resumed[-1].makes,) if one), *sweep(log)])
-        broken = next((step for step in reversed(log.steps) if step.interrupted), None)
         left = leftovers(log)
-        if broken is not None and left:
-            return _undone(log, broken, sweep(log), finished=False)
+        if left:
+            owner = next(step for step in reversed(log.steps) if step.makes in left)
+            return _undone(log, owner, sweep(log), finished=False)
         kept = [step for step in log.steps if step.status == "kept"]
         if not kept:
             raise BadUsage(f"The log in {folder} holds no step that is in effect: there is nothing to take back.")

@@ -15,6 +15,7 @@ from pipefix.vocabulary.version import VERSION as __version__
 if TYPE_CHECKING:
     from pipefix.api import convert, doctor, forecast, probe, swap, tune, verify
     from pipefix.api import convert, doctor, forecast, probe, swap, verify, watch
+    from pipefix.api import convert, doctor, fix, forecast, probe, swap, undo, verify
     from pipefix.caches.dataset import CachedDataset
     from pipefix.caches.table import GroupSampler
     from pipefix.loader.fast_loader import FastLoader
@@ -25,6 +26,7 @@ _HOMES = {
     **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
     # Straight from its verb: a training job does not pay for loading the others.
     "watch": "pipefix.verbs.watch",
+    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap", "fix", "undo"), "pipefix.api"),
     "CachedDataset": "pipefix.caches.dataset",
     "FastLoader": "pipefix.loader.fast_loader",
     "GroupSampler": "pipefix.caches.table",
@@ -47,6 +49,12 @@ __all__ = [
 ]
 __all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "tune", "CachedDataset", "GroupSampler", "__version__"]
 __all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "watch", "CachedDataset", "GroupSampler", "__version__"]
+    "fix",
+    "undo",
+    "CachedDataset",
+    "GroupSampler",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

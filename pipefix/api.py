@@ -5,6 +5,8 @@ from __future__ import annotations
 from pipefix.verbs.convert import convert as convert
 from pipefix.verbs.convert import forecast as forecast
 from pipefix.verbs.doctor import doctor as doctor
+from pipefix.verbs.fix import fix as fix
+from pipefix.verbs.fix import undo as undo
 from pipefix.verbs.probe import probe as probe
 from pipefix.verbs.swap import swap as swap
 from pipefix.verbs.tune import tune as tune

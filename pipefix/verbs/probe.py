@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from pipefix.audit.rules import audit
 from pipefix.diagnosis.diagnose import diagnose, settled
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
-from pipefix.measurement.consumer import consumer_for
+from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.experiments import POOL, REAL
 from pipefix.measurement.machine import Machine, look
 from pipefix.measurement.measure import Plan, measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.advise import advise
+from pipefix.plan.plan import Plan as Advice
 from pipefix.report import tell, timeline
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
@@ -55,30 +57,61 @@ def probe(
     say("loading the target", 0.0)
     subject = load_target(target, batch_size=batch_size, workers=workers)
     consumer = consumer_for(subject, step_ms=step_ms, target_rate=target_rate)
+    looked = look_at(
+        subject, consumer, budget=budget, recording_bytes=recording_bytes, trace=trace is not None, progress=say, seed=seed,
+        trial_workers=trial_workers, begun=begun,
+    )  # fmt: skip
+    run = looked.run
+    if trace is not None:
+        try:
+            timeline.write(looked.found.traced, trace, main=os.getpid(), target=subject.target)
+        except UnreadableFile as error:
+            error.known = run
+            raise
+    return run
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What one look at a pipeline found, and the run file that tells it."""
+
+    run: Run
+    found: Measurement
+    plan: Advice
+    """What could be done; empty where nothing was measured."""
+
+
+def look_at(
+    subject: Subject,
+    consumer: Consumer,
+    *,
+    budget: float,
+    recording_bytes: int = 1_000_000_000,
+    trace: bool = False,
+    progress: Progress = silent,
+    seed: int = 0,
+    trial_workers: tuple[int, ...] | None = None,
+    begun: float | None = None,
+) -> Looked:
+    """Measure, diagnose and advise. ``begun``: when the budget began to run."""
+    begun = time.perf_counter() if begun is None else begun
     machine = look()
     plan = Plan(
         budget=max(1.0, budget - (time.perf_counter() - begun)),
         recording_bytes=recording_bytes,
         trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
-        events=trace is not None,
+        events=trace,
         observe=observe.worker_facts,
         enough=settled,
         seed=seed,
-        progress=say,
+        progress=progress,
     )
     found = measure(subject, consumer, plan, cores=machine.effective_cores)
     found.seam_cost = calibrate.seam_cost()
-    run = _told(subject, machine, found)
+    run, advice = _told(subject, machine, found)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
-    run = msgspec.structs.replace(run, instrument=instrument)
-    if trace is not None:
-        try:
-            timeline.write(found.traced, trace, main=os.getpid(), target=subject.target)
-        except UnreadableFile as error:
-            error.known = run
-            raise
-    return run
+    return Looked(msgspec.structs.replace(run, instrument=instrument), found, advice)
 
 
 def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...]:
@@ -91,19 +124,21 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
 
 
-def _told(subject: Subject, machine: Machine, found: Measurement) -> Run:
+def _told(subject: Subject, machine: Machine, found: Measurement) -> tuple[Run, Advice]:
     if not found.of(REAL.name):
-        return tell.nothing_measured(subject, machine.as_dict(), found)
+        return tell.nothing_measured(subject, machine.as_dict(), found), Advice(())
     diagnosis = diagnose(found)
-    return tell.run(
+    advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS)
+    run = tell.run(
         subject,
         machine.as_dict(),
         found,
         diagnosis,
-        steps=advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS),
+        steps=advice,
         findings=_audit(subject, machine, found, diagnosis),
         replaces={arm.name: sorted(map(str, arm.replaces)) for arm in POOL},
     )
+    return run, advice
 
 
 def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:

@@ -90,6 +90,18 @@ def test_every_remedy_has_a_test() -> None:
     assert not sorted(kind.id for kind in all_remedies() if kind.id not in said), "no test in tests/plan names these remedies"
 
 
+def test_every_remedy_has_a_fixer_or_is_left_to_its_user_with_a_reason() -> None:
+    from pipefix.fixes.by_hand import WHY
+    from pipefix.fixes.registry import all_fixers
+    from pipefix.plan.remedy import all_remedies
+
+    fixed = {id for fixer in all_fixers() for id in fixer.remedies}
+    known = {kind.id for kind in all_remedies()}
+    assert not fixed & WHY.keys(), "a remedy is either applied or left, not both"
+    assert known == fixed | WHY.keys()
+    assert all(reason.strip() for reason in WHY.values())
+
+
 def test_every_rule_of_the_audit_has_a_test() -> None:
     from pipefix.audit.rules import every_rule
 

@@ -43,7 +43,7 @@ def a_run() -> Run:
 def library(monkeypatch: pytest.MonkeyPatch, a_run: Run) -> Library:
     stand_in = Library(answer=a_run)
     module = ModuleType("pipefix.api")
-    module.probe = module.doctor = stand_in.call  # type: ignore[attr-defined]
+    module.probe = module.doctor = module.fix = module.undo = stand_in.call  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pipefix.api", module)
     monkeypatch.setattr(pipefix, "api", module, raising=False)
     return stand_in

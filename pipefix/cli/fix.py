@@ -1,0 +1,123 @@
+"""Apply what the probe proposes, one step at a time, and keep only what is proven to help.
+
+TARGET is what pipefix probe takes. Loading it runs its code; nothing of yours is changed. Each step is verified: samples are held
+against those of your own pipeline, and both run in turn until the gain is clear; what does not help is taken back. What is kept
+lies in DIR/pipefix.plan.toml, which FastLoader(dataset, plan=...) reads, with a log of all that was tried beside it.
+
+Steps that change what training sees, or take over 1 GB of disk or ten minutes, are asked about; --yes answers.
+Interrupted at any moment, the plan says what holds: run it again, or take the last step back with --undo.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipefix.cli import arguments, console
+from pipefix.cli.progress import Paced
+from pipefix.vocabulary.errors import BadUsage, Interrupted, UnreadableFile
+
+
+def prepare_parser(parser: ArgumentParser) -> None:
+    parser.usage = "pipefix fix TARGET [options]\n       pipefix fix --undo [--out DIR]"
+    parser.add_argument("target", metavar="TARGET", nargs="?", help="what to fix")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be tried, in which order; change nothing")
+    parser.add_argument("--only", metavar="ID", help="this remedy alone, such as cache-source or workers")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--undo", action="store_true", help="take back the last step, what it made on the disk included")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where plan, log and caches lie (default: where you are)")
+    parser.add_argument(
+        "--min-gain", type=arguments.share, default=0.05, metavar="SHARE", help="stop where the next gain is less (default: 5%%)"
+    )
+    parser.add_argument(
+        "--budget", type=arguments.seconds, default=40.0, metavar="SECONDS", help="time to measure in each round (default: 40)"
+    )
+    parser.add_argument("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's")
+    parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes to begin with, likewise")
+    consumer = parser.add_mutually_exclusive_group()
+    consumer.add_argument(
+        "--step-ms", type=arguments.milliseconds, metavar="MS", help="emulate a training step that takes so long a batch"
+    )
+    consumer.add_argument("--target-rate", type=arguments.rate, metavar="RATE", help="emulate one that takes RATE samples a second")
+    parser.add_argument("--json", action="store_true", help="print the last probe's run file, outcomes included, instead of text")
+    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def run(arguments: Namespace) -> int:
+    if arguments.undo:
+        return _undo(arguments)
+    if arguments.target is None:
+        raise BadUsage("pipefix fix: there is no TARGET to fix.", advice="Name it, or take a step back with: pipefix fix --undo")
+    try:
+        report = _fix(arguments)
+    except UnreadableFile as error:
+        if error.known is not None:
+            # The page could not be written; what was done is told all the same.
+            _deliver(error.known, arguments)
+        raise
+    _deliver(report, arguments)
+    if report.fixed.interrupted:
+        raise Interrupted(
+            "Interrupted: the plan holds the steps above and no other.",
+            advice="The same command goes on from there; pipefix fix --undo takes the last step back.",
+        )
+    return 0
+
+
+def _undo(arguments: Namespace) -> int:
+    if arguments.target is not None:
+        raise BadUsage(
+            f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given).",
+            advice="Name the folder: pipefix fix --undo --out DIR",
+        )
+    from pipefix import api
+    from pipefix.report import fix_text
+
+    found = api.undo(arguments.out)
+    if arguments.json:
+        import msgspec
+
+        console.results([msgspec.json.format(msgspec.json.encode(found), indent=1).decode()])
+    else:
+        console.results(fix_text.undone(found, **console.manner()))
+    return 0
+
+
+def _fix(arguments: Namespace) -> Any:
+    with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
+        progress("loading PyTorch", 0.0)
+        from pipefix import api
+
+        return api.fix(
+            arguments.target, budget=arguments.budget, min_gain=arguments.min_gain, only=arguments.only, yes=arguments.yes,
+            dry_run=arguments.dry_run, out=arguments.out, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
+            batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(), progress=progress, seed=arguments.seed,
+        )  # fmt: skip
+
+
+def _asking() -> Callable[[str], bool] | None:
+    """Asks on the terminal, where there is somebody at it."""
+    if not (console.is_terminal(sys.stderr) and sys.stdin is not None and sys.stdin.isatty()):
+        return None
+
+    def ask(question: str) -> bool:
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    return ask
+
+
+def _deliver(report: Any, arguments: Namespace) -> None:
+    if arguments.json and report.after is not None:
+        from pipefix.report import runfile
+
+        console.results([runfile.encode(report.after).decode("utf-8").rstrip("\n")])
+        return
+    from pipefix.report import fix_text
+
+    page = str(report.page) if report.page is not None else None
+    console.results(fix_text.lines(report.fixed, page=page, **console.manner()))

@@ -1,0 +1,76 @@
+"""Which remedy is tried next, which is worth too little, and which somebody must be asked about. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipefix.fixes.by_hand import ByHand
+from pipefix.fixes.fixer import Fixer, kind_of
+from pipefix.fixes.outcome import Refused
+from pipefix.fixes.registry import fixer_for
+from pipefix.plan.plan import Plan, Proposed
+from pipefix.plan.wording import span
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.quantity import percent, seconds, size
+
+MUCH_DISK, LONG = 1e9, 600.0
+"""Bytes and seconds above which somebody is asked before a cache is built."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for."""
+
+    budget: float = 40.0
+    """Seconds to measure in each round."""
+    min_gain: float = 0.05
+    only: str | None = None
+    yes: bool = False
+    dry_run: bool = False
+
+
+def candidates(proposed: Sequence[Proposed], min_gain: float) -> list[Proposed]:
+    """In the order in which they are tried: what leaves samples as they are first, the plan's own order within that.
+
+    What is worth too little comes last, the best of it first.
+    """
+    worth = [one for one in proposed if too_little(one, min_gain) is None or isinstance(fixer_for(one.id), ByHand)]
+    rest = sorted((one for one in proposed if one not in worth), key=lambda one: -one.speedup.value)
+    return [*sorted(worth, key=lambda one: fixer_for(one.id).alters(one) is not None), *rest]
+
+
+def too_little(step: Proposed, min_gain: float) -> str | None:
+    """Why the step is not worth trying."""
+    if step.speedup.value - 1 >= min_gain or step.frees is not None:
+        return None
+    return f"is predicted to bring {span(step.speedup)}, less than --min-gain {percent(min_gain)}"
+
+
+def condition(step: Proposed, fixer: Fixer) -> str | None:
+    """What somebody should know before it is done."""
+    told = [words for words in (fixer.alters(step),) if words is not None]
+    if (step.disk_bytes or 0.0) > MUCH_DISK:
+        told.append(f"it takes {size(step.disk_bytes or 0.0)} of disk")
+    if (step.seconds or 0.0) > LONG:
+        told.append(f"it takes {seconds(step.seconds or 0.0)} to make")
+    return "; ".join(told) or None
+
+
+def is_called(id: str, name: str) -> bool:
+    """``workers-8`` is called ``workers`` too."""
+    return kind_of(id, frozenset({name})) is not None
+
+
+def refused(step: Proposed, why: str, **facts: Any) -> Refused:
+    return Refused(id=step.id, title=step.title, stage=str(step.stage), why=why, predicted=step.speedup, **facts)
+
+
+def why_not(plan: Plan, only: str) -> list[Refused]:
+    """What the plan says of a remedy that was asked for, and that it does not propose."""
+    named = [step for step in plan.declined if is_called(step.id, only)]
+    if not named:
+        known = ", ".join(sorted(step.id for step in plan))
+        raise BadUsage(f"The plan for this pipeline has no remedy {only!r}.", advice=f"It has: {known or 'none'}.")
+    return [Refused(id=one.id, title=one.title, stage=str(one.stage), why=one.why, predicted=one.speedup) for one in named]

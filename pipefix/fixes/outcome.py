@@ -1,0 +1,150 @@
+"""What came of a remedy: it was applied, and what that brought; or it was refused, and why. Pure data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from pipefix.vocabulary.quantity import Interval
+
+
+class Sameness(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples of the pipeline as it was, held against those of the changed one, with their random numbers fixed."""
+
+    kind: str
+    """equal, order (the same samples in another order), different (in their values), unlike (in shape or number) or unchecked."""
+    sentence: str
+    samples: int = 0
+    """How many were compared."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """Both pipelines run in turn, block by block."""
+
+    gain: Interval
+    """Throughput afterwards over throughput before."""
+    before: Interval
+    """Samples a second."""
+    after: Interval
+    pairs: int
+    epochs: bool = False
+    """The start of each epoch is counted in."""
+
+    @property
+    def faster(self) -> bool:
+        """More than noise."""
+        return self.gain.low > 1.0
+
+    @property
+    def slower(self) -> bool:
+        return self.gain.high < 1.0
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True, tag="applied", tag_field="outcome"):
+    """It is in the plan."""
+
+    id: str
+    title: str
+    stage: str
+    predicted: Interval
+    measured: Measured
+    same: Sameness
+    step: int
+    """Its number in the log."""
+    makes: str | None = None
+    """What it put on the disk, relative to the plan file."""
+    disk_bytes: int | None = None
+    seconds: float = 0.0
+    """What making it took."""
+
+    @property
+    def held(self) -> float:
+        """The measured gain as part of the predicted one."""
+        return self.measured.gain.value / self.predicted.value
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field="outcome"):
+    """It is not in the plan."""
+
+    id: str
+    title: str
+    stage: str
+    why: str
+    predicted: Interval | None = None
+    measured: Measured | None = None
+    """Where it was made, measured and taken back."""
+    same: Sameness | None = None
+    command: str | None = None
+    """What to do by hand, where that is all that is missing."""
+
+
+Outcome = Applied | Refused
+
+
+class Fixed(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of ``fix``."""
+
+    target: str
+    folder: str
+    """Where plan, log and caches lie."""
+    plan: str | None = None
+    """The plan file, where there is one now."""
+    dry: bool = False
+    """Nothing was made: the outcomes are what would be tried, and what would not."""
+    interrupted: bool = False
+    outcomes: list[Applied | Refused] = []
+    ahead: list[Refused] = []
+    """Of a dry run: what would be tried, in this order."""
+    stopped: str = ""
+    """Why it ended."""
+    total: Measured | None = None
+    """The pipeline without the plan against the one with it."""
+    same: Sameness | None = None
+    length: int | None = None
+    """Samples an epoch."""
+    no_longer_read: list[str] = []
+    """Caches that only --undo still needs."""
+
+    @property
+    def applied(self) -> list[Applied]:
+        return [one for one in self.outcomes if isinstance(one, Applied)]
+
+    @property
+    def refused(self) -> list[Refused]:
+        return [one for one in self.outcomes if isinstance(one, Refused)]
+
+    @property
+    def promised(self) -> float | None:
+        """What the steps that were kept were predicted to bring together."""
+        return math.prod(one.predicted.value for one in self.applied) if self.applied else None
+
+    @property
+    def saved_s(self) -> float | None:
+        """Seconds of an epoch that the plan saves."""
+        if self.total is None or self.length is None:
+            return None
+        return self.length * (1 / self.total.before.value - 1 / self.total.after.value)
+
+
+class Undone(msgspec.Struct, frozen=True, kw_only=True):
+    """One step taken back."""
+
+    folder: str
+    id: str
+    step: int
+    finished: bool = True
+    """False where the step was never in effect: an interrupted one left something lying about."""
+    removed: list[str] = []
+    """What was taken from the disk."""
+    plan: str | None = None
+    """The plan file as it is now; None where none is left."""
+    edited: bool = False
+    """The plan had been edited since: only what the step itself had changed was taken back."""
+
+
+def as_dicts(fixed: Fixed) -> list[dict[str, Any]]:
+    """For a run file."""
+    done = [msgspec.to_builtins(one) for one in fixed.outcomes]
+    return [*done, *({**msgspec.to_builtins(one), "outcome": "ahead"} for one in fixed.ahead)]

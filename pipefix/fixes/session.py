@@ -1,0 +1,373 @@
+"""One run of ``fix``: look, apply the best remedy, verify it, keep it or take it back, and look again until it is good enough."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.fixes import applied, build_cache, verify
+from pipefix.fixes.by_hand import ByHand
+from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
+from pipefix.fixes.fixer import Fixer, Place, Say
+from pipefix.fixes.log import Log, writable
+from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
+from pipefix.fixes.registry import fixer_for
+from pipefix.fixes.undo import plan_text, recover, replace_plan, sweep, take_back
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.machine import Machine
+from pipefix.plan import planfile
+from pipefix.plan.plan import Plan, Proposed
+from pipefix.plan.planfile import Evidence, PlanFile, TunedOn
+from pipefix.plan.wording import span
+from pipefix.subject.subject import Subject, length_of
+from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
+
+MOST_STEPS = 10
+"""Kept in one run: a pipeline that still gains then is looked at again by another."""
+LOOKING = 0.6
+"""Part of a round's time that the probe has; verifying has the rest."""
+RUN_FILE = "pipefix.after.json"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at a pipeline."""
+
+    plan: Plan
+    run: Any
+    """What the report tells of it."""
+    whole: bool = True
+    """False where the look was interrupted."""
+
+
+Look = Callable[[Subject, Consumer, float], Seen]
+Ask = Callable[[str], bool]
+
+
+@dataclass
+class Session:
+    subject: Subject
+    consumer: Consumer
+    machine: Machine
+    folder: Path
+    wishes: Wishes
+    look: Look
+    say: Say
+    ask: Ask | None = None
+    """Asks the user yes or no; None where nobody can be asked."""
+    plan: PlanFile = field(default_factory=PlanFile)
+    outcomes: list[Outcome] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    stopped: str = ""
+    total: Measured | None = None
+    whole_same: Sameness | None = None
+    _log: Log | None = None
+    _told: set[str] = field(default_factory=set)
+
+    # -- the run -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Fixed:
+        """Do it. What was kept stays kept however it ends."""
+        if self.wishes.dry_run:
+            return self._rehearse()
+        self._make_folder()
+        interrupted = False
+        with Log(self.folder) as log:
+            self._log = log
+            recover(log)
+            self._take_up()
+            log.begin(self.subject.target)
+            try:
+                self._rounds()
+                self._confirm()
+                sweep(log)
+            except KeyboardInterrupt:
+                interrupted, self.stopped = True, "interrupted"
+            finally:
+                with contextlib.suppress(UnreadableFile):  # a full disk: the next run settles it
+                    recover(log)
+            log.write("ended", why=self.stopped, measured=msgspec.to_builtins(self.total))
+            return self._fixed(interrupted=interrupted)
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnreadableFile(
+                f"{self.folder} cannot be made: {error.strerror or error}.", advice="Choose another directory: --out DIR"
+            ) from error
+
+    def _take_up(self) -> None:
+        """Start from the plan that lies there."""
+        text = plan_text(self.folder)
+        if text is None:
+            return
+        self.plan = planfile.decode(text, origin=str(self.folder / planfile.NAME))
+        if self.plan.target and self.plan.target != writable(self.subject.target):
+            raise BadUsage(
+                f"{self.folder / planfile.NAME} is the plan of {self.plan.target}, not of {self.subject.target}.",
+                advice="Give this target a folder of its own: --out DIR",
+            )
+
+    def _rehearse(self) -> Fixed:
+        if self.folder.exists():
+            self._take_up()
+        seen = self._look()
+        ahead = []
+        for step in self._wanted(seen.plan):
+            fixer = fixer_for(step.id)
+            why = fixer.refuses(step, self._place()) or too_little(step, self.wishes.min_gain)
+            if why is None:
+                ahead.append(refused(step, condition(step, fixer) or ""))
+            else:
+                self.outcomes.append(refused(step, why))
+        self.stopped = "interrupted" if not seen.whole else "a dry run: nothing was changed"
+        return msgspec.structs.replace(self._fixed(interrupted=not seen.whole), dry=True, ahead=ahead)
+
+    def _rounds(self) -> None:
+        for _ in range(MOST_STEPS):
+            seen = self._look()
+            if not seen.whole:
+                raise KeyboardInterrupt
+            if not self._advance(seen.plan):
+                return
+        self.stopped = f"{MOST_STEPS} steps were kept; another pipefix fix goes on from here"
+
+    def _advance(self, plan: Plan) -> bool:
+        """Try what the plan proposes until something is kept. False where nothing was."""
+        for step in self._wanted(plan):
+            if step.id in self._told:
+                continue
+            little = None if isinstance(fixer_for(step.id), ByHand) else too_little(step, self.wishes.min_gain)
+            if little is not None:
+                self.stopped = f"good enough: the best that is left, {step.id}, {little}"
+                return False
+            self._told.add(step.id)
+            outcome = self._try(step)
+            self.outcomes.append(outcome)
+            if isinstance(outcome, Applied):
+                return True
+        if not self.stopped:
+            only = self.wishes.only
+            self.stopped = (
+                f"only {only} was asked for" if only else "good enough: the probe proposes nothing more that can be applied"
+            )
+        return False
+
+    def _wanted(self, plan: Plan) -> list[Proposed]:
+        """What is tried, in this order."""
+        only = self.wishes.only
+        if only is None:
+            return candidates(list(plan.proposed), self.wishes.min_gain)
+        if self._told:
+            return []  # what was asked for had its turn
+        named = [step for step in plan.proposed if is_called(step.id, only)]
+        if not named:
+            self.outcomes += why_not(plan, only)
+        return candidates(named, self.wishes.min_gain)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def _place(self) -> Place:
+        return Place(self.subject, self.plan, self.folder, self.machine)
+
+    def _pipeline(self, plan: PlanFile) -> verify.Pipeline:
+        if plan.loader is None and plan.cache is None and plan.augmentation is None:
+            return verify.Pipeline(self.subject, self.consumer)
+        subject = applied.fixed(self.subject, plan, self.folder)
+        return verify.Pipeline(subject, applied.consumer(self.consumer, self.subject, plan, self.folder))
+
+    def _look(self) -> Seen:
+        now = self._pipeline(self.plan)
+        seen = self.look(now.subject, now.consumer, LOOKING * self.wishes.budget)
+        self.seen.append(seen)
+        return seen
+
+    # -- one step ------------------------------------------------------------------------------------------------------
+
+    def _try(self, step: Proposed) -> Outcome:
+        fixer, place = fixer_for(step.id), self._place()
+        why = fixer.refuses(step, place) or self._not_allowed(step, fixer)
+        if why is not None:
+            return self._refuse(step, why, by_hand=isinstance(fixer, ByHand))
+        attempt = _Attempt(step, fixer.makes(step, place), self.log.next_step)
+        self.log.write(
+            "begun", step=attempt.number, id=step.id, makes=attempt.makes, before=plan_text(self.folder),
+            predicted=_plain(step.speedup),
+        )  # fmt: skip
+        try:
+            attempt.plan = fixer.plan(step, place)
+            begun = time.perf_counter()
+            fixer.make(step, place, self.say)
+            attempt.seconds = time.perf_counter() - begun
+            why = self._judge(attempt, fixer.alters(step))
+        except PipefixError as error:
+            why = str(error).rstrip(".")
+        except OSError as error:
+            why = f"{error.strerror or error}"
+        return self._drop(attempt, why) if why is not None else self._keep(attempt)
+
+    def _judge(self, attempt: _Attempt, alters: str | None) -> str | None:
+        """Why the change is not kept."""
+        now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
+        self.say("verifying: comparing samples", 0.0)
+        untouched = (self.plan.cache, self.plan.augmentation) == (attempt.plan.cache, attempt.plan.augmentation)
+        if attempt.step.id == "augment-gpu":
+            attempt.same = _moved(alters)
+        else:
+            attempt.same = verify.same(now.subject, then.subject, alters=alters, untouched=untouched)
+        if attempt.same.kind == "unchecked":
+            return f"whether samples stay what they are cannot be told: {attempt.same.sentence}"
+        if attempt.same.kind == "unlike" or (attempt.same.kind == "different" and alters is None):
+            return f"samples are not what they were: {attempt.same.sentence}"
+        spent = (1 - LOOKING) * self.wishes.budget
+        attempt.measured = verify.faster(now, then, seconds=spent, epochs=attempt.step.every_epoch, say=self.say)
+        gain = attempt.measured.gain
+        if attempt.measured.faster:
+            return None
+        if attempt.measured.slower:
+            return f"it made the pipeline slower: {span(gain)}, where {span(attempt.step.speedup)} was predicted"
+        return f"no gain that can be told from noise: {span(gain)}, where {span(attempt.step.speedup)} was predicted"
+
+    def _not_allowed(self, step: Proposed, fixer: Fixer) -> str | None:
+        told = condition(step, fixer)
+        if told is None or self.wishes.yes:
+            return None
+        if self.ask is None:
+            return f"{told}: --yes allows it"
+        return None if self.ask(f"{step.title}: {span(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
+
+    def _refuse(self, step: Proposed, why: str, *, by_hand: bool = False) -> Refused:
+        self.log.write("refused", id=step.id, why=why, predicted=_plain(step.speedup))
+        return refused(step, why, command=step.command if by_hand else None)
+
+    def _drop(self, attempt: _Attempt, why: str) -> Refused:
+        step, folder = attempt.step, self.folder / attempt.makes if attempt.makes else None
+        facts = {"measured": _plain(attempt.measured), "same": _plain(attempt.same)}
+        try:
+            self.log.write("dropped", step=attempt.number, id=step.id, why=why, **facts)
+        except UnreadableFile:
+            # The disk is full, most likely of what this step made.
+            self._remove(folder, attempt)
+            self.log.write("dropped", step=attempt.number, id=step.id, why=why, **facts)
+        self._remove(folder, attempt)
+        return refused(step, why, measured=attempt.measured, same=attempt.same)
+
+    def _remove(self, folder: Path | None, attempt: _Attempt) -> None:
+        if folder is not None and (self.plan.cache is None or self.plan.cache.path != attempt.makes):
+            build_cache.remove(folder)
+
+    def _keep(self, attempt: _Attempt) -> Outcome:
+        step, measured, same = attempt.step, attempt.measured, attempt.same
+        assert measured is not None
+        assert same is not None
+        plan = self._with_evidence(attempt.plan, measured)
+        text = planfile.encode(plan)
+        try:
+            self.log.write("keeping", step=attempt.number, id=step.id, after=text)
+            replace_plan(self.folder, text)
+        except UnreadableFile as error:
+            return self._drop(attempt, str(error).rstrip("."))
+        # From here on it holds, whatever becomes of the next line.
+        self.plan = plan
+        self.log.write("kept", step=attempt.number, id=step.id, measured=_plain(measured), same=_plain(same))
+        folder = self.folder / attempt.makes if attempt.makes else None
+        return Applied(
+            id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
+            step=attempt.number, makes=attempt.makes, seconds=attempt.seconds,
+            disk_bytes=build_cache.bytes_of(folder) if folder is not None else None,
+        )  # fmt: skip
+
+    def _with_evidence(self, plan: PlanFile, measured: Measured) -> PlanFile:
+        evidence = Evidence(before=measured.before, after=measured.after, run=RUN_FILE)
+        changed: dict[str, Any] = {
+            name: msgspec.structs.replace(part, evidence=evidence)
+            for name in ("loader", "cache", "augmentation")
+            if (part := getattr(plan, name)) is not None and part != getattr(self.plan, name)
+        }
+        here = self.machine
+        tuned = TunedOn(
+            cores=here.effective_cores, cpu_model=here.cpu_model, memory_bytes=here.memory_bytes,
+            gpus=[gpu.name for gpu in here.gpus],
+        )  # fmt: skip
+        made = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        return msgspec.structs.replace(plan, target=self.subject.target, created=made, machine=tuned, **changed)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        """The whole plan against no plan: steps that each helped are not believed to have helped together until that is seen."""
+        kept = [one for one in self.outcomes if isinstance(one, Applied)]
+        if not kept:
+            return
+        first, last = verify.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
+        altered = "; ".join(words for words in dict.fromkeys(_altered(kept)) if words) or None
+        moved = self.plan.augmentation is not None
+        self.whole_same = _moved(altered) if moved else verify.same(first.subject, last.subject, alters=altered)
+        epochs = any(one.measured.epochs for one in kept)
+        self.total = verify.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
+        if not self.total.slower:
+            return
+        why = f"all steps together made it slower: {span(self.total.gain)}"
+        for one in reversed(kept):
+            step = next(known for known in self.log.steps if known.number == one.step)
+            self.log.write("undoing", step=step.number, id=step.id, why=why)
+            take_back(self.log, step)
+            self.outcomes[self.outcomes.index(one)] = Refused(
+                id=one.id, title=one.title, stage=one.stage, why=why, predicted=one.predicted, measured=one.measured, same=one.same
+            )  # fmt: skip
+        text = plan_text(self.folder)
+        self.plan = planfile.decode(text, origin=planfile.NAME) if text is not None else PlanFile()
+        self.total, self.stopped = None, why
+
+    def _fixed(self, *, interrupted: bool) -> Fixed:
+        there = (self.folder / planfile.NAME).exists()
+        now = self.plan.cache.path if self.plan.cache is not None else None
+        unread = [one.makes for one in self.outcomes if isinstance(one, Applied) and one.makes and one.makes != now]
+        return Fixed(
+            target=self.subject.target, folder=str(self.folder), plan=str(self.folder / planfile.NAME) if there else None,
+            interrupted=interrupted, outcomes=list(self.outcomes), stopped=self.stopped, total=self.total, same=self.whole_same,
+            length=length_of(self.subject.dataset), no_longer_read=unread,
+        )  # fmt: skip
+
+    @property
+    def log(self) -> Log:
+        assert self._log is not None
+        return self._log
+
+
+@dataclass
+class _Attempt:
+    """A step on its way."""
+
+    step: Proposed
+    makes: str | None
+    number: int
+    plan: PlanFile = field(default_factory=PlanFile)
+    seconds: float = 0.0
+    same: Sameness | None = None
+    measured: Measured | None = None
+
+
+def _moved(alters: str | None) -> Sameness:
+    return Sameness(
+        kind="different",
+        sentence=f"{alters or 'augmentation moved'}; operation by operation it was shown to do the same as on the CPU",
+    )
+
+
+def _altered(kept: list[Applied]) -> Iterator[str]:
+    for one in kept:
+        if one.same.kind in ("order", "different"):
+            yield one.same.sentence.partition(":")[0]
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value)

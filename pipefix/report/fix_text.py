@@ -1,0 +1,137 @@
+"""What `fix` did, as lines for the terminal: each step with what was predicted and what was measured, and what was left alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness, Undone
+from pipefix.report import wording
+from pipefix.report.columns import Paint, plain, wrap
+
+
+def how(fixed: Fixed) -> str:
+    """How the plan is used."""
+    return f'FastLoader(dataset, plan="{fixed.plan}")'
+
+
+def back(fixed: Fixed) -> str:
+    """What to type to take a step back."""
+    return "pipefix fix --undo" + (f" --out {shlex.quote(fixed.folder)}" if fixed.folder != "." else "")
+
+
+def lines(fixed: Fixed, *, page: str | None = None, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
+    paint = Paint(max(width, 40), color, unicode)
+    out = list(_lines(fixed, page, paint))
+    return out if unicode else [plain(line) for line in out]
+
+
+def _lines(fixed: Fixed, page: str | None, paint: Paint) -> Iterator[str]:
+    yield paint.ink(f"pipefix fix {paint.text(fixed.target)}{' --dry-run' if fixed.dry else ''}", "bold")
+    yield paint.rule()
+    yield from paint.labelled("RESULT", result(fixed), "bold")
+    if fixed.dry:
+        yield from _ahead(fixed, paint)
+    for one in fixed.applied:
+        yield from paint.labelled("KEPT", kept(one))
+        yield from _item(f"samples: {one.same.sentence}", paint)
+        cost = cost_of(one)
+        if cost:
+            yield from _item(cost, paint)
+    for refusal in fixed.refused:
+        yield from paint.labelled("LEFT", f"{refusal.id}: {refusal.why}", "dim")
+        if refusal.command:
+            yield from _item(f"by hand: {refusal.command}", paint)
+    if fixed.same is not None:
+        yield from paint.labelled("SAMPLES", samples(fixed.same))
+    yield from paint.labelled("STOPPED", _sentence(fixed.stopped))
+    for path in fixed.no_longer_read:
+        yield from paint.labelled("NOTE", f"{path} is no longer read; only --undo needs it. Remove it to have its room.")
+    if fixed.plan is not None and not fixed.dry:
+        yield from paint.labelled("USE", f"{how(fixed)}. Without plan=... it runs as before. The last step back: {back(fixed)}")
+    if page is not None:
+        yield from paint.labelled("REPORT", page)
+    yield paint.rule()
+
+
+def _ahead(fixed: Fixed, paint: Paint) -> Iterator[str]:
+    for number, one in enumerate(fixed.ahead, 1):
+        worth = wording.times_between(one.predicted)
+        yield from paint.labelled(f"{number}.", f"{one.id}: {_sentence(one.title)} {worth} predicted.")
+        if one.why:
+            yield from _item(f"{one.why}: asked before, or --yes", paint)
+
+
+def _item(words: str, paint: Paint) -> Iterator[str]:
+    rows = wrap(paint.text(words), paint.width - 11)
+    yield from ((" " * 9 + ("- " if place == 0 else "  ") + row) for place, row in enumerate(rows))
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    text = text[:1].upper() + text[1:]
+    return text if not text or text[-1] in ".!?" else text + "."
+
+
+# -- sentences, shared with the page -----------------------------------------------------------------------------------------
+
+
+def result(fixed: Fixed) -> str:
+    """What a person reads first."""
+    if fixed.dry:
+        count = len(fixed.ahead)
+        return f"{wording.counted(count, 'step')} would be tried, in this order." if count else "Nothing would be tried."
+    if not fixed.applied:
+        return "Nothing was changed." if not fixed.interrupted else "Interrupted: nothing was changed."
+    steps = wording.counted(len(fixed.applied), "step")
+    if fixed.total is None:
+        return f"{steps} kept; interrupted before the whole was measured."
+    saved = ""
+    if fixed.saved_s is not None and fixed.saved_s > 0:
+        saved = f", and saves {wording.seconds(fixed.saved_s)} of each epoch"
+    return f"{speed(fixed.total)}{saved}. {steps} kept, predicted to bring {wording.times(fixed.promised)} together."
+
+
+def speed(measured: Measured) -> str:
+    rates = f"{wording.rate(measured.before.value)} -> {wording.rate(measured.after.value)}"
+    whole = " (starts of epochs counted in)" if measured.epochs else ""
+    return f"{wording.times_between(measured.gain)} as fast: {rates}{whole}"
+
+
+def kept(one: Applied) -> str:
+    return (
+        f"{one.id}: {wording.times_between(one.measured.gain)} measured, {wording.times_between(one.predicted)} predicted "
+        f"({wording.percent(one.held)} of it), over {one.measured.pairs} pairs of runs in turn."
+    )
+
+
+def cost_of(one: Applied) -> str:
+    """What it took."""
+    if one.makes is None:
+        return ""
+    return f"{one.makes}: {wording.size(one.disk_bytes)}, made in {wording.seconds(one.seconds)}"
+
+
+def samples(same: Sameness) -> str:
+    return _sentence(same.sentence)
+
+
+def tried(one: Refused) -> str:
+    return wording.times_between(one.measured.gain) if one.measured is not None else ""
+
+
+def undone(found: Undone, *, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
+    paint = Paint(max(width, 40), color, unicode)
+    gone = f" Removed: {', '.join(found.removed)}." if found.removed else ""
+    if not found.finished:
+        words = f"Step {found.step} ({found.id}) had been interrupted and was not in effect. What it left is gone.{gone}"
+    else:
+        words = f"Step {found.step} ({found.id}) is taken back.{gone}"
+    if found.edited:
+        words += " The plan had been edited since: only what the step itself had changed was put back."
+    if found.plan is None:
+        words += " No plan is left: the loader runs as your code has it."
+    else:
+        words += f" {found.plan} holds what was there before it."
+    out = wrap(paint.text(words), paint.width)
+    return out if unicode else [plain(line) for line in out]

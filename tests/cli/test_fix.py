@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipefix.cli import fix as command
+from pipefix.cli.main import main
+from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness, Undone
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.quantity import Interval
+from tests.cli.conftest import Library
+
+GAIN = Measured(gain=Interval(2.9, 2.7, 3.1), before=Interval(100, 98, 102), after=Interval(290, 280, 300), pairs=6)
+KEPT = Applied(
+    id="cache-source", title="Cache the source bytes", stage="storage", predicted=Interval(3.0, 2.8, 3.2), measured=GAIN, step=1,
+    same=Sameness(kind="equal", sentence="24 samples compared, equal to the last bit", samples=24),
+    makes="pipefix-caches/source", disk_bytes=5_000_000, seconds=2.0,
+)  # fmt: skip
+LEFT = Refused(id="pinning", title="Pin", stage="transfer", why="no gain that can be told from noise", command="pin_memory=True")
+FIXED = Fixed(
+    target="data.py:loader", folder="out", plan="out/pipefix.plan.toml", outcomes=[KEPT, LEFT], stopped="good enough", total=GAIN,
+    same=KEPT.same, length=50_000,
+)  # fmt: skip
+
+
+@pytest.fixture
+def fixing(library: Library, a_run) -> Library:
+    library.answer = SimpleNamespace(fixed=FIXED, before=a_run, after=a_run, page=Path("out/pipefix.fix.html"))
+    return library
+
+
+def test_it_says_what_was_kept_what_was_left_and_how_to_use_it(fixing, capsys):
+    assert main(["fix", "data.py:loader", "--yes", "--only", "cache-source", "--min-gain", "10%", "--budget", "20", "-q"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2.90x (2.70-3.10) as fast: 100 samples/s -> 290 samples/s, and saves 5.5 min of each epoch." in said
+    assert "cache-source: 2.90x (2.70-3.10) measured, 3.00x (2.80-3.20) predicted (97 % of it)" in said
+    assert "pinning: no gain that can be told from noise" in said and "by hand: pin_memory=True" in said
+    assert 'FastLoader(dataset, plan="out/pipefix.plan.toml")' in said and "pipefix fix --undo --out out" in said
+    assert "out/pipefix.fix.html" in said
+    (target,), options = fixing.asked[0]
+    assert target == "data.py:loader" and options["yes"] and options["only"] == "cache-source"
+    assert options["min_gain"] == 0.1 and options["budget"] == 20 and options["ask"] is None
+
+
+def test_json_is_the_last_probes_run_file(fixing, capsys):
+    assert main(["fix", "data.py", "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "pipefix.run/1"
+
+
+def test_an_interrupted_one_tells_what_holds(fixing, capsys):
+    import msgspec
+
+    fixing.answer.fixed = msgspec.structs.replace(FIXED, interrupted=True, total=None)
+    assert main(["fix", "data.py", "-q"]) == 130
+    streams = capsys.readouterr()
+    assert "1 step kept; interrupted before the whole was measured" in streams.out
+    assert "the plan holds the steps above and no other" in streams.err and "--undo" in streams.err
+
+
+def test_a_page_that_could_not_be_written_costs_the_page_only(fixing, capsys):
+    error = UnreadableFile("The report out/pipefix.fix.html could not be written: No space left on device.")
+    error.known = fixing.answer
+
+    def full():
+        raise error
+
+    fixing.meanwhile = full
+    assert main(["fix", "data.py", "-q"]) == 4
+    streams = capsys.readouterr()
+    assert "KEPT" in streams.out and "No space left" in streams.err
+
+
+UNDONE = Undone(folder="out", id="cache-source", step=2, removed=["pipefix-caches/source"], plan="pipefix.plan.toml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "Step 2 (cache-source) is taken back. Removed: pipefix-caches/source. pipefix.plan.toml holds what",
+        ),
+        ({"plan": None}, "No plan is left: the loader runs as your code has it."),
+        ({"finished": False}, "Step 2 (cache-source) had been interrupted and was not in effect. What it left is gone."),
+        ({"edited": True}, "The plan had been edited since: only what the step itself had changed was put back."),
+    ],
+)
+def test_undo_says_what_it_did(library, capsys, changes, said):
+    import msgspec
+
+    library.answer = msgspec.structs.replace(UNDONE, **changes)
+    assert main(["fix", "--undo", "--out", "out"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert library.asked == [((Path("out"),), {})]
+
+
+def test_undo_as_json(library, capsys):
+    library.answer = UNDONE
+    assert main(["fix", "--undo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["removed"] == ["pipefix-caches/source"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fix"], "there is no TARGET to fix"),
+        (["fix", "data.py", "--undo"], "--undo takes a step back in a folder, and needs no target ('data.py' was given)"),
+        (["fix", "data.py", "--min-gain", "lots"], "'lots' is not a percentage"),
+        (["fix", "data.py", "--dryrun"], "Did you mean --dry-run?"),
+        (["fix", "data.py", "--step-ms", "5", "--target-rate", "9"], "not allowed with"),
+    ],
+)
+def test_mistakes_are_told_in_sentences(capsys, arguments, said):
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_undo_where_nothing_was_done(tmp_path, capsys):
+    assert main(["fix", "--undo", "--out", str(tmp_path)]) == 2
+    notes = capsys.readouterr().err
+    assert "There is no log of pipefix fix in" in notes and "Traceback" not in notes
+
+
+class Terminal:
+    def __init__(self, answer: str = "") -> None:
+        self.answer, self.said = answer, ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self.answer
+
+    def write(self, text: str) -> None:
+        self.said += text
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("answer", "meant"), [("y\n", True), ("Yes\n", True), ("\n", False), ("n\n", False), ("", False)])
+def test_on_a_terminal_somebody_is_asked(monkeypatch, answer, meant):
+    stdin, stderr = Terminal(answer), Terminal()
+    monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm")
+    ask = command._asking()
+    assert ask is not None and ask("Do it?") is meant
+    assert stderr.said == "Do it? [y/N] "
+
+
+CODE = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Waits(Dataset):
+    def __len__(self):
+        return 400
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return torch.full((8,), float(index))
+
+loader = DataLoader(Waits(), batch_size=8)
+"""
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_waits_is_given_workers_and_they_are_taken_back(tmp_path, monkeypatch, capsys):
+    """The whole of it, timing included: four milliseconds of sleep a sample leave no doubt that workers help."""
+    (tmp_path / "waits_for_workers.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert main(["fix", "waits_for_workers.py", "--only", "workers", "--budget", "5", "-q"]) == 0
+    finally:
+        sys.modules.pop("waits_for_workers", None)
+    said = capsys.readouterr().out
+    assert "KEPT" in said and "workers-" in said
+    assert "num_workers" in Path("pipefix.plan.toml").read_text()
+    events = [json.loads(line)["event"] for line in Path("pipefix.log.jsonl").read_text().splitlines()]
+    assert events == ["started", "begun", "keeping", "kept", "ended"]
+    assert json.loads(Path("pipefix.after.json").read_text())["outcomes"][0]["outcome"] == "applied"
+    assert "Predicted and measured" in Path("pipefix.fix.html").read_text()
+    assert main(["fix", "--undo"]) == 0
+    assert not Path("pipefix.plan.toml").exists()

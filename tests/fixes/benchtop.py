@@ -1,0 +1,128 @@
+"""A session on a bench: a real dataset of small files, with a planted plan and planted measurements in place of timing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from pipefix.fixes import session, verify
+from pipefix.fixes.choice import Wishes
+from pipefix.fixes.outcome import Measured
+from pipefix.fixes.session import Seen, Session
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.machine import Machine
+from pipefix.plan.plan import Declined, Plan, Proposed, Step
+from pipefix.subject.load import load
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import Stage
+
+MACHINE = Machine(system="Linux", kernel="6.1", python="3.11", effective_cores=2.0, memory_bytes=16_000_000_000)
+
+
+class Lines(Dataset[Any]):
+    """Each sample is what a small file says."""
+
+    def __init__(self, folder: Path, count: int = 12) -> None:
+        folder.mkdir(exist_ok=True)
+        self.paths = [folder / f"{number}.txt" for number in range(count)]
+        for number, path in enumerate(self.paths):
+            if not path.exists():
+                path.write_text(f"{number:02d}" * 50)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        with open(self.paths[index], "rb") as file:
+            data = file.read()
+        return torch.tensor(list(data)), index
+
+
+def about(value: float, spread: float = 0.03) -> Interval:
+    return Interval(value, value * (1 - spread), value * (1 + spread))
+
+
+def step(id: str, gain: float = 2.0, **facts: Any) -> Proposed:
+    facts = {"stage": Stage.STORAGE, "title": f"Do {id}", "why": "it is slow", "command": f"do {id}", **facts}
+    return Proposed(id=id, speedup=about(gain), **facts)
+
+
+def declined(id: str, why: str = "nothing is read") -> Declined:
+    return Declined(id=id, stage=Stage.STORAGE, title=f"Do {id}", why=why)
+
+
+def measured(gain: float, spread: float = 0.03) -> Measured:
+    return Measured(gain=about(gain, spread), before=about(100.0), after=about(100.0 * gain), pairs=4)
+
+
+class Bench:
+    """Plans are given out in turn (the last one again and again); measured gains likewise, 1.5x where none is planted."""
+
+    def __init__(self, folder: Path, *plans: Sequence[Step], gains: Sequence[float] = (), target: Any = None) -> None:
+        self.folder = folder
+        self.data = Lines(folder / "data")
+        self.target = DataLoader(self.data, batch_size=4) if target is None else target
+        self.plans = [Plan(tuple(one)) for one in plans] or [Plan(())]
+        self.gains = list(gains)
+        self.looks: list[Any] = []
+        self.asked: list[str] = []
+
+    def look(self, subject: Any, consumer: Consumer, seconds: float) -> Seen:
+        self.looks.append(subject)
+        plan = self.plans[min(len(self.looks), len(self.plans)) - 1]
+        return Seen(plan, None)
+
+    def faster(self, before: Any, after: Any, **options: Any) -> Measured:
+        return measured(self.gains.pop(0) if self.gains else 1.5)
+
+    def session(self, ask: Callable[[str], bool] | None = None, **wishes: Any) -> Session:
+        subject = load(self.target)
+        return Session(subject, Consumer(), MACHINE, self.folder / "out", Wishes(**wishes), self.look, lambda *_: None, ask)
+
+    def run(self, ask: Callable[[str], bool] | None = None, **wishes: Any) -> Any:
+        with mock.patch.object(verify, "faster", self.faster):
+            return self.session(ask, **wishes).run()
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def plan_text(self) -> str | None:
+        path = self.out / "pipefix.plan.toml"
+        return path.read_text() if path.exists() else None
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of it runs any more."""
+
+
+@contextlib.contextmanager
+def killed_at(number: int) -> Iterator[list[str]]:
+    """Inside, the process dies before its ``number``-th act that changes anything on the disk. Yields the acts so far."""
+    from pipefix.caches.building import Building
+    from pipefix.fixes import build_cache, log, undo
+
+    acts: list[str] = []
+
+    def dying(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*args: Any, **kwargs: Any) -> Any:
+            if len(acts) >= number:
+                raise Killed
+            acts.append(name)
+            return real(*args, **kwargs)
+
+        return act
+
+    with contextlib.ExitStack() as stack:
+        for owner, name in (
+            (log.Log, "write"), (undo, "replace_plan"), (session, "replace_plan"), (build_cache, "remove"), (Building, "finished"),
+            (Building, "seal"),
+        ):  # fmt: skip
+            stack.enter_context(mock.patch.object(owner, name, dying(name, getattr(owner, name))))
+        yield acts

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.fixes import log as logs
+from pipefix.fixes.log import Entry, Log, read_entries, steps
+from pipefix.vocabulary.errors import UnreadableFile
+
+
+def test_lines_are_appended_and_read_again(tmp_path):
+    with Log(tmp_path) as log:
+        log.begin("data.py:loader")
+        log.write("begun", step=1, id="cache-source", makes="pipefix-caches/source")
+    with Log(tmp_path) as log:
+        assert [entry.event for entry in log.entries] == ["started", "begun"]
+        assert log.entries[0].target == "data.py:loader"
+        assert log.next_step == 2
+    lines = (tmp_path / logs.NAME).read_text().splitlines()
+    assert all(json.loads(line)["at"].startswith("20") for line in lines)
+
+
+@given(st.binary(max_size=60).filter(lambda data: b"\n" not in data))
+def test_a_line_that_was_cut_short_loses_only_itself(tmp_path_factory, junk):
+    folder = tmp_path_factory.mktemp("log")
+    with Log(folder) as log:
+        log.write("begun", step=1, id="one")
+    with open(log.path, "ab") as file:
+        file.write(b'{"event": "kept", "step": 1, "id' + junk)
+    with Log(folder) as log:
+        assert [one.status for one in log.steps] == ["begun"]
+        log.write("dropped", step=1, id="one", why="no gain")
+    with Log(folder) as log:
+        assert [one.status for one in log.steps] == ["dropped"]
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    (tmp_path / logs.NAME).write_text("this is\nno log\n")
+    with pytest.raises(UnreadableFile, match="none of its lines can be read"):
+        Log(tmp_path).__enter__()
+
+
+def test_names_that_are_no_utf8_are_kept_as_escapes(tmp_path):
+    with Log(tmp_path) as log:
+        log.begin("data\udcff.py:loader")
+    assert "\\udcff" in log.path.read_text()
+    with Log(tmp_path) as log:
+        assert log.entries[0].event == "started"
+
+
+def test_one_process_at_a_time(tmp_path):
+    code = f"from pathlib import Path; from pipefix.fixes.log import Log; Log(Path({str(tmp_path)!r})).__enter__()"
+    with Log(tmp_path) as log:
+        log.begin("x")
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert "Another pipefix fix is at work" in other.stderr
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path):
+    with pytest.raises(UnreadableFile, match="cannot be written"):
+        Log(tmp_path / "absent").__enter__()
+
+
+def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path, monkeypatch):
+    with Log(tmp_path) as log:
+        log.write("begun", step=1, id="one")
+
+        def full(_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(UnreadableFile, match="No space left on device"):
+            log.write("kept", step=1, id="one")
+        assert [entry.event for entry in log.entries] == ["begun"]
+
+
+def test_nothing_written_leaves_no_file(tmp_path):
+    with Log(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+EVENTS = ("keeping", "kept", "dropped", "undoing", "undone")
+
+
+@given(st.lists(st.tuples(st.sampled_from(("begun", *EVENTS)), st.integers(1, 4)), max_size=20))
+def test_steps_are_in_the_state_that_was_last_told(told):
+    entries = [
+        Entry(event=event, step=number, id=f"r{number}", after="x" if event == "keeping" else None) for event, number in told
+    ]
+    found = {one.number: one for one in steps(entries)}
+    for number, one in found.items():
+        own = [event for event, of in told if of == number]
+        assert one.status == own[-1]
+        assert "begun" in own
+    assert set(found) == {number for event, number in told if event == "begun"}
+
+
+def test_read_entries_of_nothing():
+    assert read_entries(b"", origin="x") == []

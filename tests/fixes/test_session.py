@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipefix.fixes import planned
+from pipefix.fixes.outcome import Applied, Refused
+from pipefix.plan import planfile
+from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
+from tests.fixes.benchtop import Bench, declined, step
+
+
+def events(bench):
+    return [json.loads(line)["event"] for line in (bench.out / "pipefix.log.jsonl").read_text().splitlines()]
+
+
+def test_it_applies_verifies_keeps_and_says_when_it_is_good_enough(tmp_path):
+    bench = Bench(tmp_path, [step("workers-2", 1.8)], [step("cache-source", 3.0)], [step("workers-4", 1.02)], gains=[1.7, 2.9, 4.9])
+    fixed = bench.run()
+    assert [one.id for one in fixed.applied] == ["workers-2", "cache-source"]
+    assert fixed.stopped.startswith("good enough: the best that is left, workers-4, is predicted to bring 1.02x")
+    assert fixed.total is not None and fixed.total.gain.value == 4.9
+    assert fixed.same is not None and fixed.same.kind == "equal"
+    plan = planfile.read(bench.out / "pipefix.plan.toml")
+    assert plan.loader is not None and plan.loader.num_workers == 2
+    assert plan.loader.evidence is not None and plan.loader.evidence.after.value == pytest.approx(170.0)
+    assert plan.cache is not None and plan.cache.store == "source"
+    assert plan.machine is not None and plan.machine.cores == 2.0
+    assert events(bench) == ["started", "begun", "keeping", "kept", "begun", "keeping", "kept", "ended"]
+
+
+def test_the_fixed_pipeline_is_looked_at_next_and_gives_the_same_samples(tmp_path):
+    bench = Bench(tmp_path, [step("cache-source", 3.0)], [])
+    bench.run()
+    again = bench.looks[1]
+    assert type(again.dataset).__name__ == "CachedDataset"
+    plain = [list(map(str, batch)) for batch in bench.target]
+    assert [list(map(str, batch)) for batch in again.loader] == plain
+    plan = planfile.read(bench.out / "pipefix.plan.toml")
+    assert [list(map(str, batch)) for batch in planned.loader(bench.target, plan, bench.out)] == plain
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"), [(0.8, "it made the pipeline slower: 0.80x"), (1.01, "no gain that can be told from noise")]
+)
+def test_what_does_not_help_is_taken_back(tmp_path, gain, said):
+    bench = Bench(tmp_path, [step("cache-source", 3.0), step("workers-2", 1.5)], [], gains=[gain, 1.6])
+    fixed = bench.run()
+    assert [type(one) for one in fixed.outcomes] == [Refused, Applied]
+    assert said in fixed.refused[0].why and "3.00x" in fixed.refused[0].why
+    assert not (bench.out / "pipefix-caches").exists()
+    plan = planfile.read(bench.out / "pipefix.plan.toml")
+    assert plan.cache is None
+
+
+def test_samples_that_are_not_what_they_were_are_a_reason_to_take_back(tmp_path, monkeypatch):
+    from pipefix.fixes import build_cache
+
+    bench = Bench(tmp_path, [step("cache-sample", 3.0)], [])
+    real = build_cache.BuildCache.make
+
+    def spoiled(self, step, place, say):
+        bench.data.paths.reverse()
+        real(self, step, place, say)
+        bench.data.paths.reverse()
+
+    monkeypatch.setattr(build_cache.BuildCache, "make", spoiled)
+    fixed = bench.run()
+    assert not fixed.applied and "samples are not what they were" in fixed.refused[0].why
+    assert bench.plan_text() is None and not (bench.out / "pipefix-caches").exists()
+
+
+def test_steps_that_together_are_slower_are_all_taken_back(tmp_path):
+    bench = Bench(tmp_path, [step("workers-2", 1.8)], [step("cache-source", 1.5)], [], gains=[1.5, 1.5, 0.9])
+    fixed = bench.run()
+    assert not fixed.applied and len(fixed.refused) == 2
+    assert "all steps together made it slower" in fixed.stopped
+    assert bench.plan_text() is None and not (bench.out / "pipefix-caches").exists()
+
+
+def test_what_keeps_samples_comes_before_what_alters_them_and_that_is_asked_about(tmp_path):
+    plan = [step("tail-scheduling", 4.0), step("workers-2", 1.5)]
+    bench = Bench(tmp_path, plan, plan)
+    fixed = bench.run()
+    assert [one.id for one in fixed.outcomes] == ["workers-2", "tail-scheduling"]
+    assert fixed.refused[0].why == "batches come in another order from run to run: --yes allows it"
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_on_a_terminal_somebody_is_asked(tmp_path, answer):
+    asked = []
+    bench = Bench(tmp_path, [step("tail-scheduling", 4.0)], [])
+
+    def ask(question):
+        asked.append(question)
+        return answer
+
+    fixed = bench.run(ask)
+    assert bool(fixed.applied) is answer
+    assert asked == [
+        "Do tail-scheduling: 4.00x (3.88x-4.12x) predicted; batches come in another order from run to run. Do it?"
+    ] or ("batches come in another order" in asked[0])
+
+
+def test_yes_asks_nobody_and_states_the_difference(tmp_path):
+    bench = Bench(tmp_path, [step("tail-scheduling", 4.0)], [])
+    fixed = bench.run(yes=True)
+    assert fixed.applied[0].same.kind == "order" and fixed.same.kind == "order"
+    assert planfile.read(bench.out / "pipefix.plan.toml").loader.in_order is False
+
+
+def test_much_disk_or_time_is_asked_about(tmp_path):
+    bench = Bench(tmp_path, [step("cache-source", 4.0, disk_bytes=5e9, seconds=3600.0)])
+    fixed = bench.run()
+    assert fixed.refused[0].why == "it takes 5.00 GB of disk; it takes 60.0 min to make: --yes allows it"
+
+
+def test_a_cache_that_has_no_room_is_refused(tmp_path):
+    bench = Bench(tmp_path, [step("cache-source", 4.0, disk_bytes=1e18)])
+    assert "are free" in bench.run(yes=True).refused[0].why
+
+
+def test_what_only_the_author_can_change_is_told_with_what_to_do(tmp_path):
+    bench = Bench(tmp_path, [step("collate-faster", 2.0)])
+    refusal = bench.run().refused[0]
+    assert "your code" in refusal.why and refusal.command == "do collate-faster"
+
+
+def test_a_step_that_frees_but_does_not_gain_is_left(tmp_path):
+    bench = Bench(tmp_path, [step("workers-1", 1.0, frees="1 worker and its memory")])
+    assert "it gains no time (it frees 1 worker and its memory)" in bench.run().refused[0].why
+
+
+def test_a_dry_run_changes_nothing(tmp_path):
+    bench = Bench(tmp_path, [step("workers-2", 1.5), step("tail-scheduling", 1.4), step("pinning", 1.01)])
+    fixed = bench.run(dry_run=True)
+    assert [one.id for one in fixed.ahead] == ["workers-2", "tail-scheduling"]
+    assert "another order" in fixed.ahead[1].why
+    assert "less than --min-gain" in fixed.refused[0].why
+    assert not bench.out.exists()
+
+
+def test_only_one_remedy(tmp_path):
+    plan = [step("cache-source", 3.0), step("workers-2", 1.5), declined("pinning", "there is no device")]
+    fixed = Bench(tmp_path / "a", plan).run(only="workers")
+    assert [one.id for one in fixed.outcomes] == ["workers-2"] and fixed.stopped == "only workers was asked for"
+    assert Bench(tmp_path / "b", plan).run(only="pinning").refused[0].why == "there is no device"
+    with pytest.raises(BadUsage, match="no remedy 'magic'"):
+        Bench(tmp_path / "c", plan).run(only="magic")
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path):
+    for name in "abc":
+        (tmp_path / name).mkdir()
+
+
+def test_it_goes_on_from_the_plan_that_is_there(tmp_path):
+    Bench(tmp_path, [step("workers-2", 1.5)], []).run()
+    bench = Bench(tmp_path, [step("cache-source", 1.5)], [])
+    fixed = bench.run()
+    assert bench.looks[0].loader.num_workers == 2
+    plan = planfile.read(bench.out / "pipefix.plan.toml")
+    assert plan.loader.num_workers == 2 and plan.cache is not None
+    assert fixed.applied[0].step == 2
+
+
+def test_a_plan_of_another_target_is_refused(tmp_path):
+    (tmp_path / "out").mkdir()
+    planfile.write(planfile.PlanFile(target="other.py:loader"), tmp_path / "out" / planfile.NAME)
+    with pytest.raises(BadUsage, match=r"is the plan of other.py:loader"):
+        Bench(tmp_path, [step("workers-2")]).run()
+
+
+def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
+    from pipefix.fixes import build_cache
+
+    def interrupted(self, step, place, say):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(build_cache.BuildCache, "make", interrupted)
+    bench = Bench(tmp_path, [step("workers-2", 1.8)], [step("cache-source", 3.0)])
+    fixed = bench.run()
+    assert fixed.interrupted and [one.id for one in fixed.applied] == ["workers-2"]
+    assert planfile.read(bench.out / "pipefix.plan.toml").cache is None
+    assert events(bench)[-2:] == ["dropped", "ended"]
+
+
+def test_the_users_code_raising_in_the_fixed_pipeline_is_a_reason(tmp_path, monkeypatch):
+    from pipefix.fixes import verify
+
+    def raised(*_, **__):
+        raise TargetError("dataset[3] raised ValueError: no.")
+
+    monkeypatch.setattr(verify, "same", raised)
+    fixed = Bench(tmp_path, [step("cache-source", 3.0)]).run()
+    assert fixed.refused[0].why == "dataset[3] raised ValueError: no"
+
+
+def test_a_plan_that_cannot_be_written_leaves_all_as_it_was(tmp_path, monkeypatch):
+    from pipefix.fixes import session
+
+    def full(folder, text):
+        raise UnreadableFile("The plan file could not be written: No space left on device.")
+
+    monkeypatch.setattr(session, "replace_plan", full)
+    bench = Bench(tmp_path, [step("cache-source", 3.0)], [])
+    fixed = bench.run()
+    assert not fixed.applied and "No space left" in fixed.refused[0].why
+    assert bench.plan_text() is None and not (bench.out / "pipefix-caches").exists()
+
+
+def test_a_cache_gives_way_to_one_that_holds_more_and_undo_still_has_it(tmp_path):
+    bench = Bench(tmp_path, [step("cache-source", 1.5)], [step("cache-sample", 1.5)], [step("cache-decoded", 1.5)])
+    fixed = bench.run()
+    assert fixed.no_longer_read == ["pipefix-caches/source"] and (bench.out / "pipefix-caches/source").exists()
+    assert "holds what comes later on a sample's way" in fixed.refused[0].why

@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING, Any
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import convert, doctor, forecast, probe, swap, tune, verify
-    from pipefix.api import convert, doctor, forecast, probe, swap, verify, watch
-    from pipefix.api import convert, doctor, fix, forecast, probe, swap, undo, verify
+    from pipefix.api import convert, doctor, fix, forecast, probe, swap, tune, undo, verify, watch
     from pipefix.caches.dataset import CachedDataset
     from pipefix.caches.table import GroupSampler
     from pipefix.loader.fast_loader import FastLoader
     from pipefix.loader.portable import prepare
 
+_VERBS = ("probe", "doctor", "convert", "forecast", "verify", "swap", "tune", "fix", "undo")
 _HOMES = {
-    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap", "tune"), "pipefix.api"),
-    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap"), "pipefix.api"),
+    **dict.fromkeys(_VERBS, "pipefix.api"),
     # Straight from its verb: a training job does not pay for loading the others.
     "watch": "pipefix.verbs.watch",
-    **dict.fromkeys(("probe", "doctor", "convert", "forecast", "verify", "swap", "fix", "undo"), "pipefix.api"),
     "CachedDataset": "pipefix.caches.dataset",
     "FastLoader": "pipefix.loader.fast_loader",
     "GroupSampler": "pipefix.caches.table",
@@ -41,16 +38,12 @@ __all__ = [
     "forecast",
     "verify",
     "swap",
-    "CachedDataset",
-    "GroupSampler",
-    "FastLoader",
-    "prepare",
-    "__version__",
-]
-__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "tune", "CachedDataset", "GroupSampler", "__version__"]
-__all__ = ["probe", "doctor", "convert", "forecast", "verify", "swap", "watch", "CachedDataset", "GroupSampler", "__version__"]
+    "tune",
     "fix",
     "undo",
+    "watch",
+    "prepare",
+    "FastLoader",
     "CachedDataset",
     "GroupSampler",
     "__version__",

@@ -24,6 +24,7 @@ from pipefix.measurement.replay import Pool, abandon, without_recording
 from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.subject import failure, randomness
 from pipefix.subject.subject import Subject, length_of
+from pipefix.vocabulary import death
 from pipefix.vocabulary.quantity import Interval
 
 SAMPLES = 24
@@ -178,7 +179,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
                     calm = True
                     break
     except RuntimeError as error:
-        if not failing.is_death(error):
+        if not death.is_told_of(error):
             raise
         raise failing.raised("The loader", error, [one for pool in pools.values() for one in pool.processes]) from error
     finally:

@@ -86,8 +86,10 @@ class Uneven(Dataset[int]):
 
 
 def in_turns(rounds: int, arms: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """Each arm's figures; the order changes from round to round."""
+    """Each arm's figures; the order changes from round to round. The first time is not counted."""
     found: dict[str, list[float]] = {name: [] for name in arms}
+    for run in arms.values():
+        run()
     for turn in range(rounds):
         for name in list(arms)[:: 1 if turn % 2 else -1]:
             gc.collect()
@@ -95,19 +97,20 @@ def in_turns(rounds: int, arms: dict[str, Callable[[], float]]) -> dict[str, lis
     return found
 
 
-def same(rounds: int, only: list[str]) -> dict[str, Any]:
+def same(rounds: int, only: list[str], counts: tuple[int, ...] = (0, 1, 2, 3, 4)) -> dict[str, Any]:
     from loader_pipelines import pipelines
 
     cells: dict[str, Any] = {}
     for name, (dataset, options) in pipelines().items():
         if only and name not in only:
             continue
-        for workers in range(5):
+        for workers in counts:
             arms = {kind.__name__: kind(dataset, num_workers=workers, **options) for kind in KINDS}
             figures = in_turns(rounds, {kind: lambda loader=loader: epoch(loader) for kind, loader in arms.items()})
             pairs = [theirs / ours for theirs, ours in zip(figures["DataLoader"], figures["FastLoader"], strict=True)]
             cells[f"{name}, {workers}"] = {
                 "ratio": statistics.median(pairs),
+                "rounds": rounds,
                 "lowest": min(pairs),
                 "highest": max(pairs),
                 "seconds": {kind: statistics.median(times) for kind, times in figures.items()},
@@ -220,7 +223,13 @@ def memory(rounds: int, _: list[str]) -> dict[str, Any]:
     return {kind: statistics.median(ratios) for kind, ratios in found.items()}
 
 
-PARTS = {"same": same, "handover": handover, "starting": starting, "slow": slow, "memory": memory}
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "same": same,
+    "handover": handover,
+    "starting": starting,
+    "slow": slow,
+    "memory": memory,
+}
 
 
 def machine() -> dict[str, Any]:
@@ -259,14 +268,13 @@ def page(known: dict[str, Any]) -> str:
             "Throughput of FastLoader over DataLoader's, an epoch each with the start of its workers.",
             f"Geometric mean {mean:.2f}, lowest {min(ratios):.2f}, {below} of {len(ratios)} below 0.97.",
             "",
-            "| pipeline, workers | ratio | lowest-highest pair | DataLoader s | FastLoader s |",
-            "|---|---:|---:|---:|---:|",
+            "| pipeline, workers | rounds | ratio | lowest-highest pair | DataLoader s | FastLoader s |",
+            "|---|---:|---:|---:|---:|---:|",
         ]
         for name, cell in known["same"].items():
             theirs, ours = cell["seconds"]["DataLoader"], cell["seconds"]["FastLoader"]
-            lines.append(
-                f"| {name} | {cell['ratio']:.2f} | {cell['lowest']:.2f}-{cell['highest']:.2f} | {theirs:.3f} | {ours:.3f} |"
-            )
+            ratio = f"{cell['ratio']:.2f} | {cell['lowest']:.2f}-{cell['highest']:.2f}"
+            lines.append(f"| {name} | {cell['rounds']} | {ratio} | {theirs:.3f} | {ours:.3f} |")
     if "handover" in known:
         lines += [
             "",
@@ -304,14 +312,16 @@ def main() -> None:
     parser.add_argument("part", choices=sorted(PARTS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--workers", type=int, action="append", default=[], help="of part same; what is there of others stays")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     torch.set_num_threads(1)
-    made = PARTS[arguments.part](arguments.rounds, arguments.only)
+    more = {"counts": tuple(arguments.workers)} if arguments.workers else {}
+    made = PARTS[arguments.part](arguments.rounds, arguments.only, **more)
     results = PLACE.with_suffix(".json")
     known = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
     known["machine"] = machine()
-    if arguments.only:
+    if arguments.only or arguments.workers:
         made = {**known.get(arguments.part, {}), **made}
     known[arguments.part] = made
     results.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ except ImportError:
         ) from error
 
 
-class WatchCallback(Callback):  # type: ignore[misc]
+class WatchCallback(Callback):  # type: ignore[misc,unused-ignore]
     """Takes what `pipefix.watch` takes."""
 
     def __init__(self, **options: Any) -> None:

@@ -15,7 +15,7 @@ except ImportError as error:
     ) from error
 
 
-class WatchCallback(TrainerCallback):
+class WatchCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
     """Takes what `pipefix.watch` takes. The training loader is watched from start to end."""
 
     def __init__(self, **options: Any) -> None:

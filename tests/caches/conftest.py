@@ -5,16 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipefix.caches import replay
 from pipefix.caches.convert import Converted, convert, recipe_of
 from tests.caches.sources import Files, draw
-
-
-@pytest.fixture(autouse=True)
-def _no_seams_left():
-    """A test that replayed takes its seams out again."""
-    yield
-    replay.stop()
 
 
 @pytest.fixture

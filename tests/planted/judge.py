@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pipefix.vocabulary.errors import MissingExtra
 from tests.planted import ledger, quiet, tuning
 from tests.planted.pipelines import Pipeline, Planted
 from tests.planted.truth import POOL, Truth, drifted, truth_of
@@ -43,7 +44,8 @@ def preload() -> None:
 
     for module in pkgutil.walk_packages(pipefix.__path__, "pipefix."):
         if not module.name.endswith("__main__"):
-            with contextlib.suppress(ImportError):  # what stands on an optional package, or on code that was not built here
+            # What stands on an optional package, or on code that was not built here, is left out.
+            with contextlib.suppress(ImportError, MissingExtra):
                 importlib.import_module(module.name)
     torch.set_num_threads(1)
     cv2.setNumThreads(1)

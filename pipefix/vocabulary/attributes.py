@@ -8,9 +8,9 @@ code of the object's class, and the collector is asked whether that was all.
 
 from __future__ import annotations
 
-import functools
 import gc
 import sys
+import weakref
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -21,6 +21,7 @@ _MADE_IN_PYTHON = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: slots of other types are the interpreter's own (a function's globals, say)."""
 _LOOKING_COSTS = (3, 11) <= sys.version_info < (3, 13) and sys.implementation.name == "cpython"
 _ABSENT: Any = object()
+_KNOWN: weakref.WeakKeyDictionary[type, tuple[tuple[str, Any], ...]] = weakref.WeakKeyDictionary()
 
 
 def attributes(value: Any) -> dict[str, Any]:
@@ -80,12 +81,14 @@ def _by_name(value: Any) -> dict[str, Any] | None:
     return found if all(id(one) in accounted for one in gc.get_referents(value)) else None
 
 
-@functools.lru_cache(maxsize=4096)
 def _names(kind: type) -> tuple[tuple[str, Any], ...]:
     """Names in the code of a class and of those it inherits from, each with what the class itself holds by that name.
 
     Without those whose look-up runs code: a property, a slot, a cached property answer in the instance's place.
     """
+    known = _KNOWN.get(kind)
+    if known is not None:
+        return known
     names: set[str] = set()
     for base in kind.__mro__:
         names.update(vars(base).get("__annotations__", ()))
@@ -93,7 +96,8 @@ def _names(kind: type) -> tuple[tuple[str, Any], ...]:
             for function in _functions(member):
                 names.update(_in_code(function.__code__))
     inherited = {name: _of_class(kind, name) for name in sorted(names)}
-    return tuple((name, there) for name, there in inherited.items() if _harmless(there))
+    known = _KNOWN[kind] = tuple((name, there) for name, there in inherited.items() if _harmless(there))
+    return known
 
 
 def _of_class(kind: type, name: str) -> Any:

@@ -6,7 +6,6 @@ import inspect
 import multiprocessing
 import os
 import random
-import signal
 import warnings
 from typing import Any
 
@@ -235,20 +234,6 @@ def test_an_abandoned_iterator_frees_its_workers(kind: Any) -> None:
     workers = list(iterator._workers)
     del iterator
     assert not any(worker.is_alive() for worker in workers)
-
-
-def kill_and_go_on(victim: int, iterator: Any) -> None:
-    os.kill(victim, signal.SIGKILL)
-    list(iterator)
-
-
-@BOTH
-def test_a_killed_worker_is_named(kind: Any) -> None:
-    iterator = iter(kind(pipelines.Tensors(4000), batch_size=1, num_workers=2))
-    next(iterator)
-    victim = iterator._workers[1].pid
-    with pytest.raises(RuntimeError, match=rf"DataLoader worker \(pid(\(s\))? {victim}\) (is killed by signal|exited)"):
-        kill_and_go_on(victim, iterator)
 
 
 @BOTH

@@ -18,8 +18,8 @@ hypothesis.settings.load_profile("patient")
 ROOT = Path(__file__).resolve().parent.parent
 
 
-MEASURED = ("planted", "measurement", "tuning", "fixes", "watch", "test_api.py")
-"""Whose tests measure time for real, so that nothing else may run beside them."""
+MEASURED = ("planted", "measurement", "manners", "tuning", "fixes", "watch", "test_api.py")
+"""Whose tests measure time for real, or what a process leaves behind on the machine: nothing else may run beside them."""
 
 
 @pytest.hookimpl(tryfirst=True)

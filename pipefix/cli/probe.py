@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pipefix.report.runfile import Run
 
 BUDGET, QUICK = 60.0, 20.0
+ENDING = 1.0
+"""Seconds that pass after the last measurement."""
 VERDICTS = ("input-bound", "step-bound", "balanced", "inconclusive")
 GATES = (*VERDICTS, "problem")
 
@@ -88,8 +90,8 @@ def _probe(arguments: Namespace) -> Run:
 
         return api.probe(
             arguments.target,
-            # Loading PyTorch takes seconds, and to the user they are part of the probe.
-            budget=max(1.0, arguments.budget - (time.perf_counter() - begun)),
+            # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
+            budget=max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING),
             step_ms=arguments.step_ms,
             target_rate=arguments.target_rate,
             batch_size=arguments.batch_size,

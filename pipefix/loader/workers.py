@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from torch import multiprocessing
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import (
     DataLoader,
@@ -26,6 +27,7 @@ from torch.utils.data.dataloader import (
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
+from pipefix.loader.board import Board
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
 from pipefix.loader.packed import Packed, pack, preload, start_method
@@ -33,6 +35,7 @@ from pipefix.loader.portable import Portable
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine
 from pipefix.loader.resume import Standing, set_as_then
+from pipefix.loader.scheduling import Context, Scheduled
 from pipefix.loader.trial import SLOTS, UNDECIDED, Trial
 from pipefix.vocabulary import death
 
@@ -40,9 +43,13 @@ HELD = 2
 """Batches that the caller is expected to hold at a time: the current one, while it asks for the next."""
 
 
-def make_arena(loader: DataLoader[Any]) -> Arena:
+AHEAD = 2
+"""Where a batch is waited for while later ones have arrived, so many times as many may be under way."""
+
+
+def make_arena(loader: DataLoader[Any], *, scheduled: bool = False) -> Arena:
     """Room for what ``loader`` has under way. Raises OSError or AttributeError where this system cannot give it."""
-    slots = (loader.prefetch_factor or 0) + HELD
+    slots = (loader.prefetch_factor or 0) * (AHEAD if scheduled else 1) + HELD
     return Arena(loader.num_workers, slots, room(loader.num_workers * slots))
 
 
@@ -56,6 +63,8 @@ class Work:
     quarantine: Quarantine | None = None
     threads: int | None = None
     arena: Arena | None = None
+    board: Board | None = None
+    """By which samples are given to whichever worker is free."""
     trial: Trial = field(default_factory=Trial)
     carrier: Carrier | None = None
     steps: tuple[Callable[[Any], Any], ...] = ()
@@ -236,14 +245,18 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
+        board = self._work.board
+        seen = loader if board is None else Scheduled(loader, Context(loader.multiprocessing_context or multiprocessing, board))
         with unwatched() if method == "fork" else nullcontext():
-            super().__init__(loader)
+            super().__init__(seen)
         self._packed = None
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
             self._start(loader)
+            if self._work.board is not None:
+                self._work.board.withdraw()
         elif self.begin.again and not self.begin.fresh:
             # A seed for workers has been drawn, which those that lived on did not need.
             set_as_then(loader, self.begin.generators)
@@ -274,7 +287,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     @property
     def _worker_init_fn(self) -> Any:
         if self.guarded or self._work.threads is not None:
-            return Prepared(self._users_init_fn, self._work.threads)
+            return Prepared(self._users_init_fn, self._work.threads, self._work.board)
         return self._users_init_fn
 
     @_worker_init_fn.setter
@@ -302,6 +315,25 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             arena.verdict = trial.verdict
         return opened.batch
 
+    # -- how many are under way ----------------------------------------------------------------------------------------------
+
+    def _get_data(self) -> Any:
+        number, data = super()._get_data()  # type: ignore[no-untyped-call]
+        if self._work.board is not None and self._in_order and isinstance(number, int) and number != self._rcvd_idx:
+            # The batch that is waited for holds up the order, and this one has come before it: workers go on meanwhile.
+            # (Where an epoch is begun anew, batches of the one before are still coming in.)
+            begun = number < self._send_idx
+            if begun and self._send_idx - self._rcvd_idx < AHEAD * self._prefetch_factor * self._num_workers:
+                self._tasks_outstanding -= 1
+                super()._try_put_index()
+                self._tasks_outstanding += 1
+        return number, data
+
+    def _try_put_index(self) -> None:
+        enough = self._send_idx - self._rcvd_idx >= self._prefetch_factor * self._num_workers
+        if not (enough and self._in_order and self._work.board is not None):
+            super()._try_put_index()
+
     def _waits(self) -> bool:
         known = self._task_info.get(self._rcvd_idx, ())
         only = self._num_workers == 1 or not self._in_order
@@ -312,3 +344,5 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         work = getattr(self, "_work", None)
         if work is not None and work.arena is not None:
             work.arena.close()
+        if work is not None and work.board is not None:
+            work.board.exchange.close()

@@ -18,11 +18,13 @@ from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataP
 from pipefix.loader import planned, resume
 from pipefix.loader.arena import Arena
 from pipefix.loader.guard import Rules
+from pipefix.loader.meter import Meter
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine, check
 from pipefix.loader.resume import Beginning, Standing
 from pipefix.loader.scheduling import make_board
+from pipefix.loader.stats import Course, Stats
 from pipefix.loader.trial import SLOTS, TORCH, Trial
 from pipefix.loader.workers import AHEAD, Single, Work, Workers, make_arena
 
@@ -78,7 +80,7 @@ class FastLoader(DataLoader[T]):
             arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
             del arguments["self"]
             self._planned = planned.read(plan, arguments["dataset"])
-            args, kwargs = (), planned.applied(self._planned.plan.loader, arguments)
+            args, kwargs = (), planned.arguments(self._planned.plan.loader, arguments)
         super().__init__(*args, **kwargs)
         if on_bad != "raise" or sample_timeout or rng != "torch":
             self._refuse_streams()
@@ -86,6 +88,8 @@ class FastLoader(DataLoader[T]):
         self._trials: dict[Any, Trial] = {}
         self._latest: Work | None = None
         self._standing: Standing | None = None
+        self._course: Course | None = None
+        self._meter: Meter | None = None
         self._epoch = 0
         self._beginning = Beginning()
         self._pending: Beginning | None = None
@@ -100,6 +104,12 @@ class FastLoader(DataLoader[T]):
     # -- epochs ------------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Any:
+        begun = self.meter.clock()
+        iterator = self._epoch_begun()
+        self.meter.started(self.meter.clock() - begun)
+        return iterator
+
+    def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
             self._beginning = Beginning(self._epoch, 0, self._seed(), resume.noted(self), fresh=self._iterator is None)
@@ -121,6 +131,7 @@ class FastLoader(DataLoader[T]):
 
     def _begun(self, iterator: Any) -> Any:
         self._standing = getattr(iterator, "standing", None)
+        self._course = getattr(iterator, "course", None)
         return iterator
 
     def _seed(self) -> int:
@@ -220,9 +231,20 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        return {**self.__dict__, "_latest": None, "_standing": None, "_trials": {}}
+        return {**self.__dict__, "_latest": None, "_standing": None, "_course": None, "_meter": None, "_trials": {}}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
+
+    @property
+    def meter(self) -> Meter:
+        """Every step that batches of this loader were taken for; `pipefix.watch` reads it."""
+        if self._meter is None:
+            self._meter = Meter()
+        return self._meter
+
+    def stats(self) -> Stats:
+        """What the latest epoch has shown so far. Printed, it is one line."""
+        return (self._course or Course(self.meter, self._epoch)).stats()
 
     def explain(self) -> str:
         """How batches are made, and why so."""

@@ -7,8 +7,8 @@ as `Flawed`.
 
 from __future__ import annotations
 
+import random
 import signal
-import sys
 import threading
 import traceback
 import zlib
@@ -17,11 +17,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.fusing.chance import sample_key, seeded
+from pipefix.loader.threads import cap_threads
 
 
 class SampleTimeout(TimeoutError):
@@ -178,12 +180,22 @@ class Guarded:
         if self.rules.seed is None:
             return nullcontext()
         number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
-        return seeded(sample_key(self.rules.seed, epoch, number))
+        return drawing(sample_key(self.rules.seed, epoch, number))
 
     def _key_of(self, epoch: int, indices: list[Any]) -> int:
         """A batch's, by its samples: below zero, where no sample's is."""
         assert self.rules.seed is not None
         return sample_key(self.rules.seed, epoch, -1 - zlib.crc32(repr(indices).encode()))
+
+
+def drawing(key: int) -> Any:
+    """The block draws a key's numbers. In a worker nothing is put back afterwards: whatever draws there has a key of its own."""
+    if get_worker_info() is None:
+        return seeded(key)
+    torch.default_generator.manual_seed(key)
+    np.random.seed(key)
+    random.seed(key)
+    return nullcontext()
 
 
 class Gathered:
@@ -195,7 +207,7 @@ class Gathered:
     def __call__(self, samples: Any) -> Any:
         if not isinstance(samples, Samples):
             return self.collate_fn(samples)
-        with nullcontext() if samples.key is None else seeded(samples.key):
+        with nullcontext() if samples.key is None else drawing(samples.key):
             made = self.collate_fn(list(samples)) if samples or not samples.bad else None
         return Flawed(made, samples.bad, empty=not samples) if samples.bad else made
 
@@ -213,16 +225,9 @@ class Prepared:
                 self.board.reader = info.dataset
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         if self.threads is not None:
-            set_threads(self.threads)
+            cap_threads(self.threads)
         if self.init_fn is not None:
             self.init_fn(worker)
-
-
-def set_threads(count: int) -> None:
-    torch.set_num_threads(max(1, count))
-    cv2 = sys.modules.get("cv2")
-    if cv2 is not None:
-        cv2.setNumThreads(count)
 
 
 @contextmanager

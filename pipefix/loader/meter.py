@@ -91,6 +91,8 @@ class Meter:
         self._starting = 0
         self.workers = False
         self.declined: str | None = None
+        self.read = False
+        """Whether anybody reads it."""
         self._books: deque[tuple[Callable[[], object] | None, Book]] = deque(maxlen=BOOKS)
 
     # -- the hot path --------------------------------------------------------------------------------------------------
@@ -159,6 +161,7 @@ class Meter:
 
     def reader(self) -> Reader:
         """Whoever reads keeps its own place. Looks go to the one that asks first: let one reader have them."""
+        self.read = True
         return Reader(self)
 
     def steps(self, since: int) -> list[Step]:

@@ -1,8 +1,8 @@
 """Samples given to whichever worker is free: a slow one does not hold up its batch's neighbours, and order is kept.
 
 A worker takes the first batch that nobody has begun, whoever's turn it would have been. Where one of its samples takes long,
-workers that have nothing to do make the rest of them, and hand them to the batch's worker, which collates: the collate function sees
-the whole list, in one process. Batches leave in their order, and a bound on those that are under way bounds memory.
+workers that have nothing to do make the rest of them, and hand them to the batch's worker, which collates: the collate function
+sees the whole list, in one process. Batches leave in their order, and a bound on those that are under way bounds memory.
 
 To torch's iterator this is its index queues (`Line`), to the dataset's reader what a batch is asked for by (`Share`).
 """

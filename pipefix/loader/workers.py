@@ -7,6 +7,7 @@ are those of `DataLoader`, bit for bit, and its manners hold.
 from __future__ import annotations
 
 import gc
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -30,15 +31,18 @@ from pipefix.loader.assemble import Arrival, Assembler, Opened
 from pipefix.loader.board import Board
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
+from pipefix.loader.meter import Meter, samples_in
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine
 from pipefix.loader.resume import Standing, set_as_then
 from pipefix.loader.scheduling import Context, Scheduled
+from pipefix.loader.stats import FEW, Course
 from pipefix.loader.trial import SLOTS, UNDECIDED, Trial
 from pipefix.vocabulary import death
 
+log = logging.getLogger("pipefix.loader")
 HELD = 2
 """Batches that the caller is expected to hold at a time: the current one, while it asks for the next."""
 
@@ -77,6 +81,11 @@ class Own(_BaseDataLoaderIter):
 
     _work: Work
     standing: Standing
+    meter: Meter
+    """The loader's."""
+    _metered: Meter | None
+    """Where batches are written down."""
+    course: Course
 
     def _prepare(self, loader: Any) -> None:
         self._work = loader._work()
@@ -87,6 +96,10 @@ class Own(_BaseDataLoaderIter):
         """An epoch begins."""
         self.begin = loader._beginning
         self.standing = Standing(self.begin, self.begin.passed)
+        self.meter = self._metered = loader.meter
+        self.course = Course(self.meter, self.begin.epoch)
+        self._size = loader.batch_size if isinstance(loader.batch_size, int) else None
+        self._few = FEW
         self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
@@ -142,6 +155,29 @@ class Own(_BaseDataLoaderIter):
     # -- batches -----------------------------------------------------------------------------------------------------------
 
     def _next_data(self) -> Any:
+        meter = self._metered
+        if meter is None:
+            return self._following()
+        meter.asked()
+        try:
+            batch = self._following()
+        except StopIteration:
+            meter.ended()
+            log.info("%s", self.course)
+            raise
+        except BaseException:
+            meter.ended()
+            raise
+        meter.got(self._size or samples_in(batch))
+        self._few -= 1
+        if not self._few:
+            self._felt()
+        return batch
+
+    def _felt(self) -> None:
+        """Here it is seen whether metering every batch would be."""
+
+    def _following(self) -> Any:
         carrier = self._work.carrier
         try:
             if carrier is None:
@@ -201,6 +237,8 @@ class Single(Own, _SingleProcessDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         super().__init__(loader)
+        work = self._work
+        self._plain = not (work.steps or work.quarantine or work.carrier or self.guarded or self._pin_memory)
         self._profile_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
         if self.begin.again:
             if not self.begin.fresh:
@@ -209,6 +247,27 @@ class Single(Own, _SingleProcessDataLoaderIter):
             # The sampler draws its order now, while the generators are as they were.
             first = next(self._indices, None)
             self._indices = iter(()) if first is None else _again(first, self._indices)
+
+    def _following(self) -> Any:
+        if not self._plain:
+            return super()._following()
+        # With nothing beside torch's own to be done, nothing of it is asked for each batch.
+        try:
+            batch = self._dataset_fetcher.fetch(next(self._indices))
+        except StopIteration:
+            self.standing.ended = True
+            raise
+        except Exception:
+            self._missed += 1
+            self.standing.batches += 1
+            raise
+        self.standing.batches += 1
+        return batch
+
+    def _felt(self) -> None:
+        if not self.meter.read and self.course.quick():
+            self.course.metered = False
+            self._metered = None
 
 
 def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
@@ -250,11 +309,13 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         with unwatched() if method == "fork" else nullcontext():
             super().__init__(seen)
         self._packed = None
+        self.course.workers = self._workers
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
             self._start(loader)
+            self.course.workers = self._workers
             if self._work.board is not None:
                 self._work.board.withdraw()
         elif self.begin.again and not self.begin.fresh:
@@ -340,6 +401,9 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         return len(known) == 2 or (only and not self._data_queue.empty())
 
     def _shutdown_workers(self) -> None:
+        course = getattr(self, "course", None)
+        if course is not None and course.left is None:
+            course.left = course.alive()
         super()._shutdown_workers()
         work = getattr(self, "_work", None)
         if work is not None and work.arena is not None:

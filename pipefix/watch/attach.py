@@ -35,7 +35,7 @@ class Attachment:
     def attach(self) -> None:
         """From the next ``iter()`` on. A loader that cannot be taught is left alone: then `around` is what counts."""
         kind = type(self.loader)
-        if not _is_dataloader(kind):
+        if not is_dataloader(kind):
             self.meter.declined = "only a DataLoader lets its workers be looked into"
             return
         if _MARK in vars(self.loader):
@@ -146,8 +146,10 @@ class Attachment:
         self.running = weakref.ref(iterator)
         self._processes = list(getattr(iterator, "_workers", None) or [])
         if _ITERATOR_MARK not in vars(iterator):
-            # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
-            vars(iterator)["_next_data"] = functools.partial(_next_data, weakref.ref(iterator), self.meter, _size_of(self.loader))
+            if getattr(iterator, "meter", None) is not self.meter:
+                # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
+                taking = functools.partial(_next_data, weakref.ref(iterator), self.meter, _size_of(self.loader))
+                vars(iterator)["_next_data"] = taking
             vars(iterator)[_ITERATOR_MARK] = True
             self._iterators.add(iterator)
         return iterator
@@ -209,7 +211,7 @@ def _remake(kind: type, *arguments: Any) -> Any:
     return kind.__new__(kind, *arguments)
 
 
-def _is_dataloader(kind: type) -> bool:
+def is_dataloader(kind: type) -> bool:
     """By name, so that nothing is imported that the user did not import."""
     return any(f"{one.__module__}.{one.__qualname__}" == "torch.utils.data.dataloader.DataLoader" for one in kind.__mro__)
 

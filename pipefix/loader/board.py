@@ -68,6 +68,11 @@ class Board(Nameless):
 
     def _view(self) -> None:
         self.words = memoryview(self._map).cast("q")
+        workers, batches, end = self._of(0), self._at(0), self._at(self.places)
+        # The same word of each, as it is at the time of asking.
+        self._states = self.words[batches + STATE : end : WORDS]
+        self._at_work = self.words[workers + PLACE : batches : WORDS]
+        self._usual = self.words[workers + USUAL : batches : WORDS]
 
     @property
     def _start(self) -> int:
@@ -106,7 +111,7 @@ class Board(Nameless):
                 f"A batch of {count} samples takes {len(payload):,} bytes to ask for, more than scheduling='sample' has room for. "
                 "Use FastLoader(..., scheduling='batch')."
             )
-        place = next(one for one in range(self.places) if self.words[self._at(one) + STATE] == EMPTY)
+        place = self._states.tolist().index(EMPTY)
         base, begin = self._at(place), self._payload(place, count)
         self._map[self._payload(place, 0) : begin] = bytes(count * 32)
         self._map[begin : begin + len(payload)] = payload
@@ -119,9 +124,8 @@ class Board(Nameless):
         """What nobody has begun is not made any more, and nobody helps with what is begun."""
         with self._locked():
             self.words[ERA] += 1
-            for place in range(self.places):
-                if self.words[self._at(place) + STATE] == POSTED:
-                    self.words[self._at(place) + STATE] = EMPTY
+            for place in self._in_state(POSTED):
+                self._states[place] = EMPTY
 
     def tell(self, worker: int, what: int) -> None:
         self.words[self._of(worker) + what] += 1
@@ -140,13 +144,16 @@ class Board(Nameless):
 
     # -- in a worker ---------------------------------------------------------------------------------------------------------
 
+    def _in_state(self, state: int) -> list[int]:
+        """Places whose batch is in it."""
+        states = self._states.tolist()
+        return [place for place, one in enumerate(states) if one == state] if state in states else []
+
     def _posted(self) -> list[tuple[int, int]]:
         """Number and place of batches that nobody has begun, the first of them first."""
         words, era = self.words, self.words[ERA]
-        bases = ((place, self._at(place)) for place in range(self.places))
-        return sorted(
-            (words[at + NUMBER], place) for place, at in bases if words[at + STATE] == POSTED and words[at + OF_ERA] == era
-        )
+        bases = ((place, self._at(place)) for place in self._in_state(POSTED))
+        return sorted((words[at + NUMBER], place) for place, at in bases if words[at + OF_ERA] == era)
 
     def take(self, worker: int) -> int | None:
         """The first batch that nobody has begun is this worker's."""
@@ -214,14 +221,13 @@ class Board(Nameless):
 
     def patience(self) -> int | None:
         """Nanoseconds after which a sample holds up its neighbours; None before any was made."""
-        known = [usual for worker in range(self.workers) if (usual := self.told(worker, USUAL))]
+        known = [usual for usual in self._usual.tolist() if usual]
         return max(LEAST, FACTOR * sum(known) // len(known)) if known else None
 
     def _begun(self, worker: int) -> list[tuple[int, int, int]]:
         """Others' batches with samples that nobody makes: number, place, and since when their worker is at its sample."""
         words, era, found = self.words, self.words[ERA], []
-        for other in range(self.workers):
-            place = words[self._of(other) + PLACE]
+        for other, place in enumerate(self._at_work.tolist()):
             if other == worker or place == NOWHERE:
                 continue
             base = self._at(place)

@@ -252,6 +252,8 @@ class FastLoader(DataLoader[T]):
         if work is None:
             return self._why
         told = [*self._handed(work), self._why_scheduled]
+        if work.foreseen:
+            told.append(f"{work.foreseen} epochs began with batches that had been asked for before.")
         if work.board is not None and work.board.helped():
             told.append(f"{work.board.helped()} were made for a batch of another's that a slow one held up.")
         if work.carrier is not None:

@@ -7,12 +7,13 @@ are those of `DataLoader`, bit for bit, and its manners hold.
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from torch import multiprocessing
@@ -29,6 +30,7 @@ from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
 from pipefix.loader.board import Board
+from pipefix.loader.foresight import DRAWN, Foreseen, kind_of
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
 from pipefix.loader.meter import Meter, samples_in
@@ -74,6 +76,8 @@ class Work:
     steps: tuple[Callable[[Any], Any], ...] = ()
     """Done to each batch in this process, on its way to the caller."""
     handed: Counter[str] = field(default_factory=Counter)
+    foreseen: int = 0
+    """Epochs that began with batches that had been asked for before."""
 
 
 class Own(_BaseDataLoaderIter):
@@ -144,7 +148,7 @@ class Own(_BaseDataLoaderIter):
 
     @_sampler_iter.setter
     def _sampler_iter(self, indices: Iterator[Any]) -> None:
-        self._indices = islice(indices, self.begin.passed, None) if self.begin.passed else indices
+        self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
@@ -298,6 +302,9 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         self._kills = out_of_memory_kills()
+        self._loader = weakref.ref(loader)
+        self._foresees = kind_of(loader)
+        self._foreseen: Foreseen | None = None
         self._packed: Packed | None = None
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
@@ -314,8 +321,16 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
+            foreseen, self._foreseen = self._foreseen, None
+            over = self._rcvd_idx >= self._send_idx
             self._start(loader)
             self.course.workers = self._workers
+            if foreseen is not None and foreseen.sent:
+                if over and foreseen.comes_true(loader, self.begin.epoch):
+                    self._go_on(loader, foreseen)
+                    return
+                # What was foreseen once in vain is not foreseen again.
+                self._foresees = None
             if self._work.board is not None:
                 self._work.board.withdraw()
         elif self.begin.again and not self.begin.fresh:
@@ -358,6 +373,10 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     def _good(self) -> Any:
         try:
             return super()._good()
+        except StopIteration:
+            while self._ask_ahead():
+                pass
+            raise
         except RuntimeError as error:
             if death.is_told_of(error) and not isinstance(error, dying.WorkerDied):
                 raise dying.told(error, self._workers, self._kills) from error
@@ -376,6 +395,44 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             arena.verdict = trial.verdict
         return opened.batch
 
+    # -- the next epoch ------------------------------------------------------------------------------------------------------
+
+    def _ask_ahead(self) -> bool:
+        """For one batch of the epoch after this. Whether there may be more to ask for."""
+        loader = self._loader()
+        if self._foresees is None or loader is None or self._shutdown:
+            return False
+        if self._foreseen is None:
+            self._foreseen = Foreseen(loader, self._foresees, self.begin.epoch + 1)
+            self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
+        ahead = self._foreseen
+        number = self._send_idx + ahead.sent
+        if number - self._rcvd_idx >= self._prefetch_factor * self._num_workers:
+            return False
+        try:
+            index = ahead.next()
+        except StopIteration:
+            return False
+        ahead.samples += len(index) if self._auto_collation else 1
+        worker = next(self._worker_queue_idx_cycle)
+        self._index_queues[worker].put((number, Asked(ahead.epoch, index) if self.guarded else index))
+        self._task_info[number] = (worker,)
+        self._workers_num_tasks[worker] += 1
+        self._tasks_outstanding += 1
+        ahead.sent += 1
+        return True
+
+    def _go_on(self, loader: Any, foreseen: Foreseen) -> None:
+        """An epoch begins with what was asked for before."""
+        self._num_yielded = 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._indices = foreseen.go_on(loader)
+        self._asked = foreseen.samples
+        self._send_idx += foreseen.sent
+        self._work.foreseen += 1
+        for _ in range(self._prefetch_factor * self._num_workers - foreseen.sent):
+            self._try_put_index()
+
     # -- how many are under way ----------------------------------------------------------------------------------------------
 
     def _get_data(self) -> Any:
@@ -392,11 +449,15 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
 
     def _try_put_index(self) -> None:
         enough = self._send_idx - self._rcvd_idx >= self._prefetch_factor * self._num_workers
-        if not (enough and self._in_order and self._work.board is not None):
-            super()._try_put_index()
+        if enough and self._in_order and self._work.board is not None:
+            return
+        before = self._send_idx
+        super()._try_put_index()
+        if self._send_idx == before and self._foresees == DRAWN:
+            self._ask_ahead()
 
     def _waits(self) -> bool:
-        known = self._task_info.get(self._rcvd_idx, ())
+        known = self._task_info.get(self._rcvd_idx, ()) if self._rcvd_idx < self._send_idx else ()
         only = self._num_workers == 1 or not self._in_order
         return len(known) == 2 or (only and not self._data_queue.empty())
 

@@ -227,6 +227,22 @@ class Reader:
         )
 
 
+def size_of(loader: Any) -> int | None:
+    """Samples a batch where the loader itself makes the batches; None where the batch has to tell."""
+    size = getattr(loader, "batch_size", None)
+    if isinstance(size, int):
+        return size
+    return None if makes_batches(loader) else 1
+
+
+def makes_batches(loader: Any) -> bool:
+    """Whether what comes out holds several samples."""
+    if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
+        return True
+    sampler = getattr(loader, "sampler", None)
+    return getattr(loader, "_dataset_kind", None) == 1 or hasattr(sampler, "batch_size")
+
+
 class Metered:
     """An iterator of any kind, with every step put on the meter."""
 

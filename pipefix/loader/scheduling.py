@@ -167,8 +167,10 @@ class Share:
         """Every sample of the batch, in their order. ``go_on``: an error is an outcome too, and not the end of it."""
         board, worker = self.line.board, self.line.worker
         known: dict[int, Outcome] = {}
+        mine: set[int] = set()
         try:
             while (number := board.claim(self.place)) is not None:
+                mine.add(number)
                 since = board.begins(worker)
                 known[number] = Outcome.of(make, number)
                 board.made(worker, since)
@@ -176,8 +178,8 @@ class Share:
                     return [known[number]]
         finally:
             begun = board.close(self.place)
-            theirs = [number for number in range(begun) if number not in known]
-            arrived = {number: self._arrived(number) for number in theirs}
+            # Whatever ends this, another worker that makes a sample of it still writes to its place.
+            arrived = {number: self._arrived(number) for number in range(begun) if number not in mine}
         for number, outcome in arrived.items():
             known[number] = outcome or Outcome.of(make, number)
         board.leave(worker)

@@ -33,7 +33,7 @@ from pipefix.loader.board import Board
 from pipefix.loader.foresight import DRAWN, Foreseen, kind_of
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
-from pipefix.loader.meter import Meter, samples_in
+from pipefix.loader.meter import Meter, samples_in, size_of
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
 from pipefix.loader.prefetch import Carrier
@@ -102,7 +102,7 @@ class Own(_BaseDataLoaderIter):
         self.standing = Standing(self.begin, self.begin.passed)
         self.meter = self._metered = loader.meter
         self.course = Course(self.meter, self.begin.epoch)
-        self._size = loader.batch_size if isinstance(loader.batch_size, int) else None
+        self._size = size_of(loader)
         self._few = FEW
         self._asked = self._missed = 0
         self._staged.clear()

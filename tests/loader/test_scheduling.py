@@ -79,7 +79,7 @@ def test_a_slow_sample_does_not_hold_up_its_neighbours(tmp_path: Path) -> None:
     assert "Samples are made by whichever worker is free. 7 were made for a batch of another's" in loader.explain()
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_batches_are_those_of_any_other_way_of_making_them(method: str) -> None:
     made = []
     ways: tuple[dict[str, Any], ...] = (

@@ -90,6 +90,3 @@ class Course:
         return Stats(
             self.epoch, batches, samples, start / 1e9, wait / 1e9, step / 1e9, len(self.workers), self.alive(), self.metered
         )
-
-    def __str__(self) -> str:
-        return str(self.stats())

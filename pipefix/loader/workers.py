@@ -167,7 +167,8 @@ class Own(_BaseDataLoaderIter):
             batch = self._following()
         except StopIteration:
             meter.ended()
-            log.info("%s", self.course)
+            if log.isEnabledFor(logging.INFO):
+                log.info("%s", self.course.stats())
             raise
         except BaseException:
             meter.ended()

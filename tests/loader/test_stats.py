@@ -75,7 +75,7 @@ def test_the_latest_epoch_is_counted(workers: int, persistent: bool, caplog: pyt
     assert (stats.epoch, stats.batches, stats.samples, stats.workers, stats.alive) == (1, 3, 12, workers, workers)
     assert stats.start_s > 0 and stats.metered
     assert loader.meter.batches == 9 and loader.meter.epochs == 2
-    assert [line.split(" samples")[0] for line in caplog.messages] == ["Epoch 0: 6 batches of 24"]
+    assert [message.split(" samples")[0] for message in caplog.messages] == ["Epoch 0: 6 batches of 24"]
 
 
 def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -> None:

@@ -72,9 +72,9 @@ class Course:
         self.meter, self.epoch = meter, epoch
         self.begun = Mark.of(meter)
         self.metered = True
-        self.workers: Sequence[Any] = ()
-        self.left: int | None = None
-        """Workers that were there when the epoch was over, and they with it."""
+        self._workers: Sequence[Any] = ()
+        self._counts: tuple[int, int] | None = None
+        """Of workers, and of those that were there when all of them were ended."""
 
     def quick(self) -> bool:
         """Whether batches follow each other too quickly to meter them all."""
@@ -82,11 +82,17 @@ class Course:
         spent = now.wait_ns + now.step_ns - self.begun.wait_ns - self.begun.step_ns
         return spent < QUICK * (now.batches - self.begun.batches)
 
-    def alive(self) -> int:
-        return sum(worker.is_alive() for worker in self.workers) if self.left is None else self.left
+    def made_by(self, workers: Sequence[Any]) -> None:
+        self._workers = workers
+
+    def ends(self) -> None:
+        """Its workers are about to be ended. Nothing of them is kept."""
+        self._counts, self._workers = self._counts or self._alive(), ()
+
+    def _alive(self) -> tuple[int, int]:
+        return len(self._workers), sum(worker.is_alive() for worker in self._workers)
 
     def stats(self) -> Stats:
         batches, samples, wait, step, start = (now - then for now, then in zip(Mark.of(self.meter), self.begun, strict=True))
-        return Stats(
-            self.epoch, batches, samples, start / 1e9, wait / 1e9, step / 1e9, len(self.workers), self.alive(), self.metered
-        )
+        workers, alive = self._counts or self._alive()
+        return Stats(self.epoch, batches, samples, start / 1e9, wait / 1e9, step / 1e9, workers, alive, self.metered)

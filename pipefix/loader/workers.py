@@ -317,7 +317,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         with unwatched() if method == "fork" else nullcontext():
             super().__init__(seen)
         self._packed = None
-        self.course.workers = self._workers
+        self.course.made_by(self._workers)
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -325,7 +325,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             foreseen, self._foreseen = self._foreseen, None
             over = self._rcvd_idx >= self._send_idx
             self._start(loader)
-            self.course.workers = self._workers
+            self.course.made_by(self._workers)
             if foreseen is not None and foreseen.sent:
                 if over and foreseen.comes_true(loader, self.begin.epoch):
                     self._go_on(loader, foreseen)
@@ -464,8 +464,8 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
 
     def _shutdown_workers(self) -> None:
         course = getattr(self, "course", None)
-        if course is not None and course.left is None:
-            course.left = course.alive()
+        if course is not None:
+            course.ends()
         super()._shutdown_workers()
         work = getattr(self, "_work", None)
         if work is not None and work.arena is not None:

@@ -39,7 +39,7 @@ def course(pace: int, batches: int = FEW) -> Course:
 
 def test_an_epoch_is_told_in_a_line() -> None:
     assert (
-        str(course(10_000_000, 3))
+        str(course(10_000_000, 3).stats())
         == "Epoch 2: 3 batches of 24 samples in 0.06 s, 40 % of the time waiting for them, the first after 0.01 s."
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pipefix.fixes import planned
+from pipefix.loader import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.planfile import PlanFile
 from pipefix.subject.subject import Subject

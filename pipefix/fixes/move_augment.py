@@ -14,8 +14,8 @@ from pipefix.augment.split import Split, split
 from pipefix.augment.swap import Place as Where
 from pipefix.augment.swap import find
 from pipefix.augment.translate import translate
-from pipefix.fixes import planned
 from pipefix.fixes.fixer import Fixer, Place, Say
+from pipefix.loader import planned
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import AugmentationChange, PlanFile
 from pipefix.subject import failure

@@ -4,8 +4,7 @@ A slot belongs to one worker. The worker marks it as lent when it has put a batc
 when the caller has dropped every view of that batch, and not before: each view keeps a `Lease` alive. One byte a slot is all that
 the processes tell each other, so that no lock can be left behind by a process that was killed.
 
-The file has no name (``memfd``): it counts towards memory and not towards ``/dev/shm``, and the kernel takes it back with the last
-process. Its size is room that may be used, not memory: pages come when they are first written.
+The file has no name, and its size is room that may be used, not memory.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from itertools import count
-from multiprocessing import reduction
 from typing import Any
 
 from pipefix.loader.limits import memory_left
+from pipefix.loader.nameless import Nameless
 
 FREE, LENT, RETIRED = 0, 1, 2
 SPARE = 16
@@ -36,8 +35,10 @@ _arenas: weakref.WeakValueDictionary[str, Arena] = weakref.WeakValueDictionary()
 """By key, in the process that receives."""
 
 
-class Arena:
+class Arena(Nameless):
     """``workers`` x ``slots`` slots of ``capacity`` bytes."""
+
+    fields = ("workers", "slots", "capacity", "key")
 
     def __init__(self, workers: int, slots: int, capacity: int) -> None:
         self.workers, self.slots, self.capacity = workers, slots + SPARE, capacity
@@ -45,35 +46,17 @@ class Arena:
         self.receiver: int | None = os.getpid()
         if not REMOVE:
             raise OSError("memory of a file cannot be given back")
-        fd = os.memfd_create(f"pipefix-{self.key}", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(fd, self._start(self.workers * self.slots))
-            self._open(fd)
-        except (OSError, ValueError):
-            os.close(fd)
-            raise
+        self._make(f"pipefix-{self.key}", self._start(self.workers * self.slots))
         self._closed = False
         self._lent: dict[int, weakref.ref[Lease]] = {}
         _arenas[self.key] = self
-
-    def _open(self, fd: int) -> None:
-        self._fd = fd
-        self._map = mmap.mmap(fd, self._start(self.workers * self.slots))
-        self._end = weakref.finalize(self, os.close, fd)
 
     def _start(self, slot: int) -> int:
         header = -(-(self.workers * self.slots + 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         return header + slot * self.capacity
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For a worker that is spawned: the file travels as a descriptor."""
-        sizes = {name: getattr(self, name) for name in ("workers", "slots", "capacity", "key")}
-        return {**sizes, "fd": reduction.DupFd(self._fd)}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
-        fd = state.pop("fd").detach()
-        self.__dict__.update(state, receiver=None, _closed=False, _lent={})
-        self._open(fd)
+        super().__setstate__({**state, "receiver": None, "_closed": False, "_lent": {}})
 
     @property
     def verdict(self) -> int:

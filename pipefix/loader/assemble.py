@@ -252,11 +252,8 @@ class Arrival:
 
     def _unpacked(self) -> Opened:
         begun = time.perf_counter()
-        _here.lease = self.lease
-        try:
+        with opening(self.lease):
             batch = pickle.loads(self.payload)
-        finally:
-            del _here.lease
         return Opened(batch, SLOTS, self.turn, self.seconds + time.perf_counter() - begun)
 
 
@@ -270,6 +267,16 @@ def unsealed(payload: bytes, turn: int, seconds: float) -> Opened:
     begun = time.perf_counter()
     batch = pickle.loads(payload)
     return Opened(batch, TORCH, turn, seconds + time.perf_counter() - begun)
+
+
+@contextmanager
+def opening(lease: Lease) -> Iterator[None]:
+    """What is unpickled meanwhile lies in this slot."""
+    _here.lease = lease
+    try:
+        yield
+    finally:
+        del _here.lease
 
 
 def lent(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:

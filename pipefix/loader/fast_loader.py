@@ -12,21 +12,26 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
+from torch import multiprocessing
 from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
 from pipefix.loader import planned, resume
 from pipefix.loader.arena import Arena
 from pipefix.loader.guard import Rules
+from pipefix.loader.meter import Meter
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine, check
 from pipefix.loader.resume import Beginning, Standing
+from pipefix.loader.scheduling import make_board
+from pipefix.loader.stats import Course, Stats
 from pipefix.loader.trial import SLOTS, TORCH, Trial
-from pipefix.loader.workers import Single, Work, Workers, make_arena
+from pipefix.loader.workers import AHEAD, Single, Work, Workers, make_arena
 
 T = TypeVar("T", covariant=True)
 ENGINES = ("auto", "processes", "torch")
 RNGS = ("torch", "sample")
+SCHEDULINGS = ("auto", "batch", "sample")
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
@@ -41,6 +46,8 @@ class FastLoader(DataLoader[T]):
     ``sample_timeout``: seconds after which a sample counts as one that cannot be read.
     ``augment``: what is done to each batch on its way to the caller. ``device``: where it is brought before that.
     ``rng``: whose random numbers samples draw: their worker's (``torch``), or their own (``sample``), by seed, epoch and index.
+    ``scheduling``: who makes a sample: the worker whose turn its batch is (``batch``), or whichever is free (``sample``), so that a
+    slow one does not hold up its neighbours; ``auto``: whichever is free where samples have random numbers of their own.
     """
 
     def __init__(
@@ -55,6 +62,7 @@ class FastLoader(DataLoader[T]):
         augment: Any = None,
         device: Any = None,
         rng: str = "torch",
+        scheduling: str = "auto",
         **kwargs: Any,
     ) -> None:
         if engine not in ENGINES:
@@ -62,23 +70,26 @@ class FastLoader(DataLoader[T]):
         if rng not in RNGS:
             raise ValueError(f"rng option should be one of {', '.join(map(repr, RNGS))}, but got rng={rng!r}")
         check(on_bad, max_bad, sample_timeout)
+        _check_scheduling(scheduling, rng)
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
-        self.augment, self.device = augment, device
+        self.augment, self.device, self.scheduling = augment, device, scheduling
         self._planned: Planned | None = None
         if plan is not None:
             arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
             del arguments["self"]
             self._planned = planned.read(plan, arguments["dataset"])
-            args, kwargs = (), planned.applied(self._planned.plan.loader, arguments)
+            args, kwargs = (), planned.arguments(self._planned.plan.loader, arguments)
         super().__init__(*args, **kwargs)
         if on_bad != "raise" or sample_timeout or rng != "torch":
             self._refuse_streams()
-        self._why = "Nothing has been loaded yet."
+        self._why, self._why_scheduled = "Nothing has been loaded yet.", ""
         self._trials: dict[Any, Trial] = {}
         self._latest: Work | None = None
         self._standing: Standing | None = None
+        self._course: Course | None = None
+        self._meter: Meter | None = None
         self._epoch = 0
         self._beginning = Beginning()
         self._pending: Beginning | None = None
@@ -93,6 +104,12 @@ class FastLoader(DataLoader[T]):
     # -- epochs ------------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Any:
+        begun = self.meter.clock()
+        iterator = self._epoch_begun()
+        self.meter.started(self.meter.clock() - begun)
+        return iterator
+
+    def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
             self._beginning = Beginning(self._epoch, 0, self._seed(), resume.noted(self), fresh=self._iterator is None)
@@ -114,6 +131,7 @@ class FastLoader(DataLoader[T]):
 
     def _begun(self, iterator: Any) -> Any:
         self._standing = getattr(iterator, "standing", None)
+        self._course = getattr(iterator, "course", None)
         return iterator
 
     def _seed(self) -> int:
@@ -130,6 +148,7 @@ class FastLoader(DataLoader[T]):
         if self._planned is not None:
             self._planned.begin()
         check(self.on_bad, self.max_bad, self.sample_timeout)
+        _check_scheduling(self.scheduling, self.rng)
         rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if self.rng == "sample" else None)
         steps = (self._planned.module if self._planned is not None else None, self.augment)
         work = Work(
@@ -140,14 +159,41 @@ class FastLoader(DataLoader[T]):
             carrier=None if self.device is None else Carrier(self.device),
             steps=tuple(step for step in steps if step is not None),
         )
+        scheduled = self._board(work)
         made = self._arena(work)
         if isinstance(made, Arena):
             work.arena = made
             self._why = f"{self.num_workers} worker processes, batches handed over through memory that is used again."
         else:
             self._why = f"As DataLoader does it: {made}."
+        self._why_scheduled = scheduled
         self._latest = work
         return work
+
+    def _board(self, work: Work) -> str:
+        """How samples come to workers."""
+        why = self._turns()
+        if not why:
+            try:
+                batches = AHEAD * (self.prefetch_factor or 0) * self.num_workers
+                work.board = make_board(self.multiprocessing_context or multiprocessing, self.num_workers, batches)
+            except (AttributeError, OSError, ValueError) as error:
+                why = f"this system has no memory to share without a name ({error})"
+        if work.board is not None:
+            return "Samples are made by whichever worker is free."
+        return f"Batches are made by workers in turn: {why}." if self.scheduling == "sample" else ""
+
+    def _turns(self) -> str:
+        """Why workers take batches in turn; empty where they need not."""
+        if self.num_workers < 2:
+            return "there are not two workers"
+        if self.engine == "torch":
+            return "engine='torch' asks for it"
+        if self.scheduling == "batch":
+            return "scheduling='batch' asks for it"
+        if self.rng != "sample":
+            return "what a sample draws depends on its worker"
+        return "" if self._auto_collation else "there are no batches to share"
 
     def _arena(self, work: Work) -> Arena | str:
         """What the workers write into, or why there is none."""
@@ -163,7 +209,7 @@ class FastLoader(DataLoader[T]):
         if work.trial.verdict == TORCH:
             return f"it is quicker here. {work.trial.sentence()[:-1]}"
         try:
-            made = make_arena(self)
+            made = make_arena(self, scheduled=work.board is not None)
         except (AttributeError, OSError, ValueError) as error:
             return f"this system has no memory to share without a name ({error})"
         made.verdict = work.trial.verdict
@@ -185,16 +231,31 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        return {**self.__dict__, "_latest": None, "_standing": None, "_trials": {}}
+        return {**self.__dict__, "_latest": None, "_standing": None, "_course": None, "_meter": None, "_trials": {}}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
+
+    @property
+    def meter(self) -> Meter:
+        """Every step that batches of this loader were taken for; `pipefix.watch` reads it."""
+        if self._meter is None:
+            self._meter = Meter()
+        return self._meter
+
+    def stats(self) -> Stats:
+        """What the latest epoch has shown so far. Printed, it is one line."""
+        return (self._course or Course(self.meter, self._epoch)).stats()
 
     def explain(self) -> str:
         """How batches are made, and why so."""
         work = self._latest
         if work is None:
             return self._why
-        told = self._handed(work)
+        told = [*self._handed(work), self._why_scheduled]
+        if work.foreseen:
+            told.append(f"{work.foreseen} epochs began with batches that had been asked for before.")
+        if work.board is not None and work.board.helped():
+            told.append(f"{work.board.helped()} were made for a batch of another's that a slow one held up.")
         if work.carrier is not None:
             why = work.carrier.why
             told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
@@ -217,3 +278,15 @@ class FastLoader(DataLoader[T]):
             others = f"{handed['torch']} of {handed.total()} batches went torch's way"
             told.append(f"{others}: no slot was free or large enough, or no tensor was in them.")
         return told
+
+
+def _check_scheduling(scheduling: Any, rng: Any) -> None:
+    if scheduling not in SCHEDULINGS:
+        raise ValueError(
+            f"scheduling option should be one of {', '.join(map(repr, SCHEDULINGS))}, but got scheduling={scheduling!r}"
+        )
+    if scheduling == "sample" and rng != "sample":
+        raise ValueError(
+            f"scheduling='sample' gives a sample to whichever worker is free, and under rng={rng!r} its random numbers are its "
+            "worker's: batches would differ from run to run. Add rng='sample', or leave scheduling out."
+        )

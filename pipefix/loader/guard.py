@@ -7,8 +7,8 @@ as `Flawed`.
 
 from __future__ import annotations
 
+import random
 import signal
-import sys
 import threading
 import traceback
 import zlib
@@ -17,11 +17,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.fusing.chance import sample_key, seeded
+from pipefix.loader.threads import cap_threads
 
 
 class SampleTimeout(TimeoutError):
@@ -45,6 +47,22 @@ class Asked(NamedTuple):
 
     epoch: int
     index: Any
+    share: Any = None
+    """Where other workers may make some of the samples: a `pipefix.loader.scheduling.Share`."""
+
+
+class Outcome(NamedTuple):
+    """A sample, or what was raised in its place."""
+
+    sample: Any
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, make: Callable[[Any], Any], what: Any) -> Outcome:
+        try:
+            return cls(make(what))
+        except Exception as error:  # noqa: BLE001 - the user's code; whoever gets the outcome raises it or notes it
+            return cls(None, error)
 
 
 class Bad(NamedTuple):
@@ -58,11 +76,14 @@ class Bad(NamedTuple):
 
 
 class Samples(list[Any]):
-    """Those of a batch that could be read, and what became of the rest."""
+    """Those of a batch that could be read, and what became of the rest.
 
-    def __init__(self, good: Sequence[Any], bad: Sequence[Bad]) -> None:
+    ``key``: of the random numbers that the batch itself draws, where samples have their own.
+    """
+
+    def __init__(self, good: Sequence[Any], bad: Sequence[Bad], key: int | None = None) -> None:
         super().__init__(good)
-        self.bad = tuple(bad)
+        self.bad, self.key = tuple(bad), key
 
 
 class Flawed:
@@ -100,27 +121,47 @@ class Guarded:
                 if self.rules.on_bad == "raise":
                     raise
                 # One of them cannot be read: which one is seen when they are read one after the other.
-        read = self.dataset.__getitem__ if batched is None else lambda index: batched([index])[0]
-        return self._each(read, asked.epoch, indices)
+        good, flaws = self._each(asked, indices)
+        if not flaws and self.rules.seed is None:
+            return good
+        return Samples(good, flaws, None if self.rules.seed is None else self._key_of(asked.epoch, indices))
 
-    def _each(self, read: Callable[[Any], Any], epoch: int, indices: list[Any]) -> list[Any]:
+    @property
+    def _read(self) -> Callable[[Any], Any]:
+        batched = getattr(self.dataset, "__getitems__", None)
+        return self.dataset.__getitem__ if batched is None else lambda index: batched([index])[0]
+
+    def one(self, epoch: int, index: Any) -> Any:
+        """A sample by itself."""
+        return self._one(self._read, epoch, index)
+
+    def _each(self, asked: Asked, indices: list[Any]) -> tuple[list[Any], list[Bad]]:
+        read, epoch, share = self._read, asked.epoch, asked.share
+
+        def make(number: int) -> Any:
+            return self._one(read, epoch, indices[number])
+
+        every = range(len(indices))
+        strict = self.rules.on_bad == "raise"
+        outcomes = (Outcome.of(make, number) for number in every) if share is None else share.outcomes(make, go_on=not strict)
         made: list[tuple[Any]] = []
         flaws, good = [], []
         holes = []
-        for index in indices:
-            try:
-                made.append((self._one(read, epoch, index),))
+        for index, (sample, error) in zip(indices, outcomes, strict=False):
+            if error is None:
+                made.append((sample,))
                 good.append(index)
-            except Exception as error:
-                if self.rules.on_bad == "raise":
-                    raise
+            elif strict:
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback holds this frame
+            else:
                 flaws.append(bad(self.dataset, index, error))
                 holes.append(len(made))
-        if not flaws:
-            return [one for (one,) in made]
-        if self.rules.on_bad == "refill" and good:
+        if flaws and self.rules.on_bad == "refill" and good:
             self._refill(read, epoch, made, holes, good)
-        return Samples([one for (one,) in made], flaws)
+        return [one for (one,) in made], flaws
 
     def _refill(self, read: Callable[[Any], Any], epoch: int, made: list[tuple[Any]], holes: list[int], good: list[Any]) -> None:
         """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
@@ -139,11 +180,26 @@ class Guarded:
         if self.rules.seed is None:
             return nullcontext()
         number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
-        return seeded(sample_key(self.rules.seed, epoch, number))
+        return drawing(sample_key(self.rules.seed, epoch, number))
+
+    def _key_of(self, epoch: int, indices: list[Any]) -> int:
+        """A batch's, by its samples: below zero, where no sample's is."""
+        assert self.rules.seed is not None
+        return sample_key(self.rules.seed, epoch, -1 - zlib.crc32(repr(indices).encode()))
+
+
+def drawing(key: int) -> Any:
+    """The block draws a key's numbers. In a worker nothing is put back afterwards: whatever draws there has a key of its own."""
+    if get_worker_info() is None:
+        return seeded(key)
+    torch.default_generator.manual_seed(key)
+    np.random.seed(key)
+    random.seed(key)
+    return nullcontext()
 
 
 class Gathered:
-    """The collate function, which is given the samples that there are."""
+    """The collate function, given the samples that there are; its random numbers are the batch's own where samples have theirs."""
 
     def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
         self.collate_fn = collate_fn
@@ -151,30 +207,27 @@ class Gathered:
     def __call__(self, samples: Any) -> Any:
         if not isinstance(samples, Samples):
             return self.collate_fn(samples)
-        return Flawed(self.collate_fn(list(samples)) if samples else None, samples.bad, empty=not samples)
+        with nullcontext() if samples.key is None else drawing(samples.key):
+            made = self.collate_fn(list(samples)) if samples or not samples.bad else None
+        return Flawed(made, samples.bad, empty=not samples) if samples.bad else made
 
 
 class Prepared:
     """The worker's first act: its own dataset is put where `get_worker_info` shows it, and threads are set."""
 
-    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None) -> None:
-        self.init_fn, self.threads = init_fn, threads
+    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None, board: Any = None) -> None:
+        self.init_fn, self.threads, self.board = init_fn, threads, board
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, Guarded):
+            if self.board is not None:
+                self.board.reader = info.dataset
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         if self.threads is not None:
-            set_threads(self.threads)
+            cap_threads(self.threads)
         if self.init_fn is not None:
             self.init_fn(worker)
-
-
-def set_threads(count: int) -> None:
-    torch.set_num_threads(max(1, count))
-    cv2 = sys.modules.get("cv2")
-    if cv2 is not None:
-        cv2.setNumThreads(count)
 
 
 @contextmanager

@@ -91,6 +91,8 @@ class Meter:
         self._starting = 0
         self.workers = False
         self.declined: str | None = None
+        self.read = False
+        """Whether anybody reads it."""
         self._books: deque[tuple[Callable[[], object] | None, Book]] = deque(maxlen=BOOKS)
 
     # -- the hot path --------------------------------------------------------------------------------------------------
@@ -159,6 +161,7 @@ class Meter:
 
     def reader(self) -> Reader:
         """Whoever reads keeps its own place. Looks go to the one that asks first: let one reader have them."""
+        self.read = True
         return Reader(self)
 
     def steps(self, since: int) -> list[Step]:
@@ -222,6 +225,22 @@ class Reader:
             workers=meter.workers,
             declined=declined,
         )
+
+
+def size_of(loader: Any) -> int | None:
+    """Samples a batch where the loader itself makes the batches; None where the batch has to tell."""
+    size = getattr(loader, "batch_size", None)
+    if isinstance(size, int):
+        return size
+    return None if makes_batches(loader) else 1
+
+
+def makes_batches(loader: Any) -> bool:
+    """Whether what comes out holds several samples."""
+    if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
+        return True
+    sampler = getattr(loader, "sampler", None)
+    return getattr(loader, "_dataset_kind", None) == 1 or hasattr(sampler, "batch_size")
 
 
 class Metered:

@@ -1,7 +1,7 @@
-"""What a plan file changes of a loader: its settings, where samples are read from, and what is done to batches.
+"""A plan put in place: the dataset that reads from its cache, what is done to whole batches, and a loader's arguments.
 
-The plan has the last word over the arguments in the code; what it does not name stays as the code has it. The dataset that the
-loader was given stays its ``dataset``, so that samplers and frameworks see what they know; what is read instead is told here.
+The plan has the last word over the arguments in the code; what it does not name stays as the code has it. It names files relative
+to itself, so everything here is told the folder that it lies in.
 """
 
 from __future__ import annotations
@@ -9,89 +9,177 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
+from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
+from pipefix.loader import packed
 from pipefix.loader.limits import cores
+from pipefix.loader.threads import CappedThreads
 from pipefix.plan import planfile
-from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile, TunedOn
+from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.vocabulary.errors import BadUsage
 
-OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context")
+if TYPE_CHECKING:
+    from pipefix.augment.augment import Augment
+    from pipefix.augment.swap import Swap
+
+OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
 """Arguments that mean nothing without workers, and that torch refuses then."""
+_AS_THEY_ARE = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order")
+
+
+# -- the dataset -----------------------------------------------------------------------------------------------------------
+
+
+def dataset(given: Any, plan: PlanFile, folder: Path) -> Any:
+    """``given`` as the plan has it: reading from the cache, without the operations that move to the batch."""
+    if plan.augmentation is None:
+        return given if plan.cache is None else cached(given, plan.cache, folder)
+    return moved(given, plan, folder)[0]
+
+
+def module(given: Any, plan: PlanFile, folder: Path) -> Augment | None:
+    """What is done to whole batches on their device: ``batch = module(batch)``; None where nothing moves."""
+    return None if plan.augmentation is None else moved(given, plan, folder)[1]
+
+
+def moved(given: Any, plan: PlanFile, folder: Path) -> tuple[Any, Augment]:
+    """The dataset without the operations that move, and the module that does them. A cache of sources lies below all of them."""
+    assert plan.augmentation is not None
+    whole = before_moving(given, plan, folder)
+    swap = swap_of(whole, plan.augmentation)
+    reads = swap.dataset(whole)
+    if plan.cache is not None and plan.cache.store == "source":
+        reads = cached(reads, plan.cache, folder)
+    return reads, swap.module()
+
+
+def before_moving(given: Any, plan: PlanFile, folder: Path) -> Any:
+    """The dataset whose transforms are cut where augmentation moves: behind a cache of samples, those that still run live."""
+    if plan.cache is None or plan.cache.store == "source":
+        return given
+    made = cached(given, plan.cache, folder)
+    if isinstance(made.transform, cuts.Chain):
+        from torchvision.transforms import v2
+
+        made.transform = v2.Compose(made.transform.operations)
+    return made
+
+
+def cached(given: Any, change: CacheChange, folder: Path) -> CachedDataset:
+    """``given``, read from the plan's cache."""
+    place = folder / change.path
+    if isinstance(given, IterableDataset):
+        raise BadUsage(
+            f"The plan names the cache {place}, whose samples are asked for by number, and the dataset is a stream.",
+            advice="Give the loader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
+        )
+    opened = CachedDataset(place, dataset=given)
+    if hasattr(type(given), "__len__") and len(opened) != len(given):
+        raise BadUsage(
+            f"The cache {place} that the plan names has {len(opened)} records, and the dataset {len(given)} samples.",
+            advice="Bring it up to date with: pipefix convert TARGET --update; or take [cache] out of the plan.",
+        )
+    return opened
+
+
+def swap_of(given: Any, change: AugmentationChange) -> Swap:
+    """The dataset's transforms cut in two, where the plan's operations are what can move; without any named, whatever can."""
+    from pipefix.augment.split import split
+    from pipefix.augment.swap import Swap, find
+    from pipefix.augment.translate import translate
+
+    if change.backend != "kornia":
+        raise BadUsage(
+            f"The plan moves augmentation to {change.backend}, which makes a loader of its own.",
+            advice="Use what this writes: pipefix swap TARGET --to dali --write augment.py",
+        )
+    place = find(given)
+    cut = split(translate(place.transform if place is not None else None), change.backend)
+    moving = [type(op).__name__ for op in cut.ops]
+    if place is None or not moving or moving != (change.operations or moving):
+        raise BadUsage(
+            f"The plan moves {', '.join(change.operations) or 'augmentation'} to the batch, and of this dataset's transforms "
+            f"{', '.join(moving) or 'none'} can be moved.",
+            advice="Take [augmentation] out of the plan, or make a new plan: pipefix fix TARGET",
+        )
+    return Swap(cut, place)
+
+
+# -- the loader ------------------------------------------------------------------------------------------------------------
+
+
+def arguments(change: LoaderChange | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A loader's keyword arguments with the plan's in place."""
+    changed = dict(given)
+    if change is not None:
+        named = {name: getattr(change, name) for name in _AS_THEY_ARE} | {"multiprocessing_context": change.start_method}
+        changed |= {name: value for name, value in named.items() if value is not None}
+    if not changed.get("num_workers"):
+        changed = {name: value for name, value in changed.items() if name not in OF_WORKERS}
+    return changed
+
+
+def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
+    """torch's loader with the plan in place: the same samplers, the same collate function, the same batches."""
+    given: dict[str, Any] = {
+        "num_workers": theirs.num_workers,
+        "collate_fn": theirs.collate_fn,
+        "pin_memory": theirs.pin_memory,
+        "timeout": theirs.timeout,
+        "worker_init_fn": theirs.worker_init_fn,
+        "multiprocessing_context": theirs.multiprocessing_context,
+        "generator": theirs.generator,
+        "prefetch_factor": theirs.prefetch_factor,
+        "persistent_workers": theirs.persistent_workers,
+        "in_order": theirs.in_order,
+    }
+    if isinstance(theirs.dataset, IterableDataset):
+        given |= {"batch_size": theirs.batch_size, "drop_last": theirs.drop_last}
+    elif theirs.batch_size is None and theirs.batch_sampler is not None:
+        given["batch_sampler"] = theirs.batch_sampler
+    else:
+        given |= {"batch_size": theirs.batch_size, "drop_last": theirs.drop_last, "sampler": theirs.sampler}
+    reads = dataset(theirs.dataset, plan, folder)
+    if plan.loader is not None and plan.loader.worker_threads is not None:
+        given["worker_init_fn"] = CappedThreads(plan.loader.worker_threads, theirs.worker_init_fn)
+    made = arguments(plan.loader, given)
+    if made.get("multiprocessing_context") == "forkserver":
+        packed.preload(reads, theirs.collate_fn)
+    return DataLoader(reads, **made)
 
 
 class Planned:
-    """One plan, for one loader."""
+    """One plan, for one `FastLoader`. The dataset that it was given stays its ``dataset``, so that samplers and frameworks see what
+    they know; what is read instead is told here."""
 
-    def __init__(self, plan: PlanFile, path: Path, dataset: Any) -> None:
+    def __init__(self, plan: PlanFile, path: Path, given: Any) -> None:
         self.plan, self.path = plan, path
-        self.reads = self._cache(dataset)
+        self._given = given
+        self.reads = given if plan.cache is None else cached(given, plan.cache, path.parent)
         """What samples are read from."""
         self.module: Any = None
         """What is done to batches; made when the first is asked for."""
-        self._swapped = plan.augmentation is None
+        self._moved = plan.augmentation is None
 
     @property
     def threads(self) -> int | None:
         return self.plan.loader.worker_threads if self.plan.loader is not None else None
 
-    def _cache(self, dataset: Any) -> Any:
-        cache = self.plan.cache
-        if cache is None:
-            return dataset
-        folder = self.path.parent / cache.path
-        if isinstance(dataset, IterableDataset):
-            raise BadUsage(
-                f"{self.path} names the cache {folder}, whose samples are asked for by number, and the dataset is a stream.",
-                advice="Give FastLoader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
-            )
-        opened = CachedDataset(folder, dataset=dataset)
-        if len(opened) != len(dataset):
-            raise BadUsage(
-                f"The cache {folder} that {self.path} names has {len(opened)} records, and the dataset {len(dataset)} samples.",
-                advice="Bring it up to date with: pipefix convert TARGET --update; or take [cache] out of the plan.",
-            )
-        return opened
-
     def begin(self) -> None:
-        """Before the first batch: what is costly to make."""
-        if self._swapped:
+        """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""
+        if self._moved:
             return
-        self._swapped = True
-        assert self.plan.augmentation is not None
-        self._swap(self.plan.augmentation)
-
-    def _swap(self, change: AugmentationChange) -> None:
-        from pipefix.augment.split import split
-        from pipefix.augment.swap import Swap, find
-        from pipefix.augment.translate import translate
-
-        place = find(self.reads)
-        if change.backend == "dali":
-            self._warn(
-                "it moves augmentation to DALI, which has a loader of its own; here it stays in the dataset. See: pipefix swap"
-            )
-            return
-        if place is None:
-            self._warn("it moves augmentation, and the dataset keeps its transforms under none of the usual names (transform, …)")
-            return
-        cut = split(translate(place.transform), change.backend)
-        moving = [type(op).__name__ for op in cut.ops]
-        if change.operations and moving != change.operations:
-            self._warn(
-                f"it moves {', '.join(change.operations)}, and of the dataset as it is now {', '.join(moving) or 'nothing'} can be"
-            )
-        if not moving:
-            return
-        swap = Swap(cut, place)
-        self.reads, self.module = swap.dataset(self.reads), swap.module()
-
-    def _warn(self, what: str) -> None:
-        warnings.warn(f"{self.path}: {what}.", RuntimeWarning, stacklevel=2)
+        self._moved = True
+        try:
+            self.reads, self.module = moved(self._given, self.plan, self.path.parent)
+        except BadUsage as error:
+            warnings.warn(f"{self.path}: {error} It stays in the dataset. {error.advice}", RuntimeWarning, stacklevel=2)
 
     def explain(self) -> str:
         told = []
@@ -102,7 +190,7 @@ class Planned:
         return f"By the plan {self.path}" + (f": {'; '.join(told)}." if told else ".")
 
 
-def read(path: str | os.PathLike[str], dataset: Any) -> Planned:
+def read(path: str | os.PathLike[str], given: Any) -> Planned:
     """Open a plan for a dataset. Says so where it was made for another machine."""
     where = Path(path)
     plan = planfile.read(where)
@@ -115,7 +203,7 @@ def read(path: str | os.PathLike[str], dataset: Any) -> Planned:
                 RuntimeWarning,
                 stacklevel=3,
             )
-    return Planned(plan, where, dataset)
+    return Planned(plan, where, given)
 
 
 def _here(asked: TunedOn) -> TunedOn:
@@ -142,22 +230,3 @@ def _gpus() -> list[str]:
             name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number))
             names.append(name.decode() if isinstance(name, bytes) else str(name))
     return names
-
-
-def applied(change: LoaderChange | None, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A loader's arguments with the plan's in their place."""
-    if change is None:
-        return arguments
-    named = {
-        "num_workers": change.num_workers,
-        "prefetch_factor": change.prefetch_factor,
-        "pin_memory": change.pin_memory,
-        "persistent_workers": change.persistent_workers,
-        "multiprocessing_context": change.start_method,
-        "in_order": change.in_order,
-    }
-    changed = {**arguments, **{name: value for name, value in named.items() if value is not None}}
-    if not changed.get("num_workers"):
-        for name in (*OF_WORKERS, "timeout"):
-            changed.pop(name, None)
-    return changed

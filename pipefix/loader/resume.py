@@ -57,16 +57,38 @@ def owned(loader: Any) -> dict[str, torch.Generator]:
     return found
 
 
-def noted(loader: Any) -> dict[str, Any]:
-    """The generators as they are now, in plain values and tensors."""
+def noted(loader: Any, *, epochs: int = 0) -> dict[str, Any]:
+    """The generators as they are now, in plain values and tensors; with those that samplers key by epoch so many epochs on."""
     kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
         "numpy": (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest),
         "owned": {name: generator.get_state() for name, generator in owned(loader).items()},
-        "sampler_epoch": _sampler_epoch(loader),
+        "sampler_epoch": None if (epoch := _sampler_epoch(loader)) is None else epoch + epochs,
     }
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether generators were noted in the same state."""
+    if isinstance(one, torch.Tensor):
+        return bool(torch.equal(one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(same(mine, theirs) for mine, theirs in zip(one, other, strict=True))
+    return bool(one == other)
+
+
+@contextmanager
+def elsewhere(loader: Any, generators: dict[str, Any]) -> Iterator[None]:
+    """All generators as they were noted; afterwards all of them are as they were found."""
+    found = noted(loader)
+    set_as_then(loader, generators)
+    try:
+        yield
+    finally:
+        set_as_then(loader, found)
 
 
 def _samplers(loader: Any) -> tuple[Any, ...]:

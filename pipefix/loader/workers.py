@@ -7,13 +7,16 @@ are those of `DataLoader`, bit for bit, and its manners hold.
 from __future__ import annotations
 
 import gc
+import itertools
+import logging
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
+from torch import multiprocessing
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import (
     DataLoader,
@@ -26,23 +29,33 @@ from torch.utils.data.dataloader import (
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
+from pipefix.loader.board import Board
+from pipefix.loader.foresight import DRAWN, Foreseen, kind_of
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
+from pipefix.loader.meter import Meter, samples_in, size_of
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine
 from pipefix.loader.resume import Standing, set_as_then
+from pipefix.loader.scheduling import Context, Scheduled
+from pipefix.loader.stats import FEW, Course
 from pipefix.loader.trial import SLOTS, UNDECIDED, Trial
 from pipefix.vocabulary import death
 
+log = logging.getLogger("pipefix.loader")
 HELD = 2
 """Batches that the caller is expected to hold at a time: the current one, while it asks for the next."""
 
 
-def make_arena(loader: DataLoader[Any]) -> Arena:
+AHEAD = 2
+"""Where a batch is waited for while later ones have arrived, so many times as many may be under way."""
+
+
+def make_arena(loader: DataLoader[Any], *, scheduled: bool = False) -> Arena:
     """Room for what ``loader`` has under way. Raises OSError or AttributeError where this system cannot give it."""
-    slots = (loader.prefetch_factor or 0) + HELD
+    slots = (loader.prefetch_factor or 0) * (AHEAD if scheduled else 1) + HELD
     return Arena(loader.num_workers, slots, room(loader.num_workers * slots))
 
 
@@ -56,11 +69,15 @@ class Work:
     quarantine: Quarantine | None = None
     threads: int | None = None
     arena: Arena | None = None
+    board: Board | None = None
+    """By which samples are given to whichever worker is free."""
     trial: Trial = field(default_factory=Trial)
     carrier: Carrier | None = None
     steps: tuple[Callable[[Any], Any], ...] = ()
     """Done to each batch in this process, on its way to the caller."""
     handed: Counter[str] = field(default_factory=Counter)
+    foreseen: int = 0
+    """Epochs that began with batches that had been asked for before."""
 
 
 class Own(_BaseDataLoaderIter):
@@ -68,6 +85,11 @@ class Own(_BaseDataLoaderIter):
 
     _work: Work
     standing: Standing
+    meter: Meter
+    """The loader's."""
+    _metered: Meter | None
+    """Where batches are written down."""
+    course: Course
 
     def _prepare(self, loader: Any) -> None:
         self._work = loader._work()
@@ -78,6 +100,10 @@ class Own(_BaseDataLoaderIter):
         """An epoch begins."""
         self.begin = loader._beginning
         self.standing = Standing(self.begin, self.begin.passed)
+        self.meter = self._metered = loader.meter
+        self.course = Course(self.meter, self.begin.epoch)
+        self._size = size_of(loader)
+        self._few = FEW
         self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
@@ -122,7 +148,7 @@ class Own(_BaseDataLoaderIter):
 
     @_sampler_iter.setter
     def _sampler_iter(self, indices: Iterator[Any]) -> None:
-        self._indices = islice(indices, self.begin.passed, None) if self.begin.passed else indices
+        self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
@@ -133,6 +159,30 @@ class Own(_BaseDataLoaderIter):
     # -- batches -----------------------------------------------------------------------------------------------------------
 
     def _next_data(self) -> Any:
+        meter = self._metered
+        if meter is None:
+            return self._following()
+        meter.asked()
+        try:
+            batch = self._following()
+        except StopIteration:
+            meter.ended()
+            if log.isEnabledFor(logging.INFO):
+                log.info("%s", self.course.stats())
+            raise
+        except BaseException:
+            meter.ended()
+            raise
+        meter.got(self._size or samples_in(batch))
+        self._few -= 1
+        if not self._few:
+            self._felt()
+        return batch
+
+    def _felt(self) -> None:
+        """Here it is seen whether metering every batch would be."""
+
+    def _following(self) -> Any:
         carrier = self._work.carrier
         try:
             if carrier is None:
@@ -192,6 +242,8 @@ class Single(Own, _SingleProcessDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         super().__init__(loader)
+        work = self._work
+        self._plain = not (work.steps or work.quarantine or work.carrier or self.guarded or self._pin_memory)
         self._profile_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
         if self.begin.again:
             if not self.begin.fresh:
@@ -200,6 +252,27 @@ class Single(Own, _SingleProcessDataLoaderIter):
             # The sampler draws its order now, while the generators are as they were.
             first = next(self._indices, None)
             self._indices = iter(()) if first is None else _again(first, self._indices)
+
+    def _following(self) -> Any:
+        if not self._plain:
+            return super()._following()
+        # With nothing beside torch's own to be done, nothing of it is asked for each batch.
+        try:
+            batch = self._dataset_fetcher.fetch(next(self._indices))
+        except StopIteration:
+            self.standing.ended = True
+            raise
+        except Exception:
+            self._missed += 1
+            self.standing.batches += 1
+            raise
+        self.standing.batches += 1
+        return batch
+
+    def _felt(self) -> None:
+        if not self.meter.read and self.course.quick():
+            self.course.metered = False
+            self._metered = None
 
 
 def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
@@ -230,20 +303,37 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         self._kills = out_of_memory_kills()
+        self._loader = weakref.ref(loader)
+        self._foresees = kind_of(loader)
+        self._foreseen: Foreseen | None = None
         self._packed: Packed | None = None
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
+        board = self._work.board
+        seen = loader if board is None else Scheduled(loader, Context(loader.multiprocessing_context or multiprocessing, board))
         with unwatched() if method == "fork" else nullcontext():
-            super().__init__(loader)
+            super().__init__(seen)
         self._packed = None
+        self.course.made_by(self._workers)
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
+            foreseen, self._foreseen = self._foreseen, None
+            over = self._rcvd_idx >= self._send_idx
             self._start(loader)
+            self.course.made_by(self._workers)
+            if foreseen is not None and foreseen.sent:
+                if over and foreseen.comes_true(loader, self.begin.epoch):
+                    self._go_on(loader, foreseen)
+                    return
+                # What was foreseen once in vain is not foreseen again.
+                self._foresees = None
+            if self._work.board is not None:
+                self._work.board.withdraw()
         elif self.begin.again and not self.begin.fresh:
             # A seed for workers has been drawn, which those that lived on did not need.
             set_as_then(loader, self.begin.generators)
@@ -274,7 +364,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     @property
     def _worker_init_fn(self) -> Any:
         if self.guarded or self._work.threads is not None:
-            return Prepared(self._users_init_fn, self._work.threads)
+            return Prepared(self._users_init_fn, self._work.threads, self._work.board)
         return self._users_init_fn
 
     @_worker_init_fn.setter
@@ -284,6 +374,10 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     def _good(self) -> Any:
         try:
             return super()._good()
+        except StopIteration:
+            while self._ask_ahead():
+                pass
+            raise
         except RuntimeError as error:
             if death.is_told_of(error) and not isinstance(error, dying.WorkerDied):
                 raise dying.told(error, self._workers, self._kills) from error
@@ -302,13 +396,79 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             arena.verdict = trial.verdict
         return opened.batch
 
+    # -- the next epoch ------------------------------------------------------------------------------------------------------
+
+    def _ask_ahead(self) -> bool:
+        """For one batch of the epoch after this. Whether there may be more to ask for."""
+        loader = self._loader()
+        if self._foresees is None or loader is None or self._shutdown:
+            return False
+        if self._foreseen is None:
+            self._foreseen = Foreseen(loader, self._foresees, self.begin.epoch + 1)
+            self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
+        ahead = self._foreseen
+        number = self._send_idx + ahead.sent
+        if number - self._rcvd_idx >= self._prefetch_factor * self._num_workers:
+            return False
+        try:
+            index = ahead.next()
+        except StopIteration:
+            return False
+        ahead.samples += len(index) if self._auto_collation else 1
+        worker = next(self._worker_queue_idx_cycle)
+        self._index_queues[worker].put((number, Asked(ahead.epoch, index) if self.guarded else index))
+        self._task_info[number] = (worker,)
+        self._workers_num_tasks[worker] += 1
+        self._tasks_outstanding += 1
+        ahead.sent += 1
+        return True
+
+    def _go_on(self, loader: Any, foreseen: Foreseen) -> None:
+        """An epoch begins with what was asked for before."""
+        self._num_yielded = 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+        self._indices = foreseen.go_on(loader)
+        self._asked = foreseen.samples
+        self._send_idx += foreseen.sent
+        self._work.foreseen += 1
+        for _ in range(self._prefetch_factor * self._num_workers - foreseen.sent):
+            self._try_put_index()
+
+    # -- how many are under way ----------------------------------------------------------------------------------------------
+
+    def _get_data(self) -> Any:
+        number, data = super()._get_data()  # type: ignore[no-untyped-call]
+        if self._work.board is not None and self._in_order and isinstance(number, int) and number != self._rcvd_idx:
+            # The batch that is waited for holds up the order, and this one has come before it: workers go on meanwhile.
+            # (Where an epoch is begun anew, batches of the one before are still coming in.)
+            begun = number < self._send_idx
+            if begun and self._send_idx - self._rcvd_idx < AHEAD * self._prefetch_factor * self._num_workers:
+                self._tasks_outstanding -= 1
+                super()._try_put_index()
+                self._tasks_outstanding += 1
+        return number, data
+
+    def _try_put_index(self) -> None:
+        enough = self._send_idx - self._rcvd_idx >= self._prefetch_factor * self._num_workers
+        if enough and self._in_order and self._work.board is not None:
+            return
+        before = self._send_idx
+        super()._try_put_index()
+        if self._send_idx == before and self._foresees == DRAWN:
+            self._ask_ahead()
+
     def _waits(self) -> bool:
-        known = self._task_info.get(self._rcvd_idx, ())
+        known = self._task_info.get(self._rcvd_idx, ()) if self._rcvd_idx < self._send_idx else ()
         only = self._num_workers == 1 or not self._in_order
         return len(known) == 2 or (only and not self._data_queue.empty())
 
     def _shutdown_workers(self) -> None:
+        course = getattr(self, "course", None)
+        if course is not None:
+            course.ends()
         super()._shutdown_workers()
         work = getattr(self, "_work", None)
         if work is not None and work.arena is not None:
             work.arena.close()
+        if work is not None and work.board is not None:
+            work.board.exchange.close()

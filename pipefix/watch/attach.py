@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipefix.loader.meter import Meter, Metered, StageClock, preload, samples_in
+from pipefix.loader.meter import Meter, Metered, StageClock, makes_batches, preload, samples_in, size_of
 
 _MARK = "_pipefix_watch"
 _ITERATOR_MARK = "_pipefix_hook"
@@ -35,7 +35,7 @@ class Attachment:
     def attach(self) -> None:
         """From the next ``iter()`` on. A loader that cannot be taught is left alone: then `around` is what counts."""
         kind = type(self.loader)
-        if not _is_dataloader(kind):
+        if not is_dataloader(kind):
             self.meter.declined = "only a DataLoader lets its workers be looked into"
             return
         if _MARK in vars(self.loader):
@@ -65,7 +65,7 @@ class Attachment:
         """An iterator of the loader, with the meter on it."""
         if self.attached:
             return iter(self.loader)
-        return Metered(iter(self.loader), self.meter, _size_of(self.loader))
+        return Metered(iter(self.loader), self.meter, size_of(self.loader))
 
     def processes(self) -> list[Any]:
         """The worker processes of the iterator that was made last, also when it is gone."""
@@ -113,7 +113,7 @@ class Attachment:
         before = own["worker_init_fn"]
         if self.stages:
             preload()
-        own["worker_init_fn"] = meter.clock_for(book, before, stages=self.stages, batched=_batched(loader))
+        own["worker_init_fn"] = meter.clock_for(book, before, stages=self.stages, batched=makes_batches(loader))
         try:
             iterator = make()
         finally:
@@ -132,7 +132,7 @@ class Attachment:
             if self._clock is None:
                 book = self.meter.book(0)
                 self.meter.follow(book, None)
-                self._clock = self.meter.clock_for(book, stages=self.stages, batched=_batched(self.loader))
+                self._clock = self.meter.clock_for(book, stages=self.stages, batched=makes_batches(self.loader))
                 self._clock.begin()
             self.meter.declined = None
             fetch = self._clock.timed(type(fetcher).fetch)
@@ -142,12 +142,14 @@ class Attachment:
     def _hook(self, iterator: Any) -> Any:
         if not hasattr(iterator, "_next_data") or not hasattr(iterator, "__dict__"):
             self.meter.declined = "its class makes iterators of its own"
-            return Metered(iterator, self.meter, _size_of(self.loader))
+            return Metered(iterator, self.meter, size_of(self.loader))
         self.running = weakref.ref(iterator)
         self._processes = list(getattr(iterator, "_workers", None) or [])
         if _ITERATOR_MARK not in vars(iterator):
-            # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
-            vars(iterator)["_next_data"] = functools.partial(_next_data, weakref.ref(iterator), self.meter, _size_of(self.loader))
+            if getattr(iterator, "meter", None) is not self.meter:
+                # By a weak reference: an iterator that is dropped ends its workers at once, as it does unwatched.
+                taking = functools.partial(_next_data, weakref.ref(iterator), self.meter, size_of(self.loader))
+                vars(iterator)["_next_data"] = taking
             vars(iterator)[_ITERATOR_MARK] = True
             self._iterators.add(iterator)
         return iterator
@@ -209,25 +211,9 @@ def _remake(kind: type, *arguments: Any) -> Any:
     return kind.__new__(kind, *arguments)
 
 
-def _is_dataloader(kind: type) -> bool:
+def is_dataloader(kind: type) -> bool:
     """By name, so that nothing is imported that the user did not import."""
     return any(f"{one.__module__}.{one.__qualname__}" == "torch.utils.data.dataloader.DataLoader" for one in kind.__mro__)
-
-
-def _size_of(loader: Any) -> int | None:
-    """Samples a batch where the loader itself makes the batches; None where the batch has to tell."""
-    size = getattr(loader, "batch_size", None)
-    if isinstance(size, int):
-        return size
-    return None if _batched(loader) else 1
-
-
-def _batched(loader: Any) -> bool:
-    """Whether what comes out holds several samples."""
-    if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
-        return True
-    sampler = getattr(loader, "sampler", None)
-    return getattr(loader, "_dataset_kind", None) == 1 or hasattr(sampler, "batch_size")
 
 
 def _method(loader: Any) -> str | None:

@@ -23,7 +23,7 @@ from pipefix.loader.meter import Meter
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.watch import baseline as baselines
 from pipefix.watch import tell
-from pipefix.watch.attach import Attachment
+from pipefix.watch.attach import Attachment, is_dataloader
 from pipefix.watch.drift import Baseline, Drift
 from pipefix.watch.exporter import Exporter, JsonLines
 from pipefix.watch.gather import Gatherer
@@ -53,7 +53,8 @@ class Watch:
         inner = getattr(loader, "base_dataloader", loader)
         own = getattr(inner, "meter", None)
         self.meter = own if isinstance(own, Meter) else Meter()
-        self._carries = isinstance(own, Meter)
+        # A DataLoader that meters its steps still has to be taught to look into its workers.
+        self._carries = isinstance(own, Meter) and not is_dataloader(type(inner))
         self._attachment = Attachment(inner, self.meter, stages=stages)
         self._exporters = list(exporters)
         self.drift = Drift(baseline)

@@ -10,11 +10,12 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from pipefix.fixes import applied, build_cache, planned
+from pipefix.fixes import applied, build_cache
 from pipefix.fixes.by_hand import WHY, ByHand
 from pipefix.fixes.fixer import Place
 from pipefix.fixes.move_augment import MoveAugment
 from pipefix.fixes.registry import all_fixers, fixer_for
+from pipefix.loader import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pipefix.fixes import planned
 from pipefix.fixes.outcome import Applied, Refused
+from pipefix.loader import planned
 from pipefix.plan import planfile
 from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
 from tests.fixes.benchtop import Bench, declined, step

@@ -52,7 +52,7 @@ sys.path.insert(0, {root!r})
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader import pipelines
 try:
-    iterator = iter(FastLoader(pipelines.Tensors(4000), batch_size=1, num_workers=2))
+    iterator = iter(FastLoader(pipelines.Tensors(4000), batch_size=1, num_workers=2, rng={rng!r}))
     next(iterator)
     victim = iterator._workers[0].pid
     os.kill(victim, signal.SIGKILL)
@@ -63,10 +63,11 @@ os._exit(0)
 """
 
 
-def test_a_killed_worker_is_told_with_its_signal() -> None:
+@pytest.mark.parametrize("rng", ["torch", "sample"])
+def test_a_killed_worker_is_told_with_its_signal(rng: str) -> None:
     """In a process of its own: torch's signal handler raises wherever the main thread happens to be, the test runner included."""
     root = str(Path(__file__).resolve().parents[2])
-    told = subprocess.run([sys.executable, "-c", KILLED.format(root=root)], capture_output=True, text=True, check=False)
+    told = subprocess.run([sys.executable, "-c", KILLED.format(root=root, rng=rng)], capture_output=True, text=True, check=False)
     victim, kind, words = told.stdout.split(" ", 2)
     assert re.match(rf"DataLoader worker \(pid(\(s\))? {victim}\)", words), told
     assert kind in ("RuntimeError", WorkerDied.__name__)

@@ -157,5 +157,42 @@ def test_augmentation_is_done_to_whole_batches(plan: Any) -> None:
 def test_an_augmentation_that_cannot_be_moved_is_told(plan: Any) -> None:
     path = plan(augmentation=AugmentationChange(backend="kornia", operations=["Normalize"]))
     loader = FastLoader(pipelines.Tensors(8), batch_size=4, plan=path)
-    with pytest.warns(RuntimeWarning, match="keeps its transforms under none of the usual names"):
+    with pytest.warns(RuntimeWarning, match=r"of this dataset's transforms none can be moved. It stays in the dataset\. Take"):
         assert len(list(loader)) == 2
+
+
+class Drawn(Dataset[Any]):
+    """Pictures in files, and a list of transforms of which the first part can be stored."""
+
+    def __init__(self, folder: Path) -> None:
+        from PIL import Image
+        from torchvision.transforms import v2
+
+        self.files = [folder / f"{number}.png" for number in range(8)]
+        for number, file in enumerate(self.files):
+            Image.new("RGB", (40, 30), (number * 30, 90, 10)).save(file)
+        steps = [v2.Resize((24, 24)), v2.RandomHorizontalFlip(), v2.CenterCrop((16, 16)), v2.ToImage()]
+        self.transform = v2.Compose([*steps, v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.25] * 3)])
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> Any:
+        from PIL import Image
+
+        with Image.open(self.files[index]) as opened:
+            return self.transform(opened.convert("RGB")), index
+
+
+@pytest.mark.parametrize("store", ["source", "decoded", "sample"])
+def test_augmentation_behind_a_cache_is_done_once(store: Any, plan: Any, tmp_path: Path) -> None:
+    dataset = Drawn(tmp_path)
+    convert(dataset, recipe_of("lmdb", store), tmp_path / "cache", target="drawn.py", workers=1)
+    expected = torch.stack([dataset[index][0] for index in range(8)])
+    path = plan(cache=CacheChange(path="cache", store=store), augmentation=AugmentationChange(backend="kornia"))
+    loader: Any = FastLoader(dataset, batch_size=4, plan=path)
+    made = list(loader)
+    # One colour a picture: flips do not show, and normalising twice would.
+    assert torch.allclose(torch.cat([images for images, _ in made]), expected, atol=1e-2)
+    assert torch.cat([index for _, index in made]).tolist() == list(range(8))
+    assert "samples are read from" in loader.explain() and "Normalize are done to whole batches" in loader.explain()

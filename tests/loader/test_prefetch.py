@@ -91,7 +91,7 @@ def staged(loader: FastLoader[Any], monkeypatch: pytest.MonkeyPatch) -> tuple[An
     carrier = Staged()
     monkeypatch.setattr(Single, "_waits", lambda self: True)
     iterator = iter(loader)
-    iterator._work.carrier = carrier
+    iterator._work.carrier, iterator._plain = carrier, False
     return iterator, carrier
 
 

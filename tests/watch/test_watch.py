@@ -22,6 +22,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 import pipefix
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.meter import Meter
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.watch.watch import Watch, _exit_code, watch
@@ -191,6 +192,19 @@ def test_a_loader_that_carries_a_meter_is_read_as_it_is():
         assert watched.meter is Carrying.meter
         assert list(watched) == [1, 2]
     assert type(loader) is Carrying
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_fast_loaders_own_meter_is_the_one_that_is_read(tmp_path: Path, workers: int):
+    loader: FastLoader[Any] = FastLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
+    with hung(loader) as watched:
+        assert watched.meter is loader.meter
+        assert len(list(loader)) == len(list(watched)) == 4
+        window = watched.pulse()
+        assert (window.batches, window.samples, window.epochs) == (8, 32, 2)
+        assert window.stages["storage"].s > 0 and window.declined is None
+    assert type(loader) is FastLoader and len(list(loader)) == 4
+    assert loader.meter.batches == 12
 
 
 def test_an_abandoned_iterator_ends_its_workers_at_once(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""A plan put in place: the loader's arguments and its dataset. Caches and moved augmentation are tried in tests/fixes."""
+"""A plan put in place: the loader's arguments and its dataset. Caches and moved augmentation: `test_plan`, and tests/fixes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
-from pipefix.fixes import planned
+from pipefix.loader import planned, threads
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
@@ -23,22 +23,18 @@ def test_what_the_plan_does_not_say_stays():
 
 def test_what_needs_workers_goes_with_the_last_of_them():
     given = {"num_workers": 3, "prefetch_factor": 4, "persistent_workers": True, "multiprocessing_context": "fork", "timeout": 5}
-    assert planned.arguments(LoaderChange(num_workers=0), given) == {"num_workers": 0, "timeout": 0}
-
-
-def test_a_start_method_brings_its_server():
-    found = planned.arguments(LoaderChange(start_method="forkserver"), {"num_workers": 2})
-    assert found["multiprocessing_context"].get_start_method() == "forkserver"
+    assert planned.arguments(LoaderChange(num_workers=0), given) == {"num_workers": 0}
 
 
 def _first(worker: int) -> None:
     os.environ["PIPEFIX_TEST_WORKER"] = str(worker)
 
 
-def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch):
-    for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *planned._THREAD_VARIABLES):
+def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch, tmp_path):
+    for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *threads._VARIABLES):
         monkeypatch.setenv(name, "7")
-    found = planned.arguments(LoaderChange(worker_threads=1), {"num_workers": 2, "worker_init_fn": _first})["worker_init_fn"]
+    theirs = DataLoader(DATA, num_workers=2, worker_init_fn=_first)
+    found = planned.loader(theirs, PlanFile(loader=LoaderChange(worker_threads=1)), tmp_path).worker_init_fn
     found(5)
     assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["PIPEFIX_TEST_WORKER"] == "5"
 

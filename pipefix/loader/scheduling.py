@@ -1,0 +1,205 @@
+"""Samples given to whichever worker is free: a slow one does not hold up its batch's neighbours, and order is kept.
+
+A worker takes the first batch that nobody has begun, whoever's turn it would have been. Where one of its samples takes long,
+workers that have nothing to do make the rest of them, and hand them to the batch's worker, which collates: the collate function
+sees the whole list, in one process. Batches leave in their order, and a bound on those that are under way bounds memory.
+
+To torch's iterator this is its index queues (`Line`), to the dataset's reader what a batch is asked for by (`Share`).
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import queue
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data._utils.worker import _ResumeIteration
+
+from pipefix.loader.arena import Arena, room
+from pipefix.loader.assemble import Packer, Page, opening
+from pipefix.loader.board import ENDED, FAILED, MADE, NOT_YET, RESUMED, Board, Task
+from pipefix.loader.guard import Asked, Outcome
+
+LONGEST = 0.1
+"""Seconds that an idle worker rests without looking around."""
+SHORTEST = 1e-3
+
+
+def make_board(context: Any, workers: int, batches: int) -> Board:
+    """Room for ``batches`` under way. Raises OSError or AttributeError where this system cannot give it."""
+    exchange = Arena(workers, 0, room(workers * 16))
+    return Board(workers, batches + workers, [context.Semaphore(0) for _ in range(workers)], exchange)
+
+
+class Context:
+    """A multiprocessing context whose queues, after the first, are the lines of a board. Torch makes one of results, then one of
+    indices for each worker."""
+
+    def __init__(self, context: Any, board: Board) -> None:
+        self._context, self._board = context, board
+        self._made = 0
+
+    def Queue(self) -> Any:  # noqa: N802 - as it is called
+        self._made += 1
+        return self._context.Queue() if self._made == 1 else Line(self._board, self._made - 2)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+class Scheduled:
+    """A loader as torch's iterator is to see it."""
+
+    def __init__(self, loader: Any, context: Context) -> None:
+        self.loader, self.multiprocessing_context = loader, context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+
+class Line:
+    """One worker's queue of indices, as torch uses it."""
+
+    def __init__(self, board: Board, worker: int) -> None:
+        self.board, self.worker = board, worker
+        self._resumed = 0
+        self._begun = False
+
+    # -- in the training process -------------------------------------------------------------------------------------------
+
+    def put(self, message: Any) -> None:
+        if message is None:
+            self.board.tell(self.worker, ENDED)
+        elif isinstance(message, _ResumeIteration):
+            self.board.tell(self.worker, RESUMED)
+        else:
+            number, asked = message
+            indices = list(asked.index)
+            self.board.post(number, Asked(asked.epoch, indices), len(indices))
+
+    def cancel_join_thread(self) -> None:
+        """There is no thread."""
+
+    def close(self) -> None:
+        """The board's memory goes with its last process."""
+
+    # -- in the worker -------------------------------------------------------------------------------------------------------
+
+    def get(self, timeout: float) -> Any:
+        board, worker = self.board, self.worker
+        if not self._begun:
+            board.here()
+            self._begun = True
+        board.leave(worker)
+        deadline = time.monotonic() + timeout
+        while True:
+            found = self._message() or self._batch()
+            if found is None and not self.help():
+                board.idle(worker, now=True)
+                found = self._message() or self._batch()
+                if found is None:
+                    board.rest(worker, self._patience())
+            if found is not None:
+                board.idle(worker, now=False)
+                return found[0]
+            if time.monotonic() > deadline:
+                raise queue.Empty
+
+    def _message(self) -> tuple[Any] | None:
+        if self.board.told(self.worker, RESUMED) > self._resumed:
+            self._resumed += 1
+            return (_ResumeIteration(None),)
+        return (None,) if self.board.told(self.worker, ENDED) else None
+
+    def _batch(self) -> tuple[Any] | None:
+        place = self.board.take(self.worker)
+        if place is None:
+            return None
+        number, asked, count = self.board.asked(place)
+        return ((number, Asked(asked.epoch, asked.index, Share(self, place, count))),)
+
+    def _patience(self) -> float:
+        usual = self.board.patience()
+        if usual is None or not self.board.open_elsewhere(self.worker):
+            return LONGEST
+        return min(LONGEST, max(SHORTEST, usual / 2e9))
+
+    def help(self) -> bool:
+        """Make one sample of another worker's batch that is held up. Whether there was one."""
+        board, worker = self.board, self.worker
+        slot = next((slot for slot in board.exchange.slots_of(worker) if board.exchange.is_free(slot)), None)
+        if slot is None or board.reader is None:
+            return False
+        task = board.task(worker)
+        if task is None:
+            return False
+        board.deliver(worker, task, self._packed(task, slot))
+        return True
+
+    def _packed(self, task: Task, slot: int) -> tuple[int, int, int] | None:
+        """Where the sample lies now; None where the batch's own worker is to make it: it meets the same error, and tells it."""
+        exchange = self.board.exchange
+        try:
+            sample = self.board.reader.one(task.asked.epoch, task.asked.index[task.number])
+            file, page = io.BytesIO(), Page(exchange.window(slot))
+            Packer(file, page).dump(sample)
+            payload = file.getbuffer()
+            begin = page.reserve(len(payload))
+            if begin is None:
+                return None
+            memoryview(page.window).cast("B")[begin : begin + len(payload)] = payload
+        except Exception:  # noqa: BLE001 - the user's code, or a sample that cannot be pickled
+            return None
+        exchange.lend(slot)
+        return slot, begin, len(payload)
+
+
+class Share:
+    """A batch that others may make samples of."""
+
+    def __init__(self, line: Line, place: int, count: int) -> None:
+        self.line, self.place, self.count = line, place, count
+
+    def outcomes(self, make: Callable[[int], Any], *, go_on: bool) -> list[Outcome]:
+        """Every sample of the batch, in their order. ``go_on``: an error is an outcome too, and not the end of it."""
+        board, worker = self.line.board, self.line.worker
+        known: dict[int, Outcome] = {}
+        mine: set[int] = set()
+        try:
+            while (number := board.claim(self.place)) is not None:
+                mine.add(number)
+                since = board.begins(worker)
+                known[number] = Outcome.of(make, number)
+                board.made(worker, since)
+                if known[number].error is not None and not go_on:
+                    return [known[number]]
+        finally:
+            begun = board.close(self.place)
+            # Whatever ends this, another worker that makes a sample of it still writes to its place.
+            arrived = {number: self._arrived(number) for number in range(begun) if number not in mine}
+        for number, outcome in arrived.items():
+            known[number] = outcome or Outcome.of(make, number)
+        board.leave(worker)
+        return [known[number] for number in range(self.count)]
+
+    def _arrived(self, number: int) -> Outcome | None:
+        """A sample that another worker makes; None where it is to be made here."""
+        board, worker = self.line.board, self.line.worker
+        while True:
+            status, slot, begin, size = board.delivered(self.place, number)
+            if status == MADE:
+                return Outcome(_opened(board.exchange, slot, begin, size))
+            if status == FAILED or board.is_over(worker):
+                return None
+            if status == NOT_YET and not self.line.help():
+                board.rest(worker, LONGEST)
+
+
+def _opened(exchange: Arena, slot: int, begin: int, size: int) -> Any:
+    lease = exchange.lease(slot)
+    exchange.opened(lease)
+    with opening(lease):
+        return pickle.loads(memoryview(lease).cast("B")[begin : begin + size])

@@ -1,0 +1,262 @@
+"""Samples given to whichever worker is free: the same batches, in their order, and a slow sample holds up nobody."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, default_collate, get_worker_info
+
+from pipefix.loader import board as boards
+from pipefix.loader.board import MADE, Board, Task
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
+
+FREE: dict[str, Any] = {"rng": "sample", "scheduling": "sample"}
+
+
+class Held(Dataset[Any]):
+    """One sample waits until all others of its batch are made, by whomever: files tell."""
+
+    def __init__(self, folder: Path, slow: int, size: int) -> None:
+        self.folder, self.slow, self.size = folder, slow, size
+
+    def __len__(self) -> int:
+        return 4 * self.size
+
+    def __getitem__(self, index: int) -> Any:
+        first = self.slow // self.size * self.size
+        if index == self.slow:
+            others = [self.folder / str(one) for one in range(first, first + self.size) if one != index]
+            deadline = time.monotonic() + 30
+            while not all(one.exists() for one in others):
+                if time.monotonic() > deadline:
+                    raise TimeoutError("its neighbours were held up")
+                time.sleep(0.001)
+        (self.folder / str(index)).touch()
+        info = get_worker_info()
+        return torch.full((1000,), index), info.id if info is not None else -1, random.random(), f"sample {index}"
+
+
+class Drawing(Dataset[Any]):
+    """Draws from every generator; some samples take longer."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> Any:
+        if index % 13 == 0:
+            time.sleep(0.02)
+        return index, torch.rand(3), random.random(), float(np.random.rand()), np.full(2000, index)
+
+
+def mixing(samples: list[Any]) -> Any:
+    """A collate function that draws."""
+    return default_collate(samples), torch.rand(2), random.random()
+
+
+class Failing(Drawing):
+    def __getitem__(self, index: int) -> Any:
+        if index in (7, 8):
+            raise KeyError(f"sample {index}")
+        return super().__getitem__(index)
+
+
+def test_a_slow_sample_does_not_hold_up_its_neighbours(tmp_path: Path) -> None:
+    """The first of its batch: the others are made meanwhile, by other workers, or it would wait for ever."""
+    loader: Any = FastLoader(Held(tmp_path, slow=8, size=8), batch_size=8, num_workers=3, **FREE)
+    batches = list(loader)
+    assert [batch[0][:, 0].tolist() for batch in batches] == [list(range(first, first + 8)) for first in range(0, 32, 8)]
+    assert len(set(batches[1][1].tolist())) > 1
+    assert list(batches[1][3]) == [f"sample {index}" for index in range(8, 16)]
+    assert "Samples are made by whichever worker is free. 7 were made for a batch of another's" in loader.explain()
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_batches_are_those_of_any_other_way_of_making_them(method: str) -> None:
+    made = []
+    ways: tuple[dict[str, Any], ...] = (
+        {"num_workers": 0},
+        {"num_workers": 2, "scheduling": "batch"},
+        {"num_workers": 3, "multiprocessing_context": method, "persistent_workers": True},
+    )
+    for options in ways:
+        torch.manual_seed(4)
+        order = torch.randperm(60).tolist()
+        loader: Any = FastLoader(Drawing(), batch_size=7, sampler=order, rng="sample", collate_fn=mixing, **options)
+        made.append([list(loader) for _ in range(2)])
+    assert "Samples are made by whichever worker is free" in loader.explain()
+    assert_same(made[1], made[0])
+    assert_same(made[2], made[0])
+
+
+def test_an_epoch_that_was_left_can_be_begun_anew() -> None:
+    loader: Any = FastLoader(Drawing(), batch_size=4, num_workers=2, persistent_workers=True, **FREE)
+    for _ in range(3):
+        iterator = iter(loader)
+        assert next(iterator)[0].tolist() == [0, 1, 2, 3]
+        next(iterator)
+    assert [int(batch[0][0]) for batch in loader] == list(range(0, 60, 4))
+
+
+def test_out_of_order_all_batches_are_there() -> None:
+    loader: Any = FastLoader(Drawing(), batch_size=4, num_workers=3, in_order=False, **FREE)
+    assert sorted(int(batch[0][0]) for batch in loader) == list(range(0, 60, 4))
+
+
+def test_an_error_is_the_users_own_and_iteration_goes_on() -> None:
+    iterator = iter(FastLoader(Failing(), batch_size=4, num_workers=2, **FREE))
+    assert next(iterator)[0].tolist() == [0, 1, 2, 3]
+    with pytest.raises(KeyError, match="sample 7") as caught:
+        next(iterator)
+    assert "Caught KeyError in DataLoader worker process" in str(caught.value)
+    with pytest.raises(KeyError, match="sample 8"):
+        next(iterator)
+    assert [int(batch[0][0]) for batch in iterator] == list(range(12, 60, 4))
+
+
+def test_bad_samples_are_left_out_and_noted(tmp_path: Path) -> None:
+    note = tmp_path / "bad.jsonl"
+    loader: Any = FastLoader(Failing(), batch_size=4, num_workers=2, on_bad="skip", max_bad=1.0, quarantine=note, **FREE)
+    assert [batch[0].tolist() for batch in loader][1:3] == [[4, 5, 6], [9, 10, 11]]
+    assert len(note.read_text().splitlines()) == 2
+
+
+def test_batches_are_the_callers_for_ever() -> None:
+    loader: Any = FastLoader(pipelines.Tensors(256, (1000,)), batch_size=4, num_workers=2, **FREE)
+    held = list(loader)
+    gc.collect()
+    assert [float(batch[0, 0]) for batch in held] == [float(first) for first in range(0, 256, 4)]
+
+
+def test_how_many_are_under_way_is_bounded() -> None:
+    loader: Any = FastLoader(
+        pipelines.Slow(400), batch_size=2, num_workers=2, sample_timeout=1.0, on_bad="skip", quarantine=None, **FREE
+    )
+    iterator: Any = iter(loader)
+    most = 0
+    for _ in range(6):
+        next(iterator)
+        most = max(most, iterator._send_idx - iterator._rcvd_idx)
+    assert 4 < most <= boards_ahead(loader)
+
+
+def boards_ahead(loader: Any) -> int:
+    from pipefix.loader.workers import AHEAD
+
+    return int(AHEAD * loader.prefetch_factor * loader.num_workers)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"scheduling": "turns"}, "'auto', 'batch', 'sample', but got scheduling='turns'"),
+        ({"scheduling": "sample"}, "Add rng='sample', or leave scheduling out"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        FastLoader(pipelines.Tensors(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_workers": 1}, "there are not two workers"),
+        ({"num_workers": 2, "engine": "torch"}, "engine='torch' asks for it"),
+        ({"num_workers": 2, "batch_size": None}, "there are no batches to share"),
+    ],
+)
+def test_why_workers_take_turns_is_told(options: dict[str, Any], words: str) -> None:
+    loader: Any = FastLoader(pipelines.Tensors(8), **FREE, **options)
+    list(loader)
+    assert f"Batches are made by workers in turn: {words}." in loader.explain()
+
+
+def test_torchs_random_numbers_keep_torchs_turns() -> None:
+    loader: Any = FastLoader(pipelines.Tensors(8), num_workers=2)
+    list(loader)
+    assert loader._latest is not None and loader._latest.board is None
+    assert "whichever" not in loader.explain()
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rung = 0
+
+    def release(self) -> None:
+        self.rung += 1
+
+
+class TestBoard:
+    def board(self, workers: int = 2) -> Board:
+        return Board(workers, 4, [Bell() for _ in range(workers)])
+
+    def test_the_first_batch_is_taken_first_and_once(self) -> None:
+        board = self.board()
+        for number in (5, 3, 4):
+            board.post(number, f"batch {number}", 2)
+        taken = [board.take(0), board.take(1), board.take(0), board.take(1)]
+        assert [board.asked(place)[:2] for place in taken if place is not None] == [(n, f"batch {n}") for n in (3, 4, 5)]
+        assert taken[3] is None
+
+    def test_each_sample_is_claimed_once(self) -> None:
+        board = self.board()
+        board.post(0, None, 3)
+        place = board.take(0)
+        assert place is not None
+        assert [board.claim(place) for _ in range(4)] == [0, 1, 2, None]
+
+    def test_help_comes_when_a_sample_takes_far_longer_than_is_usual(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 1_000_000_000
+        monkeypatch.setattr(boards, "perf_counter_ns", lambda: now)
+        board = self.board()
+        board.post(0, "asked", 3)
+        place = board.take(0)
+        assert place is not None and board.claim(place) == 0
+        since = board.begins(0)
+        now += 1_000_000
+        assert board.task(1) is None, "nothing is usual yet"
+        board.made(0, since)
+        assert board.claim(place) == 1
+        board.begins(0)
+        now += 3_000_000
+        assert board.task(1) is None
+        now += 2_000_000
+        assert board.task(1) == Task(place, 2, "asked")
+        assert board.task(1) is None and board.claim(place) is None
+        board.deliver(1, Task(place, 2, "asked"), (7, 64, 128))
+        assert board.delivered(place, 2) == (MADE, 7, 64, 128)
+        assert board.helped() == 1 and board.bells[0].rung
+
+    def test_what_is_withdrawn_is_not_begun(self) -> None:
+        board = self.board()
+        board.post(0, None, 1)
+        board.withdraw()
+        assert board.take(0) is None
+        board.post(1, None, 1)
+        assert board.take(0) is not None
+
+    def test_places_are_used_again(self) -> None:
+        board = self.board(workers=1)
+        for number in range(20):
+            board.post(number, number, 1)
+            assert board.take(0) is not None
+            board.leave(0)
+
+    def test_a_batch_too_large_to_ask_for_is_named(self) -> None:
+        with pytest.raises(ValueError, match=r"scheduling='batch'"):
+            self.board().post(0, "x" * boards.ROOM, 1)
+
+    def test_an_idle_worker_is_rung_for(self) -> None:
+        board = self.board()
+        board.idle(1, now=True)
+        board.post(0, None, 1)
+        assert (board.bells[0].rung, board.bells[1].rung) == (0, 1)

@@ -1,0 +1,95 @@
+"""What a loader tells of its epochs: figures and one line, from a meter that is felt by nobody."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pytest
+
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.meter import Meter
+from pipefix.loader.stats import FEW, Course, Stats
+from tests.loader import pipelines
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def course(pace: int, batches: int = FEW) -> Course:
+    """Every batch is waited for and worked on for ``pace`` nanoseconds each."""
+    clock = Clock()
+    meter = Meter(clock=clock)
+    made = Course(meter, 2)
+    for _ in range(batches):
+        meter.asked()
+        clock.now += pace
+        meter.got(8)
+        clock.now += pace
+    meter.asked()
+    meter.ended()
+    return made
+
+
+def test_an_epoch_is_told_in_a_line() -> None:
+    assert (
+        str(course(10_000_000, 3).stats())
+        == "Epoch 2: 3 batches of 24 samples in 0.06 s, 40 % of the time waiting for them, the first after 0.01 s."
+    )
+
+
+def test_before_the_first_batch_there_is_nothing_to_tell() -> None:
+    loader: Any = FastLoader(pipelines.Tensors())
+    assert str(loader.stats()) == "No batch has been loaded yet."
+
+
+def test_workers_that_are_gone_are_told() -> None:
+    stats = Stats(0, 4, 8, 0.1, 0.1, 0.3, workers=4, alive=3)
+    assert stats.waiting == pytest.approx(0.25)
+    assert str(stats).endswith("; 1 of 4 workers are gone.")
+
+
+@pytest.mark.parametrize(("pace", "quick"), [(50_000, True), (500_000, False)])
+def test_batches_in_quick_succession_are_known(pace: int, quick: bool) -> None:
+    assert course(pace).quick() is quick
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_the_latest_epoch_is_counted(workers: int, persistent: bool, caplog: pytest.LogCaptureFixture) -> None:
+    loader: Any = FastLoader(
+        pipelines.Tensors(24), batch_size=4, num_workers=workers, persistent_workers=persistent and workers > 0
+    )
+    with caplog.at_level(logging.INFO, "pipefix.loader"):
+        list(loader)
+        for number, _ in enumerate(loader):
+            if number == 2:
+                break
+    stats = loader.stats()
+    assert (stats.epoch, stats.batches, stats.samples, stats.workers, stats.alive) == (1, 3, 12, workers, workers)
+    assert stats.start_s > 0 and stats.metered
+    assert loader.meter.batches == 9 and loader.meter.epochs == 2
+    assert [message.split(" samples")[0] for message in caplog.messages] == ["Epoch 0: 6 batches of 24"]
+
+
+def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -> None:
+    loader: Any = FastLoader(pipelines.Tensors(400), batch_size=2)
+    list(loader)
+    assert (loader.stats().batches, loader.stats().metered) == (FEW, False)
+    assert "too quick to be metered each" in str(loader.stats())
+    loader.meter.reader()
+    list(loader)
+    assert (loader.stats().batches, loader.stats().metered) == (200, True)
+
+
+def test_the_meter_stays_in_this_process() -> None:
+    loader: Any = FastLoader(pipelines.Tensors(8), batch_size=4)
+    list(loader)
+    other = pickle.loads(pickle.dumps(loader))
+    assert other.meter.batches == 0 and len(list(other)) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -56,6 +57,23 @@ def copies(source: Path, times: int) -> Path:
         os.sync()
         (folder / ".drawn").touch()
     return folder
+
+
+class Kept:
+    """What a long bench has seen, kept between portions of it, as long as the code of caches is the same."""
+
+    def __init__(self, name: str, empty: dict[str, Any]) -> None:
+        digest = hashlib.sha256()
+        for path in sorted((ROOT / "pipefix" / "caches").glob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+        self._path = PLACE / "kept" / f"{name}-{digest.hexdigest()[:12]}.json"
+        self.told: dict[str, Any] = json.loads(self._path.read_text()) if self._path.exists() else empty
+
+    def save(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_suffix(".draft")
+        draft.write_text(json.dumps(self.told))
+        draft.replace(self._path)
 
 
 def machine() -> dict[str, Any]:

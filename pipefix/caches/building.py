@@ -179,9 +179,11 @@ class Building:
         self.settle()
         manifest = self._manifest(generations)
         self._write_quarantine()
-        write_whole(self.folder / manifests.NAME, sealed_text(manifest))
+        text = sealed_text(manifest)
+        write_whole(self.folder / manifests.COPY, text)
+        write_whole(self.folder / manifests.NAME, text)
         (self.folder / blueprints.NAME).unlink(missing_ok=True)
-        self.sweep(keep={part.name(number) for number, part in enumerate(manifest.parts)})
+        self.sweep(keep={manifests.COPY.stem, *(part.name(number) for number, part in enumerate(manifest.parts))})
         return manifest
 
     def _manifest(self, generations: dict[int, int]) -> Manifest:

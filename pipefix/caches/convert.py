@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from pipefix.caches import blueprint as blueprints
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
@@ -59,6 +60,8 @@ class Converted:
     """Parts that were there already."""
     changed: tuple[int, ...] = ()
     """Parts whose source is not what it was, where nothing was asked to be done about it."""
+    unseen_bytes: float = 0.0
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
 
 Progress = Callable[[State], None]
@@ -129,12 +132,15 @@ def convert(
             manifest = building.seal()
         finally:
             building.close()
-    return Converted(folder, manifest, time.perf_counter() - begun, made, found)
+    return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
 
 
 def _existing(folder: Path, recipe: Recipe) -> Manifest | None:
-    if not (folder / manifests.NAME).exists():
+    begun = (folder / blueprints.NAME).exists() or not (folder / manifests.COPY).exists()
+    if begun and not (folder / manifests.NAME).exists():
         return None
+    if manifests.copied(folder) is not None:
+        manifests.mend(folder)
     found = manifests.read(folder)
     if found.recipe != recipe:
         was = found.recipe
@@ -290,7 +296,8 @@ def _again(
         manifest = building.seal(generations=generations)
     finally:
         building.close()
-    return Converted(folder, manifest, time.perf_counter() - begun, len(changed), len(kept))
+    took = time.perf_counter() - begun
+    return Converted(folder, manifest, took, len(changed), len(kept), unseen_bytes=source.unseen_bytes)
 
 
 def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:

@@ -52,6 +52,8 @@ class Forecast:
     """Bytes free on the disk that it would go to."""
     kept: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
+    unseen_bytes: float = 0.0
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
 
 def forecast(
@@ -103,6 +105,7 @@ def _tried(source: Surveyed, scratch: Path, workers: int | None, say: Callable[[
         free=shutil.disk_usage(place).free,
         kept=tuple(plan.cut.kept) if plan.cut is not None else (),
         live=tuple(plan.cut.live) if plan.cut is not None else (),
+        unseen_bytes=source.unseen_bytes,
     )
 
 

@@ -6,6 +6,7 @@ Everything here depends on the source alone, never on time or chance: the same s
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Surveyed:
     record_bytes: float = 0.0
     source_bytes: float = 0.0
     """Of a sample, on average."""
+    unseen_bytes: float = 0.0
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
     @contextmanager
     def hooked(self) -> Iterator[Hook | None]:
@@ -84,7 +87,7 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     with cuts.seeded(0, 0), Witness() as witness:
         look = _Look(dataset, recipe, samples, witness)
         plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, state=state, boot=boot()))
-    return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes)
+    return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes, look.unseen_bytes)
 
 
 class _Look:
@@ -93,7 +96,7 @@ class _Look:
         self.samples = samples
         self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
         self.holders: list[Holder] = []
-        self.record_bytes = self.source_bytes = 0.0
+        self.record_bytes = self.source_bytes = self.unseen_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
         if self.recipe.store == "source":
@@ -132,6 +135,8 @@ class _Look:
                 f"Samples were made, and none of the {len(good)} looked at read a file in a way that can be seen.",
                 advice="Store the samples themselves instead: --store sample",
             )
+        # Of samples that ran before: what libraries read of their own files is read by now.
+        self.unseen_bytes = statistics.median(self.witness.unseen(get, index) for index in good)
         learned = self.witness.learn(get, good)
         if learned:
             sizes = self._sizes(get) or sizes

@@ -24,6 +24,10 @@ _NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("
 """Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
 
 
+_SLACK = 8192
+"""Bytes that a sample may read besides its data, such as a library's own files, before that is worth a word."""
+
+
 class FileRead:
     """What was read of one file. Pieces may overlap, and are in the order of reading."""
 
@@ -60,6 +64,8 @@ class FileRead:
 
 class Reads:
     """The files of one sample, in the order in which they were opened. The seams' `FileTape` while recording."""
+
+    maps = True
 
     def __init__(self) -> None:
         self.files: dict[str, FileRead] = {}
@@ -168,6 +174,16 @@ class Witness:
             value = make(index)
         return value, tap.reads
 
+    def unseen(self, make: Callable[[int], Any], index: int) -> int:
+        """Bytes that the sample reads past the seams: by libraries that open files by themselves, from maps and data bases that
+        were opened before it. As far as the system tells; 0 where it is too little to matter."""
+        tap = self.tap
+        by_system, by_seams = _read_by_system(), tap.bytes_read
+        _, reads = self.whole(make, index)
+        past = max(_read_by_system() - by_system, tap.bytes_read - by_seams)
+        past -= sum(len(data) for read in reads.files.values() for _, data in read.pieces)
+        return past if past > _SLACK else 0
+
     def read_only(self, make: Callable[[int], Any], index: int) -> Reads:
         """What the sample reads; it is run as far as that takes."""
         tap = self.tap
@@ -225,6 +241,15 @@ class _Noting(Reads):
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         self._opened.setdefault(path, self._tap.decodes)
         super().put(path, offset, data, size)
+
+
+def _read_by_system() -> int:
+    """Bytes that this process has asked the system for; 0 where that is not counted."""
+    try:
+        with open("/proc/self/io", "rb", buffering=0) as file:
+            return int(file.read(64).split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _complete(reads: Reads, first: Any) -> None:

@@ -83,13 +83,14 @@ def _deliver(found: Any, arguments: Namespace) -> None:
         console.results(
             conversion.predicted(
                 samples=found.samples, tried=found.tried, cache_bytes=found.bytes, source_bytes=found.source_bytes,
-                took=found.seconds, gain=found.gain, free=found.free, kept=found.kept, live=found.live, **console.manner(),
+                took=found.seconds, gain=found.gain, free=found.free, kept=found.kept, live=found.live,
+                unseen_bytes=found.unseen_bytes, **console.manner(),
             )
         )  # fmt: skip
     else:
         console.results(
             conversion.made(
                 found.manifest, str(found.folder), took=found.seconds, new=found.made, found=found.found, changed=found.changed,
-                **console.manner(),
+                unseen_bytes=found.unseen_bytes, **console.manner(),
             )
         )  # fmt: skip

@@ -78,6 +78,8 @@ class _File:
 class Extents:
     """Recorded bytes by path. A recording holds one as its ``files``; file seams fill and read it. Threads may share it."""
 
+    maps = False
+
     def __init__(self, limit: int | None = None) -> None:
         self.nbytes = 0
         """Bytes held."""

@@ -1,4 +1,7 @@
-"""File system calls of `os`, and through them `os.path` and `pathlib`."""
+"""File system calls of `os`, and through them `os.path` and `pathlib`.
+
+While recording or replaying, regular files that are read by descriptor go by the path that they were opened by.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import functools
 import os
 import pathlib
 import stat
+from typing import Any
 
-from pipefix.seams.files import note
-from pipefix.seams.from_memory import remembered
+from pipefix.seams.files import key_of, note
+from pipefix.seams.from_memory import IN_MEMORY, behind, descriptor, remembered
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -16,6 +20,11 @@ from pipefix.vocabulary.stage import Stage
 LIBRARY = ""
 
 _STORAGE = Stage.STORAGE
+_STATUS, _SEEK = os.fstat, os.lseek
+_HARMLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "O_NOATIME", "O_BINARY"))
+"""Flags with which a file is opened for reading and nothing else."""
+_opened: dict[int, tuple[int, int, str]] = {}
+"""By descriptor: device, inode and path of files that ``os.open`` opened inside a sample."""
 
 
 def install(tap: Tap, patches: Patches) -> None:
@@ -24,38 +33,77 @@ def install(tap: Tap, patches: Patches) -> None:
         cut(tap, patches, os, name, _STORAGE)
         if accessor is not None and hasattr(accessor, name):
             patches.replace(accessor, name, staticmethod(getattr(os, name)))
-    for name in ("open", "scandir"):
-        cut(tap, patches, os, name, _STORAGE, replayable=False)
+    cut(tap, patches, os, "scandir", _STORAGE, replayable=False)
+    _replace_open(tap, patches)
     for name in ("readv", "preadv"):
-        cut(tap, patches, os, name, _STORAGE, replayable=False, counts=int)
+        if hasattr(os, name):
+            _replace_vector_read(tap, patches, name)
     if hasattr(os, "pread"):
         _replace_descriptor_read(tap, patches, "pread")
     _replace_descriptor_read(tap, patches, "read")
+    patches.on_undo(_opened.clear)
+
+
+def key_behind(fd: int, status: os.stat_result) -> str:
+    """What the file behind a descriptor is called on tape: its path, `IN_MEMORY`, or its inode where it has no path."""
+    known = _opened.get(fd)
+    if known is not None and known[:2] == (status.st_dev, status.st_ino):
+        return known[2]
+    return behind(fd) or f"inode:{status.st_dev}:{status.st_ino}"
+
+
+def _replace_open(tap: Tap, patches: Patches) -> None:
+    """``os.open``: a whole recorded file is opened in memory."""
+    original = os.open
+
+    @functools.wraps(original)
+    def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if not tap.live:
+            return original(path, flags, mode, dir_fd=dir_fd)
+        taping = tap.recording is not None or bool(tap.replaced)
+        key = key_of(path) if taping and dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int) else None
+        files = remembered(tap)
+        if key is not None and files is not None and files.knows(key):
+            tap.pause()
+            data = files.whole(key)
+            made = descriptor(data) if data is not None else None
+            tap.resume(_STORAGE)
+            if made is not None:
+                return made
+        fd: int = tap.through(_STORAGE, "os.open", original, (path, flags, mode), {"dir_fd": dir_fd}, replayable=False)
+        if key is not None:
+            status = _STATUS(fd)
+            if stat.S_ISREG(status.st_mode):
+                _opened[fd] = (status.st_dev, status.st_ino, key)
+                note(tap, key, 0, b"", status.st_size)
+        return fd
+
+    patches.replace(os, "open", opened, everywhere=True)
 
 
 def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
-    """``os.read(fd, n)`` and ``os.pread(fd, n, offset)``; regular files are recorded under their inode."""
+    """``os.read(fd, n)`` and ``os.pread(fd, n, offset)``."""
     original = getattr(os, name)
-    seek, status_of = os.lseek, os.fstat
 
     @functools.wraps(original)
     def read(fd: int, length: int, *offset: int) -> bytes:
         if not tap.live:
             return original(fd, length, *offset)  # type: ignore[no-any-return]
         taping = tap.recording is not None or bool(tap.replaced)
-        status = status_of(fd) if taping else None
-        if status is None or not stat.S_ISREG(status.st_mode):
+        status = _STATUS(fd) if taping else None
+        regular = status is not None and stat.S_ISREG(status.st_mode)
+        key = key_behind(fd, status) if status is not None and regular else IN_MEMORY
+        if status is None or key == IN_MEMORY:
             data: bytes = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
             tap.bytes_read += len(data)
             return data
-        key = f"inode:{status.st_dev}:{status.st_ino}"
-        at = offset[0] if offset else seek(fd, 0, os.SEEK_CUR)
+        at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
         files = remembered(tap)
         if files is not None:
             tap.pause()
             known = files.get(key, at, length)
             if known is not None and not offset:
-                seek(fd, at + len(known), os.SEEK_SET)
+                _SEEK(fd, at + len(known), os.SEEK_SET)
             tap.resume(_STORAGE)
             if known is not None:
                 return known
@@ -64,5 +112,28 @@ def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
         tap.bytes_read += len(data)
         note(tap, key, at, data, status.st_size)
         return data
+
+    patches.replace(os, name, read, everywhere=True)
+
+
+def _replace_vector_read(tap: Tap, patches: Patches, name: str) -> None:
+    """``os.readv(fd, buffers)`` and ``os.preadv(fd, buffers, offset)``: recorded, and answered only by files in memory."""
+    original = getattr(os, name)
+
+    @functools.wraps(original)
+    def read(fd: int, buffers: Any, *how: int) -> int:
+        if not tap.live:
+            return original(fd, buffers, *how)  # type: ignore[no-any-return]
+        taping = tap.recording is not None or bool(tap.replaced)
+        status = _STATUS(fd) if taping else None
+        key = key_behind(fd, status) if status is not None and stat.S_ISREG(status.st_mode) else IN_MEMORY
+        at = 0 if key == IN_MEMORY else how[0] if how else _SEEK(fd, 0, os.SEEK_CUR)
+        count: int = tap.through(_STORAGE, f"os.{name}", original, (fd, buffers, *how), replayable=False)
+        tap.bytes_read += count
+        if status is not None and key != IN_MEMORY:
+            tap.misses += remembered(tap) is not None
+            if tap.recording is not None:
+                note(tap, key, at, b"".join(bytes(one) for one in buffers)[:count], status.st_size)
+        return count
 
     patches.replace(os, name, read, everywhere=True)

@@ -29,6 +29,9 @@ OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on de
 class FileTape(Protocol):
     """The bytes of files that were read, by path (`pipefix.seams.extents.Extents`)."""
 
+    maps: bool
+    """Whether files that are mapped into memory are to be kept whole: what is read of a map cannot be seen."""
+
     def put(self, path: str, offset: int, data: bytes | bytearray | memoryview, size: int) -> None: ...
     def get(self, path: str, offset: int, count: int) -> bytes | None: ...
     def whole(self, path: str) -> bytes | None: ...

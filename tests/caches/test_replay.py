@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import warnings
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from torch.utils.data import DataLoader
@@ -43,12 +45,15 @@ def equal(one, other):
 def test_the_same_without_the_files(folder, make, way, to):
     dataset = ReadBy(folder, way)
     expected = [dataset[index] for index in range(10)]
-    cached = CachedDataset(make(dataset, "source", to).folder, dataset=dataset)
+    done = make(dataset, "source", to)
+    assert done.unseen_bytes == 0
+    cached = CachedDataset(done.folder, dataset=dataset)
     shutil.rmtree(folder[0].parent)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
+        before = cached.misses
         assert all(equal(cached[index], expected[index]) for index in range(10))
-    assert cached.misses == 0
+    assert cached.misses == before
 
 
 @pytest.mark.parametrize("way", ["pil", "cv2", "torchvision", "json, picture and mask"])
@@ -97,6 +102,69 @@ def test_a_file_that_every_sample_reads_is_stored_once_a_part(folder, make):
     shutil.rmtree(folder[0].parent)
     assert [cached[index] for index in range(10)] == expected
     assert set(cached.files(5)) == {"0.jpg", "5.jpg"}
+
+
+def test_asking_whether_a_file_exists_is_no_read(folder, make):
+    class Careful(ReadBy):
+        def __getitem__(self, index):
+            assert os.path.exists(self.paths[index]) and os.path.getsize(self.paths[index]) > 0
+            return super().__getitem__(index)
+
+    dataset = Careful(folder, "pil")
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    before = cached.misses
+    assert equal(cached[3], dataset[3]) and cached.misses == before
+
+
+def test_a_part_of_a_large_file_is_read_by_descriptor(tmp_path, make):
+    path = tmp_path / "shard.bin"
+    path.write_bytes(bytes(range(256)) * 40)
+
+    class Ranges(Shard):
+        def __getitem__(self, index):
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                return os.pread(descriptor, self.each, index * self.each)
+            finally:
+                os.close(descriptor)
+
+    dataset = Ranges(path, 512)
+    done = make(dataset, "source")
+    assert done.unseen_bytes == 0 and done.manifest.source.files == 1
+    path.write_bytes(bytes(256 * 40))  # as long as it was, and of other bytes
+    cached = CachedDataset(done.folder, dataset=dataset)
+    before = cached.misses
+    assert b"".join(cached[index] for index in range(20)) == bytes(range(256)) * 40 and cached.misses == before
+
+
+class MapOpenedBefore(ReadBy):
+    def __init__(self, paths, way):
+        super().__init__(paths, way)
+        self.all = np.memmap(paths[0].with_suffix(".bin"), np.uint8, "w+", shape=(10, 20_000))
+
+    def __getitem__(self, index):
+        return super().__getitem__(index), self.all[index].copy()
+
+
+class Hdf5(ReadBy):
+    def __getitem__(self, index):
+        with h5py.File(Path(self.paths[index]).with_suffix(".h5")) as file:
+            return super().__getitem__(index), file["x"][:]
+
+
+@pytest.mark.parametrize(("kind", "each"), [(MapOpenedBefore, 20_000), (Hdf5, 100_000)])
+def test_what_goes_past_the_seams_is_told(folder, make, kind, each):
+    for path in folder:
+        with h5py.File(path.with_suffix(".h5"), "w") as file:
+            file["x"] = np.zeros(100_000, np.uint8)
+    dataset = kind(folder, "pil")
+    done = make(dataset, "source")
+    assert each * 0.9 < done.unseen_bytes < each * 1.5
+    cached = CachedDataset(done.folder, dataset=dataset)
+    before = cached.misses
+    with pytest.warns(RuntimeWarning, match=r"Sample 2 read what the cache does not hold"):
+        assert equal(cached[2][0], dataset[2][0])
+    assert cached.misses > before
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

@@ -173,7 +173,7 @@ def test_a_replayed_file_still_has_a_descriptor(seams, path):
                 return view[:]
 
     assert seams.run(mapped, replace=[Stage.STORAGE]) == TEXT.encode()
-    assert seams.tap.misses == 1
+    assert seams.tap.misses == (0 if hasattr(os, "memfd_create") else 1)
 
 
 def test_reads_inside_a_replaced_decode_are_still_made(seams, path):

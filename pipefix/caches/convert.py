@@ -73,7 +73,7 @@ def silent(_: State) -> None:
 
 def recipe_of(
     to: str, store: str, size: int | None = None, quality: int = 90, on_bad: str = "raise", max_bad: float = 0.01,
-    tokenizer: str | None = None, text: str | None = None,
+    tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
     if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
@@ -93,11 +93,14 @@ def recipe_of(
             "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",
             advice="Give all three: --store rows --tokenizer tokenizer.json --text text",
         )
+    if limit is not None and limit < 1:
+        raise BadUsage(f"A limit of {limit} samples leaves none.", advice="Give at least one: --limit 100000")
     if store == "resized" and size is None:
         size = DEFAULT_SIZE
     return Recipe(
-        store=store, container=to, size=size, quality=quality, on_bad=on_bad, max_bad=max_bad, tokenizer=tokenizer, text=text
-    )
+        store=store, container=to, size=size, quality=quality, on_bad=on_bad, max_bad=max_bad, tokenizer=tokenizer, text=text,
+        limit=limit,
+    )  # fmt: skip
 
 
 def convert(
@@ -177,7 +180,7 @@ def make_parts(
     generations: dict[int, int] | None = None,
 ) -> int:  # fmt: skip
     plan = building.blueprint
-    state.samples = plan.samples
+    state.samples = plan.samples or plan.recipe.limit
     state.before = state.done = sum(facts.stop - facts.start for facts in building.done.values())
     state.written = building.bytes()
     state.read = sum(facts.source_bytes for facts in building.done.values())

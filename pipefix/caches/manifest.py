@@ -72,6 +72,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: str | None = None
     text: str | None = None
     """The column that is tokenised."""
+    limit: int | None = None
+    """Of a stream, how many samples are taken at most."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

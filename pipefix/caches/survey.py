@@ -74,13 +74,18 @@ def is_stream(dataset: Any) -> bool:
 
 def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     """Settle everything, or raise what stands in the way."""
-    samples = None if is_stream(dataset) else len(dataset)
+    samples = None if is_stream(dataset) else _length(dataset)
     if samples == 0:
         raise TargetError("The dataset is empty: there is nothing to convert.", advice="Check the path that it was built with.")
     if samples is None and recipe.store == "source":
         raise BadUsage(
             "A stream reads ahead of the samples that it gives, so what a sample read cannot be told.",
             advice="Store its samples instead: --store sample",
+        )
+    if samples is not None and recipe.limit is not None:
+        raise BadUsage(
+            f"--limit is for streams, and this dataset has {samples} samples.",
+            advice="Convert a part of it as torch.utils.data.Subset(dataset, range(n)).",
         )
     state = Fingerprint(dataset, samples).state
     # What the user's transforms draw here is put back.
@@ -90,11 +95,20 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes, look.unseen_bytes)
 
 
+def _length(dataset: Any) -> int:
+    if not hasattr(type(dataset), "__len__"):
+        raise TargetError(
+            f"The dataset ({type(dataset).__name__}) has no length, so which samples there are cannot be told.",
+            advice="Give its class a __len__; its samples are then those from 0 on.",
+        )
+    return len(dataset)
+
+
 class _Look:
     def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness) -> None:
         self.dataset, self.recipe, self.witness = dataset, recipe, witness
         self.samples = samples
-        self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
+        self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)[: recipe.limit]
         self.holders: list[Holder] = []
         self.record_bytes = self.source_bytes = self.unseen_bytes = 0.0
 

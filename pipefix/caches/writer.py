@@ -170,7 +170,11 @@ def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell)
     opened.maker.begin()
     read = written = 0
     index = start
+    limit = opened.blueprint.recipe.limit
     while stop is None or index < stop:
+        if limit is not None and index >= limit:
+            made.ended = True
+            break
         if (index - start) % _TELL_EVERY == 0 or written > (1 << 20):
             tell(index, read, written)
             read = written = 0

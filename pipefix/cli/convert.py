@@ -39,6 +39,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
     parser.add_argument("--text", metavar="FIELD", help="the field that is tokenised")
+    parser.add_argument("--limit", type=arguments.batch_size, metavar="N", help="take the first N samples of a stream")
     parser.add_argument("--update", action="store_true", help="make anew what has changed in the source since")
     parser.add_argument("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -61,6 +62,7 @@ def run(arguments: Namespace) -> int:
             "max_bad": arguments.max_bad,
             "tokenizer": arguments.tokenizer,
             "text": arguments.text,
+            "limit": arguments.limit,
             "progress": progress,
         }
         if arguments.dry_run:

@@ -10,6 +10,7 @@ import functools
 import weakref
 from typing import Any
 
+from pipefix.seams.from_memory import remembered
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -31,6 +32,8 @@ def install(tap: Tap, patches: Patches) -> None:
             return original(self, args, new_dtype)
         known = _stages.get(id(self))
         stage = known[1] if known is not None and known[0]() is self else _stage_of(self)
+        if stage is Stage.DECODE and Stage.DECODE not in tap.replaced:
+            tap.misses += remembered(tap) is not None  # what it unpacks it reads
         value = tap.through(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
         if not tap.replaced or stage not in tap.replaced:
             tap.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0

@@ -91,11 +91,15 @@ def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
             return original(fd, length, *offset)  # type: ignore[no-any-return]
         taping = tap.recording is not None or bool(tap.replaced)
         status = _STATUS(fd) if taping else None
-        regular = status is not None and stat.S_ISREG(status.st_mode)
-        key = key_behind(fd, status) if status is not None and regular else IN_MEMORY
-        if status is None or key == IN_MEMORY:
+        if status is None or not stat.S_ISREG(status.st_mode):
             data: bytes = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
             tap.bytes_read += len(data)
+            return data
+        key = key_behind(fd, status)
+        if key == IN_MEMORY:
+            tap.pause()
+            data = original(fd, length, *offset)
+            tap.resume(_STORAGE)
             return data
         at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
         files = remembered(tap)
@@ -126,11 +130,16 @@ def _replace_vector_read(tap: Tap, patches: Patches, name: str) -> None:
             return original(fd, buffers, *how)  # type: ignore[no-any-return]
         taping = tap.recording is not None or bool(tap.replaced)
         status = _STATUS(fd) if taping else None
-        key = key_behind(fd, status) if status is not None and stat.S_ISREG(status.st_mode) else IN_MEMORY
-        at = 0 if key == IN_MEMORY else how[0] if how else _SEEK(fd, 0, os.SEEK_CUR)
-        count: int = tap.through(_STORAGE, f"os.{name}", original, (fd, buffers, *how), replayable=False)
+        key = key_behind(fd, status) if status is not None and stat.S_ISREG(status.st_mode) else None
+        if key == IN_MEMORY:
+            tap.pause()
+            count: int = original(fd, buffers, *how)
+            tap.resume(_STORAGE)
+            return count
+        at = 0 if key is None else how[0] if how else _SEEK(fd, 0, os.SEEK_CUR)
+        count = tap.through(_STORAGE, f"os.{name}", original, (fd, buffers, *how), replayable=False)
         tap.bytes_read += count
-        if status is not None and key != IN_MEMORY:
+        if status is not None and key is not None:
             tap.misses += remembered(tap) is not None
             if tap.recording is not None:
                 note(tap, key, at, b"".join(bytes(one) for one in buffers)[:count], status.st_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import mmap
 import os
@@ -173,6 +174,17 @@ class Stream(IterableDataset[Any]):
 
     def __iter__(self) -> Any:
         return ((torch.full((2,), index), index) for index in range(self.length))
+
+
+class Endless(IterableDataset[Any]):
+    """Pictures, over and over."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = [str(path) for path in paths]
+
+    def __iter__(self) -> Any:
+        for number in itertools.count():
+            yield Image.open(self.paths[number % len(self.paths)]).convert("RGB"), number
 
 
 class Noisy(Dataset[Any]):

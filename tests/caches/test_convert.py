@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from pipefix.caches import manifest as manifests
@@ -22,9 +23,10 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building, Lock
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.forecast import forecast
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
-from tests.caches.sources import Files, Noisy, Numbers, Stream, draw
+from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 
 BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
 LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
@@ -106,6 +108,39 @@ def test_streams_end_when_they_end(make, to):
     done = make(Stream(50), "sample", to)
     cached = CachedDataset(done.folder)
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
+
+
+@BOTH
+@pytest.mark.parametrize("store", ["resized", "decoded", "sample"])
+def test_of_an_endless_stream_the_first_samples(pictures, make, to, store):
+    done = make(Endless(pictures), store, to, limit=20)
+    cached = CachedDataset(done.folder)
+    assert [cached[index][1] for index in range(len(cached))] == list(range(20))
+    if store != "resized":
+        assert same(cached[15][0], Image.open(pictures[3]).convert("RGB"))
+
+
+def test_a_limit_is_for_streams(files, make):
+    with pytest.raises(BadUsage, match=r"--limit is for streams, and this dataset has 12 samples") as raised:
+        make(files, "decoded", limit=5)
+    assert "Subset" in raised.value.advice
+
+
+def test_what_a_stream_would_take(pictures, tmp_path):
+    told = forecast(Endless(pictures), recipe_of("lmdb", "resized", 22, limit=40), tmp_path / "x", workers=0)
+    assert (told.samples, told.tried) == (40, 40) and told.bytes > 0 and told.gain is not None
+    with pytest.raises(BadUsage, match=r"How long a stream is") as raised:
+        forecast(Endless(pictures), recipe_of("lmdb", "resized"), tmp_path / "x")
+    assert "--limit N" in raised.value.advice and not list(tmp_path.glob(".pipefix*"))
+
+
+def test_a_dataset_without_length_is_told(make):
+    class Keyed(Dataset):
+        def __getitem__(self, key):
+            return key
+
+    with pytest.raises(TargetError, match=r"The dataset \(Keyed\) has no length"):
+        make(Keyed(), "sample")
 
 
 def test_an_empty_stream(make):

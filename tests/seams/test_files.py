@@ -257,7 +257,7 @@ def test_descriptor_reads(seams, path):
     assert seams.run(read, record=True) == bare
     assert seams.run(read, replace=[Stage.STORAGE]) == bare
     assert seams.charged() == {"os.open": "storage", "os.readv": "storage"}
-    assert seams.tap.misses == 0
+    assert seams.tap.misses == 1  # os.readv into the caller's own memory
 
 
 def test_pipes_are_never_answered_from_memory(seams):

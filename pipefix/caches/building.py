@@ -139,7 +139,7 @@ class Building:
         index = Index.read(beside(data, ".idx"), part)
         mapped = Mapped(data, part, index)
         if thorough:
-            for number in range(len(mapped.offsets)):
+            for number in range(len(mapped)):
                 mapped.block(number)
 
     def sweep(self, keep: Iterable[str]) -> None:
@@ -210,6 +210,7 @@ class Building:
                 bytes=sum(facts.source_bytes for facts in self.done.values()),
                 files=sum(facts.file_count for facts in self.done.values()),
             ),
+            classes=plan.classes,
             part_samples=plan.part_samples,
             parts=parts,
         )
@@ -236,7 +237,7 @@ def of_manifest(manifest: Manifest, survey: Blueprint) -> Blueprint:
     """The blueprint that a finished cache was made from; how its samples are run comes from a survey of today."""
     return Blueprint(
         target=manifest.target, recipe=manifest.recipe, samples=manifest.samples, part_samples=manifest.part_samples,
-        seeded=survey.seeded, stop_at=survey.stop_at, by_path=survey.by_path, root=manifest.source.root, cut=manifest.cut,
-        columns=manifest.columns, shape=manifest.shape,
+        seeded=survey.seeded, stop_at=survey.stop_at, by_path=survey.by_path, maps=survey.maps,
+        root=manifest.source.root, cut=manifest.cut, columns=manifest.columns, shape=manifest.shape, classes=manifest.classes,
         state=manifest.source.state,
     )  # fmt: skip

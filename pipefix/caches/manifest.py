@@ -135,6 +135,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     shape: str = "dict"
     """Of rows: what a sample was, a dict, a tuple or a single value."""
     source: Source = Source()
+    classes: list[str] = []
+    """Names of the classes, where the dataset had such a list."""
     checksum: str = "crc32"
     part_samples: int = 0
     """Samples a part covers; the last one may cover fewer."""

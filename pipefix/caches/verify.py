@@ -126,7 +126,7 @@ class _PartCheck:
 
     def _everything(self, mapped: Mapped, index: Index) -> Iterator[str]:
         whole = True
-        for block in range(len(mapped.offsets)):
+        for block in range(len(mapped)):
             try:
                 mapped.block(block)
             except CacheDamaged as error:

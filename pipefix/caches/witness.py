@@ -65,10 +65,9 @@ class FileRead:
 class Reads:
     """The files of one sample, in the order in which they were opened. The seams' `FileTape` while recording."""
 
-    maps = True
-
-    def __init__(self) -> None:
+    def __init__(self, *, maps: bool = True) -> None:
         self.files: dict[str, FileRead] = {}
+        self.maps = maps
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         if path.startswith(_NOT_DATA):
@@ -130,6 +129,8 @@ class Witness:
         self.stop_at: int | None = None
         self.by_path = False
         """The decode that samples are stopped at is handed a path, and would read that file."""
+        self.maps = True
+        """Whether what a sample maps into memory is kept whole."""
 
     def __enter__(self) -> Witness:
         self.install()
@@ -159,7 +160,7 @@ class Witness:
     @contextmanager
     def watching(self, unit: object) -> Iterator[_Watch]:
         tap = self.tap
-        tap.reads, tap.decodes = Reads(), 0
+        tap.reads, tap.decodes = Reads(maps=self.maps), 0
         tap.recording = self
         tap.begin(unit)
         try:
@@ -174,15 +175,18 @@ class Witness:
             value = make(index)
         return value, tap.reads
 
-    def unseen(self, make: Callable[[int], Any], index: int) -> int:
-        """Bytes that the sample reads past the seams: by libraries that open files by themselves, from maps and data bases that
-        were opened before it. As far as the system tells; 0 where it is too little to matter."""
+    def again(self, make: Callable[[int], Any], index: int) -> tuple[Reads, int]:
+        """What a sample that ran before reads now, and what it reads unseen.
+
+        That is bytes past the seams: of libraries that open files by themselves, of maps and data bases that were opened before
+        it. As far as the system tells; 0 where it is too little to matter.
+        """
         tap = self.tap
         by_system, by_seams = _read_by_system(), tap.bytes_read
         _, reads = self.whole(make, index)
         past = max(_read_by_system() - by_system, tap.bytes_read - by_seams)
         past -= sum(len(data) for read in reads.files.values() for _, data in read.pieces)
-        return past if past > _SLACK else 0
+        return reads, past if past > _SLACK else 0
 
     def read_only(self, make: Callable[[int], Any], index: int) -> Reads:
         """What the sample reads; it is run as far as that takes."""
@@ -235,7 +239,7 @@ class _Noting(Reads):
     """Also notes how far the sample was when each file appeared."""
 
     def __init__(self, tap: _Watch, opened: dict[str, int]) -> None:
-        super().__init__()
+        super().__init__(maps=tap.reads.maps)
         self._tap, self._opened = tap, opened
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:

@@ -41,7 +41,6 @@ def install(tap: Tap, patches: Patches) -> None:
     if hasattr(os, "pread"):
         _replace_descriptor_read(tap, patches, "pread")
     _replace_descriptor_read(tap, patches, "read")
-    patches.on_undo(_opened.clear)
 
 
 def key_behind(fd: int, status: os.stat_result) -> str:

@@ -49,6 +49,21 @@ def test_indices(files, make):
     assert len(list(cached)) == 12
 
 
+@pytest.mark.parametrize("store", ["resized", "decoded"])
+def test_labels_and_classes_without_pictures(pictures, make, store):
+    class Named(Files):
+        classes = ("cat", "dog")
+
+    done = make(torch.utils.data.Subset(Named(pictures, TRANSFORM), [3, 1, 2]), store)
+    cached = CachedDataset(done.folder, images="none", check="never", transform=TRANSFORM)
+    assert cached.classes == ["cat", "dog"]
+    assert [cached[index] for index in range(3)] == [(None, 3), (None, 1), (None, 2)]
+
+
+def test_no_classes_are_made_up(make):
+    assert CachedDataset(make(Numbers(), "sample").folder).classes == []
+
+
 @pytest.mark.parametrize(
     ("images", "kind"), [("as-was", Image.Image), ("image", Image.Image), ("tensor", torch.Tensor), ("array", np.ndarray)]
 )

@@ -38,7 +38,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
             advice="Store the samples themselves instead: --store sample",
         )
     learned = witness.learn(get, good)
-    sizes = [sum(len(data) for read in reads.files.values() for _, data in read.runs()) for reads in seen]
+    sizes = [_held(reads) for reads in seen]
     if learned:
         sizes = _sizes(get, indices, witness) or sizes
     return Reading(
@@ -92,8 +92,13 @@ def _sizes(get: Callable[[int], Any], indices: Sequence[int], witness: Witness) 
             reads = witness.read_only(get, index)
         except Exception:  # noqa: BLE001, S112 - a damaged sample: told when its part is made
             continue
-        sizes.append(sum(read.size for read in reads.files.values()))
+        sizes.append(_held(reads))
     return sizes
+
+
+def _held(reads: Reads) -> int:
+    """Bytes that were read; of a shard, not those of its other samples."""
+    return sum(len(data) for read in reads.files.values() for _, data in read.runs())
 
 
 def none_good(good: Sequence[Any], error: Exception | None) -> None:

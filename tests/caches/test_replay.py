@@ -88,6 +88,12 @@ def test_a_shard_is_stored_once(tmp_path, make):
     assert cached.misses == 0
 
 
+def test_parts_of_a_large_shard_are_no_smaller_than_others(tmp_path):
+    path = tmp_path / "shard.bin"
+    path.write_bytes(bytes(40_000_000))
+    assert survey(Shard(path, 4000), recipe_of("lmdb", "source"), "").blueprint.part_samples > 200
+
+
 def test_a_file_that_every_sample_reads_is_stored_once_a_part(folder, make):
     class Shared(ReadBy):
         def __getitem__(self, index):

@@ -9,6 +9,7 @@ are checked against their checksums before they are counted as done.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -43,10 +44,16 @@ class Lock:
         import fcntl
 
         while True:
-            self._file = open(self._path, "a+", encoding="ascii")
+            try:
+                self._file = open(self._path, "a+", encoding="ascii")
+            except OSError as error:
+                raise unwritable(self._path.parent, error) from error
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    self._file.close()
+                    raise unwritable(self._path.parent, error) from error
                 self._file.seek(0)
                 holder = self._file.read(200).strip() or "unknown"
                 self._file.close()
@@ -66,6 +73,13 @@ class Lock:
         with contextlib.suppress(OSError):
             self._path.unlink()
         self._file.close()
+
+
+def unwritable(folder: Path, error: OSError) -> UnreadableFile:
+    return UnreadableFile(
+        f"{folder} cannot be written: {error.strerror or error}.",
+        advice="Choose a directory that you may write to, on a disk of this machine: --out DIR",
+    )
 
 
 def _is_at(file: Any, path: Path) -> bool:

@@ -17,7 +17,7 @@ from pipefix.caches import blueprint as blueprints
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.building import Building, Lock, prepare
+from pipefix.caches.building import Building, Lock, prepare, unwritable
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe
@@ -120,7 +120,7 @@ def convert(
     say(state)
     folder = Path(os.path.abspath(folder))
     prepare(folder)
-    with Lock(folder), _full_disk(folder):
+    with Lock(folder), _told_by_the_disk(folder):
         existing = _existing(folder, recipe)
         source = survey(dataset, recipe, target)
         if existing is not None:
@@ -245,8 +245,8 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
         )
 
 
-class _full_disk:  # noqa: N801 - reads as a statement
-    """A full disk is told in words; what was made until then stays."""
+class _told_by_the_disk:  # noqa: N801 - reads as a statement
+    """A disk that is full or cannot be written is told in words; what was made until then stays."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -260,6 +260,8 @@ class _full_disk:  # noqa: N801 - reads as a statement
                 f"The disk that holds {self._folder} is full. Finished parts are kept.",
                 advice="Make room and run the same command again: it goes on where it was.",
             ) from error
+        if isinstance(error, OSError):  # what the user's code raises became a damaged sample
+            raise unwritable(self._folder, error) from error
 
 
 def _is_full(error: BaseException) -> bool:

@@ -300,6 +300,27 @@ def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
     assert make(files, "source").found == 2
 
 
+@pytest.mark.parametrize("number", [5, 30])
+def test_a_disk_that_fails_is_told(files, make, monkeypatch, number):
+    def failing(self, *what, **how):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Building, "finished", failing)
+    with pytest.raises(UnreadableFile, match=rf"cache cannot be written: {os.strerror(number)}"):
+        make(files, "source")
+
+
+def test_a_directory_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
+    import fcntl
+
+    def refuse(*what):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(UnreadableFile, match=r"cannot be written: No locks available"), Lock(tmp_path):
+        pass
+
+
 def test_a_dead_worker_is_told_with_its_sample(make):
     class Deadly(Numbers):
         def __getitem__(self, index):

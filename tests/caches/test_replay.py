@@ -82,7 +82,7 @@ def test_a_shard_is_stored_once(tmp_path, make):
     dataset = Shard(path, 512)
     done = make(dataset, "source")
     cached = CachedDataset(done.folder, dataset=dataset)
-    assert done.manifest.source.files == 1
+    assert (done.manifest.source.files, done.manifest.source.bytes) == (1, 20 * 512)
     for index in range(20):
         assert cached[index] == path.read_bytes()[index * 512 : (index + 1) * 512]
     assert cached.misses == 0

@@ -107,8 +107,11 @@ def prepare(folder: Path) -> None:
             f"{folder} exists and holds other things, such as {sorted(others)[0]!r}: nothing is written there.",
             advice="Name a directory that does not exist yet: --out DIR",
         )
-    for name in ("parts", "index"):
-        (folder / name).mkdir(exist_ok=True)
+    try:
+        for name in ("parts", "index"):
+            (folder / name).mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
 
 
 class Building:

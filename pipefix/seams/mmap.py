@@ -9,9 +9,8 @@ import functools
 import os
 from typing import Any
 
-from pipefix.seams.files import note
+from pipefix.seams.files import keep_whole, key_behind
 from pipefix.seams.from_memory import IN_MEMORY, remembered
-from pipefix.seams.os_calls import key_behind
 from pipefix.seams.seam import Patches, cut, subclass_in_place
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -20,8 +19,6 @@ LIBRARY = "mmap"
 OPAQUE = {"memoryview(mmap)": "a mapped file is read page by page wherever it is used; only slices of the map itself are seen"}
 
 _STATUS = os.fstat
-_LARGEST = 64 * 1024 * 1024
-"""A larger map is of a part of the data set, not of a sample."""
 
 
 def is_memory(mapped: Any) -> bool:
@@ -38,7 +35,7 @@ def install(tap: Tap, patches: Patches) -> None:
     def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
         made = create(cls, fileno, *args, **kwargs)
         if tap.live and (tap.recording is not None or tap.replaced):
-            _taped(tap, made, fileno, kwargs.get("offset", 0))
+            _taped(tap, made, fileno)
         return made
 
     def counted(self: Any, index: slice) -> bytes:
@@ -58,13 +55,11 @@ def install(tap: Tap, patches: Patches) -> None:
         cut(tap, patches, kind, name, Stage.STORAGE, f"mmap.{name}", replayable=False, counts=len)
 
 
-def _taped(tap: Tap, mapped: Any, fileno: int, offset: int) -> None:
+def _taped(tap: Tap, mapped: Any, fileno: int) -> None:
     """A sample maps a file while it is recorded or replayed."""
     key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
     if key == IN_MEMORY:
         mapped.in_memory = True
         return
     tap.misses += remembered(tap) is not None
-    files = tap.recording.files if tap.recording is not None else None
-    if files is not None and files.maps and len(mapped) <= _LARGEST:
-        note(tap, key, offset, memoryview(mapped), _STATUS(fileno).st_size)
+    keep_whole(tap, key, fileno)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.seams.files import ORIGINAL_OPEN, key_of, note
+from pipefix.seams.files import ORIGINAL_OPEN, TimedFileIO, key_of, note
 from pipefix.seams.from_memory import is_recorded, remembered
 from pipefix.seams.mmap import is_memory
 from pipefix.seams.seam import Patches, cut
@@ -131,6 +131,8 @@ def _hide_descriptors(patches: Patches) -> None:
 
     @functools.wraps(original)
     def isfileobj(file: Any) -> bool:
+        if isinstance(getattr(file, "raw", file), TimedFileIO):
+            return True  # without asking for its descriptor
         return bool(original(file)) if not is_recorded(file) else False
 
     patches.replace(format_module, "isfileobj", isfileobj, everywhere=True)

@@ -11,8 +11,8 @@ import pathlib
 import stat
 from typing import Any
 
-from pipefix.seams.files import key_of, note
-from pipefix.seams.from_memory import IN_MEMORY, behind, descriptor, remembered
+from pipefix.seams.files import key_behind, key_of, name, note
+from pipefix.seams.from_memory import IN_MEMORY, descriptor, remembered
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -23,8 +23,6 @@ _STORAGE = Stage.STORAGE
 _STATUS, _SEEK = os.fstat, os.lseek
 _HARMLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "O_NOATIME", "O_BINARY"))
 """Flags with which a file is opened for reading and nothing else."""
-_opened: dict[int, tuple[int, int, str]] = {}
-"""By descriptor: device, inode and path of files that ``os.open`` opened inside a sample."""
 
 
 def install(tap: Tap, patches: Patches) -> None:
@@ -41,14 +39,6 @@ def install(tap: Tap, patches: Patches) -> None:
     if hasattr(os, "pread"):
         _replace_descriptor_read(tap, patches, "pread")
     _replace_descriptor_read(tap, patches, "read")
-
-
-def key_behind(fd: int, status: os.stat_result) -> str:
-    """What the file behind a descriptor is called on tape: its path, `IN_MEMORY`, or its inode where it has no path."""
-    known = _opened.get(fd)
-    if known is not None and known[:2] == (status.st_dev, status.st_ino):
-        return known[2]
-    return behind(fd) or f"inode:{status.st_dev}:{status.st_ino}"
 
 
 def _replace_open(tap: Tap, patches: Patches) -> None:
@@ -73,7 +63,7 @@ def _replace_open(tap: Tap, patches: Patches) -> None:
         if key is not None:
             status = _STATUS(fd)
             if stat.S_ISREG(status.st_mode):
-                _opened[fd] = (status.st_dev, status.st_ino, key)
+                name(fd, status, key)
                 note(tap, key, 0, b"", status.st_size)
         return fd
 

@@ -30,7 +30,8 @@ class FileTape(Protocol):
     """The bytes of files that were read, by path (`pipefix.seams.extents.Extents`)."""
 
     maps: bool
-    """Whether files that are mapped into memory are to be kept whole: what is read of a map cannot be seen."""
+    """Whether files that are mapped into memory, or whose descriptor is asked for, are to be kept whole: what is read of them that
+    way cannot be seen."""
 
     def put(self, path: str, offset: int, data: bytes | bytearray | memoryview, size: int) -> None: ...
     def get(self, path: str, offset: int, count: int) -> bytes | None: ...

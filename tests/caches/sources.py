@@ -118,6 +118,7 @@ WAYS = {
     "numpy": lambda path: np.load(Path(path).with_suffix(".npy")),
     "fromfile": lambda path: np.fromfile(path, np.uint8),
     "json, picture and mask": by_json_and_pil,
+    "tiff": lambda path: np.asarray(Image.open(Path(path).with_suffix(".tiff"))),
     "descriptor": by_descriptor,
     "map": by_map,
     "mapped array": by_mapped_array,

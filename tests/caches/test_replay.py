@@ -28,6 +28,7 @@ def folder(tmp_path: Path) -> list[Path]:
     for index in range(10):
         path = draw(tmp_path / "data" / f"{index}.jpg", index)
         draw(path.with_suffix(".png"), index, mode="P")
+        draw(path.with_suffix(".tiff"), index, compression="tiff_lzw")
         path.with_suffix(".json").write_text(json.dumps({"file": path.name, "label": index}))
         np.save(path.with_suffix(".npy"), np.arange(index + 5))
         paths.append(path)
@@ -74,6 +75,25 @@ def test_samples_that_differ_run_to_their_end(folder, make):
     expected = [dataset[index] for index in range(10)]
     shutil.rmtree(folder[0].parent)
     assert all(equal(cached[index], expected[index]) for index in range(10)) and cached.misses == 0
+
+
+def test_a_library_that_reads_by_descriptor(folder, make):
+    """Compressed TIFF: the last decode is another picture's, so this one runs to its end, and libtiff reads it by itself."""
+
+    class Two(ReadBy):
+        def __getitem__(self, index):
+            found = [WAYS["tiff"](self.paths[index])]
+            if index % 2:
+                found.append(WAYS["pil"](self.paths[index]))
+            return tuple(found)
+
+    dataset = Two(folder, "")
+    done = make(dataset, "source")
+    expected = [dataset[index] for index in range(10)]
+    shutil.rmtree(folder[0].parent)
+    cached = CachedDataset(done.folder, dataset=dataset)
+    before = cached.misses
+    assert all(equal(cached[index], expected[index]) for index in range(10)) and cached.misses == before
 
 
 def test_a_shard_is_stored_once(tmp_path, make):
@@ -124,6 +144,7 @@ def test_asking_whether_a_file_exists_is_no_read(folder, make):
 
 def test_a_part_of_a_large_file_is_read_by_descriptor(tmp_path, make):
     path = tmp_path / "shard.bin"
+    path.symlink_to(tmp_path / "real.bin")
     path.write_bytes(bytes(range(256)) * 40)
 
     class Ranges(Shard):

@@ -64,7 +64,7 @@ def note(tap: Tap, key: str, offset: int, data: Bytes, size: int) -> None:
     tap.resume()
 
 
-def name(fd: int, status: os.stat_result, key: str) -> None:
+def remember_name(fd: int, status: os.stat_result, key: str) -> None:
     """A file was opened as ``key``, which may be another name of it than the system would tell."""
     _named[fd] = (status.st_dev, status.st_ino, key)
 
@@ -83,7 +83,7 @@ def keep_whole(tap: Tap, key: str, fd: int) -> None:
     if files is None or tap.stage is _STORAGE:
         return
     status = os.fstat(fd)
-    name(fd, status, key)
+    remember_name(fd, status, key)
     if not files.maps or not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_KEPT:
         return
     tap.pause()

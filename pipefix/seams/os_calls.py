@@ -11,7 +11,7 @@ import pathlib
 import stat
 from typing import Any
 
-from pipefix.seams.files import key_behind, key_of, name, note
+from pipefix.seams.files import key_behind, key_of, note, remember_name
 from pipefix.seams.from_memory import IN_MEMORY, descriptor, remembered
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
@@ -63,7 +63,7 @@ def _replace_open(tap: Tap, patches: Patches) -> None:
         if key is not None:
             status = _STATUS(fd)
             if stat.S_ISREG(status.st_mode):
-                name(fd, status, key)
+                remember_name(fd, status, key)
                 note(tap, key, 0, b"", status.st_size)
         return fd
 

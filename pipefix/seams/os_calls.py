@@ -110,7 +110,7 @@ def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
 
 
 def _replace_vector_read(tap: Tap, patches: Patches, name: str) -> None:
-    """``os.readv(fd, buffers)`` and ``os.preadv(fd, buffers, offset)``: recorded, and answered only by files in memory."""
+    """``os.readv(fd, buffers)`` and ``os.preadv(fd, buffers, offset)``."""
     original = getattr(os, name)
 
     @functools.wraps(original)
@@ -119,19 +119,39 @@ def _replace_vector_read(tap: Tap, patches: Patches, name: str) -> None:
             return original(fd, buffers, *how)  # type: ignore[no-any-return]
         taping = tap.recording is not None or bool(tap.replaced)
         status = _STATUS(fd) if taping else None
-        key = key_behind(fd, status) if status is not None and stat.S_ISREG(status.st_mode) else None
-        if key == IN_MEMORY:
-            tap.pause()
-            count: int = original(fd, buffers, *how)
-            tap.resume(_STORAGE)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            count: int = tap.through(_STORAGE, f"os.{name}", original, (fd, buffers, *how), replayable=False)
+            tap.bytes_read += count
             return count
-        at = 0 if key is None else how[0] if how else _SEEK(fd, 0, os.SEEK_CUR)
+        key = key_behind(fd, status)
+        at = how[0] if how else _SEEK(fd, 0, os.SEEK_CUR)
+        tap.pause()
+        known = original(fd, buffers, *how) if key == IN_MEMORY else _known_into(tap, key, at, buffers)
+        if known is not None and not how and key != IN_MEMORY:
+            _SEEK(fd, at + known, os.SEEK_SET)
+        tap.resume(_STORAGE if known is not None else None)
+        if known is not None:
+            return known
+        tap.misses += remembered(tap) is not None
         count = tap.through(_STORAGE, f"os.{name}", original, (fd, buffers, *how), replayable=False)
         tap.bytes_read += count
-        if status is not None and key is not None:
-            tap.misses += remembered(tap) is not None
-            if tap.recording is not None:
-                note(tap, key, at, b"".join(bytes(one) for one in buffers)[:count], status.st_size)
+        if tap.recording is not None:
+            note(tap, key, at, b"".join(bytes(one) for one in buffers)[:count], status.st_size)
         return count
 
     patches.replace(os, name, read, everywhere=True)
+
+
+def _known_into(tap: Tap, key: str, at: int, buffers: Any) -> int | None:
+    """Fill buffers with what was recorded at this place; None where nothing was."""
+    files = remembered(tap)
+    views = [memoryview(one).cast("B") for one in buffers] if files is not None else []
+    data = files.get(key, at, sum(map(len, views))) if files is not None else None
+    if data is None:
+        return None
+    left = memoryview(data)
+    for view in views:
+        part = left[: len(view)]
+        view[: len(part)] = part
+        left = left[len(part) :]
+    return len(data)

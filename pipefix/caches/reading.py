@@ -78,7 +78,7 @@ def _steady(
     A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
     """
     again = [witness.again(get, index) for index in good]
-    if any(one.files.keys() != other.files.keys() for one, (other, _) in zip(first, again, strict=True)):
+    if any(one.given - other.given for one, (other, _) in zip(first, again, strict=True)):
         witness.maps = False
         again = [witness.again(get, index) for index in good]
     return [reads for reads, _ in again], [unseen for _, unseen in again]

@@ -31,8 +31,6 @@ Piece = tuple[int, int, int, int]
 class Shelf:
     """The files of one sample at a time: the seams' `FileTape`."""
 
-    maps = False
-
     def __init__(self, root: str | None, get: Callable[[int], memoryview]) -> None:
         self._root = root
         self._base = os.path.join(root, "") if root is not None else None
@@ -56,6 +54,9 @@ class Shelf:
 
     def knows(self, path: str) -> bool:
         return path in self._known
+
+    def wants_whole(self, path: str) -> bool:
+        return False
 
     def size(self, path: str) -> int:
         return self._known[path][0]

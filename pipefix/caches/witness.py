@@ -68,6 +68,8 @@ class Reads:
     def __init__(self, *, maps: bool = True) -> None:
         self.files: dict[str, FileRead] = {}
         self.maps = maps
+        self.given: set[str] = set()
+        """Files that were mapped into memory, or whose descriptor was asked for."""
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         if path.startswith(_NOT_DATA):
@@ -84,6 +86,10 @@ class Reads:
     def whole(self, path: str) -> bytes | None:
         found = self.files.get(path)
         return found.whole() if found is not None else None
+
+    def wants_whole(self, path: str) -> bool:
+        self.given.add(path)
+        return self.maps
 
     def knows(self, path: str) -> bool:
         return False

@@ -78,8 +78,6 @@ class _File:
 class Extents:
     """Recorded bytes by path. A recording holds one as its ``files``; file seams fill and read it. Threads may share it."""
 
-    maps = False
-
     def __init__(self, limit: int | None = None) -> None:
         self.nbytes = 0
         """Bytes held."""
@@ -115,6 +113,9 @@ class Extents:
 
     def knows(self, path: str) -> bool:
         return path in self._files
+
+    def wants_whole(self, path: str) -> bool:
+        return False
 
     def size(self, path: str) -> int:
         """How long the file was when it was read."""

@@ -84,7 +84,7 @@ def keep_whole(tap: Tap, key: str, fd: int) -> None:
         return
     status = os.fstat(fd)
     remember_name(fd, status, key)
-    if not files.maps or not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_KEPT:
+    if not files.wants_whole(key) or not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_KEPT:
         return
     tap.pause()
     known = files.whole(key) is not None

@@ -29,15 +29,15 @@ OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on de
 class FileTape(Protocol):
     """The bytes of files that were read, by path (`pipefix.seams.extents.Extents`)."""
 
-    maps: bool
-    """Whether files that are mapped into memory, or whose descriptor is asked for, are to be kept whole: what is read of them that
-    way cannot be seen."""
-
     def put(self, path: str, offset: int, data: bytes | bytearray | memoryview, size: int) -> None: ...
     def get(self, path: str, offset: int, count: int) -> bytes | None: ...
     def whole(self, path: str) -> bytes | None: ...
     def knows(self, path: str) -> bool: ...
     def size(self, path: str) -> int: ...
+    def wants_whole(self, path: str) -> bool:
+        """Whether to keep all of a file that is mapped into memory or whose descriptor is asked for: what is read of it that way
+        cannot be seen."""
+        ...
 
 
 class Tape(Protocol):

@@ -164,6 +164,25 @@ def test_a_part_of_a_large_file_is_read_by_descriptor(tmp_path, make):
     assert b"".join(cached[index] for index in range(20)) == bytes(range(256)) * 40 and cached.misses == before
 
 
+def test_a_map_that_is_kept_for_other_samples_is_no_samples_own(folder, make):
+    """Stored whole, it would be in whichever sample came first: parts would depend on the order in which they were made."""
+
+    class Lazy(ReadBy):
+        opened = None
+
+        def __getitem__(self, index):
+            if self.opened is None:
+                self.opened = np.memmap(Path(self.paths[0]).with_suffix(".bin"), np.uint8, "r", shape=(10, 20_000))
+            return super().__getitem__(index), self.opened[index].copy()
+
+    np.arange(200_000, dtype=np.uint16).astype(np.uint8).tofile(folder[0].with_suffix(".bin"))
+    dataset = Lazy(folder, "pil")
+    done = make(dataset, "source")
+    cached = CachedDataset(done.folder, dataset=Lazy(folder, "pil"))
+    assert 15_000 < done.unseen_bytes < 30_000 and set(cached.files(0)) == {"0.jpg"}
+    assert all(np.array_equal(cached[index][1], dataset[index][1]) for index in range(10)) and cached.misses > 0
+
+
 class MapOpenedBefore(ReadBy):
     def __init__(self, paths, way):
         super().__init__(paths, way)

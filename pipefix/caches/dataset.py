@@ -138,7 +138,8 @@ class CachedDataset(Dataset[Any]):
         if not 0 <= index < self._length:
             index = self._inside(index)
         part = bisect_right(self._starts, index) - 1
-        return self._parts[part].get(index - self._starts[part])
+        reader = self._parts.readers[part] or self._parts[part]
+        return reader.get(index - self._starts[part])
 
     def __getitem__(self, index: Any) -> Any:
         index = index.__index__()
@@ -195,7 +196,7 @@ class CachedDataset(Dataset[Any]):
 
     def _replayed(self, index: int) -> Any:
         number = bisect_right(self._starts, index) - 1
-        reader = self._parts[number]
+        reader = self._parts.readers[number] or self._parts[number]
         shelf = self._shelf
         if shelf is None:
             shelf = self._shelf = replay.Shelf(self.root, reader.get)

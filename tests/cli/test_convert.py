@@ -75,7 +75,7 @@ def test_the_beginning_of_a_stream(tmp_path, monkeypatch, capsys):
     assert main([*asked, "--dry-run"]) == 2
     assert "--limit N" in capsys.readouterr().err
     assert main([*asked, "--limit", "70"]) == 0
-    assert "made: 70 records, sample in lmdb" in capsys.readouterr().out
+    assert "made: 70 records, sample in lmdb" in capsys.readouterr().out.replace("\n", " ")
     assert main([*asked[:4], "--store", "source", "--limit", "70"]) == 2
     assert "--store sample" in capsys.readouterr().err
     sys.modules.pop("endless_numbers", None)
@@ -85,7 +85,9 @@ def test_what_goes_past_a_source_cache_is_told(target, capsys):
     code = Path("pictures_to_convert.py").read_text()
     Path("table.bin").write_bytes(bytes(5 * 30_000))
     code = code.replace("import Path\n", "import Path\nimport numpy\n")
-    code = code.replace("transform = None\n", 'table = numpy.memmap("table.bin", mode="r").reshape(5, -1)\n    transform = None\n')
+    code = code.replace(
+        "transform = None\n", 'table = numpy.memmap("table.bin", mode="r", shape=(5, 30_000))\n    transform = None\n'
+    )
     Path("pictures_to_convert.py").write_text(code.replace(", index\n", ", self.table[index].sum()\n"))
     assert main(["convert", target, "--to", "lmdb", "--workers", "0"]) == 0
     said = capsys.readouterr().out.replace("\n", " ")

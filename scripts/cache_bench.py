@@ -86,6 +86,13 @@ def machine() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def known(name: str) -> dict[str, Any]:
+    """What ``benchmarks/NAME.json`` says; nothing where it was never written."""
+    path = ROOT / "benchmarks" / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
 def write(name: str, figures: dict[str, Any], page: list[str]) -> None:
     """``benchmarks/NAME.json`` and ``.md``."""
     folder = ROOT / "benchmarks"

@@ -14,7 +14,7 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -116,10 +116,13 @@ class Index:
 class Mapped:
     """A data file mapped into memory, whose blocks are checked the first time they are read. Threads may share it."""
 
-    def __init__(self, path: Path, part: Part, index: Index, *, check: str = "first", scattered: bool = False) -> None:
+    def __init__(
+        self, path: Path, part: Part, index: Index, *, check: str = "first", scattered: bool = False, few: bool = False
+    ) -> None:
         index.check(part, path)
         self.path = path
-        self.words = index.words()
+        self.words: Sequence[int] = index.words().tolist() if few else index.words()
+        """Of ``few`` blocks a list, which is quicker and a hundred bytes a block; else a view of the file, which costs nothing."""
         self.view = memoryview(_map(path, part.bytes, scattered=scattered))
         self.always = check == "always"
         self.seen = bytearray(len(self)) if check != "never" else bytearray(b"\1") * len(self)

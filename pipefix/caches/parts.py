@@ -10,6 +10,9 @@ from typing import Any
 from pipefix.caches.format import Index, Mapped
 from pipefix.caches.manifest import SUFFIXES, Part, beside
 
+_FEW = 1 << 16
+"""Records of a cache whose index a process may hold as numbers of its own: 7 MB."""
+
 
 def larger_than_memory(total: int) -> bool:
     import psutil
@@ -26,6 +29,7 @@ class Parts:
         self.container = container
         self.check = check
         self.scattered = larger_than_memory(sum(part.bytes for part in parts))
+        self.few = sum(part.records for part in parts) <= _FEW
         self.options: dict[str, Any] = {}
         """What the container's reader is told besides: columns of Parquet."""
         self.readers: list[Any] = [None] * len(parts)
@@ -42,7 +46,7 @@ class Parts:
     def _opened(self, number: int) -> Any:
         part, file = self.parts[number], self.file(number)
         index = Index.read(beside(file, ".idx"), part)
-        mapped = Mapped(file, part, index, check=self.check, scattered=self.scattered)
+        mapped = Mapped(file, part, index, check=self.check, scattered=self.scattered, few=self.few)
         reader = self.readers[number] = reader_of(self.container)(mapped, part, index, **self.options)
         return reader
 

@@ -40,6 +40,15 @@ def test_pickled_and_copied(files, make, to):
     assert len(pickle.dumps(cached)) < 4000
 
 
+def test_the_index_of_a_large_cache_stays_in_its_file(files, make, monkeypatch):
+    few = CachedDataset(make(files, "resized").folder)
+    monkeypatch.setattr("pipefix.caches.parts._FEW", 5)
+    many = CachedDataset(few.path)
+    assert [many.raw(index) == few.raw(index) for index in range(12)] == [True] * 12
+    kinds = {type(cached._parts.readers[0]._mapped.words) for cached in (few, many)}
+    assert kinds == {list, memoryview}
+
+
 def test_indices(files, make):
     cached = CachedDataset(make(files, "decoded").folder)
     assert cached[-1][1] == 11 and cached[np.int64(3)][1] == 3 and cached[torch.tensor(4)][1] == 4

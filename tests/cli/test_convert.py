@@ -91,7 +91,7 @@ def test_what_goes_past_a_source_cache_is_told(target, capsys):
     Path("pictures_to_convert.py").write_text(code.replace(", index\n", ", self.table[index].sum()\n"))
     assert main(["convert", target, "--to", "lmdb", "--workers", "0"]) == 0
     said = capsys.readouterr().out.replace("\n", " ")
-    assert "A sample also reads about 30 kB in ways that a source cache cannot answer" in said
+    assert "A sample also reads about 30.0 kB in ways that a source cache cannot answer" in said
 
 
 def test_a_forecast_writes_nothing(target, capsys):

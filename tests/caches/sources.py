@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import h5py
 import numpy as np
 import torch
 import torchvision
@@ -104,6 +105,11 @@ def by_mapped_array(path: str) -> Any:
     return np.array(np.load(Path(path).with_suffix(".npy"), mmap_mode="r")[2:]), np.array(np.memmap(path, mode="r")[3:40])
 
 
+def by_hdf5(path: str) -> Any:
+    with h5py.File(Path(path).with_suffix(".h5")) as file:
+        return file["plain"][1:], file["packed"][:], file["group"].attrs["label"]
+
+
 def by_bytes_io(path: str) -> Any:
     return np.asarray(Image.open(io.BytesIO(Path(path).read_bytes())))
 
@@ -119,6 +125,7 @@ WAYS = {
     "fromfile": lambda path: np.fromfile(path, np.uint8),
     "json, picture and mask": by_json_and_pil,
     "tiff": lambda path: np.asarray(Image.open(Path(path).with_suffix(".tiff"))),
+    "hdf5": by_hdf5,
     "descriptor": by_descriptor,
     "map": by_map,
     "mapped array": by_mapped_array,

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lmdb
@@ -20,11 +21,12 @@ from torchvision.transforms import v2
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.building import Building, Lock
+from pipefix.caches.building import Building, Lock, _sync
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.forecast import forecast
 from pipefix.caches.verify import verify
+from pipefix.caches.witness import Witness
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
 from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 
@@ -319,6 +321,19 @@ def test_a_directory_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "lockf", refuse)
     with pytest.raises(UnreadableFile, match=r"cannot be written: No locks available"), Lock(tmp_path):
         pass
+
+
+def test_what_other_threads_bring_to_the_disk_is_no_read_of_a_sample(files, tmp_path):
+    """Parts are brought to the disk while the next ones are made, in the same process where there are no workers."""
+    (tmp_path / "part").write_bytes(b"data")
+    with Witness() as witness, ThreadPoolExecutor(1) as pool:
+
+        def meanwhile(index):
+            pool.submit(_sync, tmp_path / "part").result()
+            return files[index]
+
+        _, reads = witness.whole(meanwhile, 3)
+    assert [Path(path).name for path in reads.files] == ["03.jpg"]
 
 
 def test_a_dead_worker_is_told_with_its_sample(make):

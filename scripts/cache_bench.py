@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -58,6 +59,23 @@ def copies(source: Path, times: int) -> Path:
     return folder
 
 
+class Kept:
+    """What a long bench has seen, kept between portions of it, as long as the code of caches is the same."""
+
+    def __init__(self, name: str, empty: dict[str, Any]) -> None:
+        digest = hashlib.sha256()
+        for path in sorted((ROOT / "pipefix" / "caches").glob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+        self._path = PLACE / "kept" / f"{name}-{digest.hexdigest()[:12]}.json"
+        self.told: dict[str, Any] = json.loads(self._path.read_text()) if self._path.exists() else empty
+
+    def save(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._path.with_suffix(".draft")
+        draft.write_text(json.dumps(self.told))
+        draft.replace(self._path)
+
+
 def machine() -> dict[str, Any]:
     from pipefix.measurement.machine import look
 
@@ -66,6 +84,13 @@ def machine() -> dict[str, Any]:
         "cpu": found.get("cpu_model"), "cpus": os.cpu_count(), "memory_bytes": found.get("memory_bytes"),
         "system": platform.system(), "python": platform.python_version(),
     }  # fmt: skip
+
+
+def known(name: str) -> dict[str, Any]:
+    """What ``benchmarks/NAME.json`` says; nothing where it was never written."""
+    path = ROOT / "benchmarks" / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
 def write(name: str, figures: dict[str, Any], page: list[str]) -> None:

@@ -29,10 +29,13 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     """After how many decodes a sample has read all that it reads; None runs it to its end."""
     by_path: bool = False
     """The decode that it stops at is handed a path, and would read that file."""
+    maps: bool = True
+    """Samples map files of their own into memory, which are kept whole."""
     root: str | None = None
     cut: Cut | None = None
     columns: list[Column] = []
     shape: str = "dict"
+    classes: list[str] = []
     state: str = ""
     """Digest of the dataset object, without its long lists."""
     boot: str = ""

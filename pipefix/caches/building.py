@@ -9,6 +9,8 @@ are checked against their checksums before they are counted as done.
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import json
 import os
 import socket
@@ -43,10 +45,16 @@ class Lock:
         import fcntl
 
         while True:
-            self._file = open(self._path, "a+", encoding="ascii")
+            try:
+                self._file = open(self._path, "a+", encoding="ascii")
+            except OSError as error:
+                raise unwritable(self._path.parent, error) from error
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    self._file.close()
+                    raise unwritable(self._path.parent, error) from error
                 self._file.seek(0)
                 holder = self._file.read(200).strip() or "unknown"
                 self._file.close()
@@ -66,6 +74,13 @@ class Lock:
         with contextlib.suppress(OSError):
             self._path.unlink()
         self._file.close()
+
+
+def unwritable(folder: Path, error: OSError) -> UnreadableFile:
+    return UnreadableFile(
+        f"{folder} cannot be written: {error.strerror or error}.",
+        advice="Choose a directory that you may write to, on a disk of this machine: --out DIR",
+    )
 
 
 def _is_at(file: Any, path: Path) -> bool:
@@ -93,8 +108,11 @@ def prepare(folder: Path) -> None:
             f"{folder} exists and holds other things, such as {sorted(others)[0]!r}: nothing is written there.",
             advice="Name a directory that does not exist yet: --out DIR",
         )
-    for name in ("parts", "index"):
-        (folder / name).mkdir(exist_ok=True)
+    try:
+        for name in ("parts", "index"):
+            (folder / name).mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
 
 
 class Building:
@@ -139,7 +157,7 @@ class Building:
         index = Index.read(beside(data, ".idx"), part)
         mapped = Mapped(data, part, index)
         if thorough:
-            for number in range(len(mapped.offsets)):
+            for number in range(len(mapped)):
                 mapped.block(number)
 
     def sweep(self, keep: Iterable[str]) -> None:
@@ -179,9 +197,11 @@ class Building:
         self.settle()
         manifest = self._manifest(generations)
         self._write_quarantine()
-        write_whole(self.folder / manifests.NAME, sealed_text(manifest))
+        text = sealed_text(manifest)
+        write_whole(self.folder / manifests.COPY, text)
+        write_whole(self.folder / manifests.NAME, text)
         (self.folder / blueprints.NAME).unlink(missing_ok=True)
-        self.sweep(keep={part.name(number) for number, part in enumerate(manifest.parts)})
+        self.sweep(keep={manifests.COPY.stem, *(part.name(number) for number, part in enumerate(manifest.parts))})
         return manifest
 
     def _manifest(self, generations: dict[int, int]) -> Manifest:
@@ -208,6 +228,7 @@ class Building:
                 bytes=sum(facts.source_bytes for facts in self.done.values()),
                 files=sum(facts.file_count for facts in self.done.values()),
             ),
+            classes=plan.classes,
             part_samples=plan.part_samples,
             parts=parts,
         )
@@ -223,18 +244,16 @@ class Building:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Runs beside samples that are being made, and past the seams: it is no read of theirs."""
+    with io.FileIO(path) as file:
+        os.fsync(file.fileno())
 
 
 def of_manifest(manifest: Manifest, survey: Blueprint) -> Blueprint:
     """The blueprint that a finished cache was made from; how its samples are run comes from a survey of today."""
     return Blueprint(
         target=manifest.target, recipe=manifest.recipe, samples=manifest.samples, part_samples=manifest.part_samples,
-        seeded=survey.seeded, stop_at=survey.stop_at, by_path=survey.by_path, root=manifest.source.root, cut=manifest.cut,
-        columns=manifest.columns, shape=manifest.shape,
+        seeded=survey.seeded, stop_at=survey.stop_at, by_path=survey.by_path, maps=survey.maps,
+        root=manifest.source.root, cut=manifest.cut, columns=manifest.columns, shape=manifest.shape, classes=manifest.classes,
         state=manifest.source.state,
     )  # fmt: skip

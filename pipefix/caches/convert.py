@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
+from pipefix.caches import blueprint as blueprints
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.building import Building, Lock, prepare
+from pipefix.caches.building import Building, Lock, prepare, unwritable
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe
@@ -59,6 +60,8 @@ class Converted:
     """Parts that were there already."""
     changed: tuple[int, ...] = ()
     """Parts whose source is not what it was, where nothing was asked to be done about it."""
+    unseen_bytes: float = 0.0
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
 
 Progress = Callable[[State], None]
@@ -70,7 +73,7 @@ def silent(_: State) -> None:
 
 def recipe_of(
     to: str, store: str, size: int | None = None, quality: int = 90, on_bad: str = "raise", max_bad: float = 0.01,
-    tokenizer: str | None = None, text: str | None = None,
+    tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
     if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
@@ -90,11 +93,14 @@ def recipe_of(
             "Tokenising takes a tokenizer, the field that it is used on, and --store rows.",
             advice="Give all three: --store rows --tokenizer tokenizer.json --text text",
         )
+    if limit is not None and limit < 1:
+        raise BadUsage(f"A limit of {limit} samples leaves none.", advice="Give at least one: --limit 100000")
     if store == "resized" and size is None:
         size = DEFAULT_SIZE
     return Recipe(
-        store=store, container=to, size=size, quality=quality, on_bad=on_bad, max_bad=max_bad, tokenizer=tokenizer, text=text
-    )
+        store=store, container=to, size=size, quality=quality, on_bad=on_bad, max_bad=max_bad, tokenizer=tokenizer, text=text,
+        limit=limit,
+    )  # fmt: skip
 
 
 def convert(
@@ -114,7 +120,7 @@ def convert(
     say(state)
     folder = Path(os.path.abspath(folder))
     prepare(folder)
-    with Lock(folder), _full_disk(folder):
+    with Lock(folder), _told_by_the_disk(folder):
         existing = _existing(folder, recipe)
         source = survey(dataset, recipe, target)
         if existing is not None:
@@ -129,12 +135,15 @@ def convert(
             manifest = building.seal()
         finally:
             building.close()
-    return Converted(folder, manifest, time.perf_counter() - begun, made, found)
+    return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
 
 
 def _existing(folder: Path, recipe: Recipe) -> Manifest | None:
-    if not (folder / manifests.NAME).exists():
+    begun = (folder / blueprints.NAME).exists() or not (folder / manifests.COPY).exists()
+    if begun and not (folder / manifests.NAME).exists():
         return None
+    if manifests.copied(folder) is not None:
+        manifests.mend(folder)
     found = manifests.read(folder)
     if found.recipe != recipe:
         was = found.recipe
@@ -171,7 +180,7 @@ def make_parts(
     generations: dict[int, int] | None = None,
 ) -> int:  # fmt: skip
     plan = building.blueprint
-    state.samples = plan.samples
+    state.samples = plan.samples or plan.recipe.limit
     state.before = state.done = sum(facts.stop - facts.start for facts in building.done.values())
     state.written = building.bytes()
     state.read = sum(facts.source_bytes for facts in building.done.values())
@@ -236,8 +245,8 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
         )
 
 
-class _full_disk:  # noqa: N801 - reads as a statement
-    """A full disk is told in words; what was made until then stays."""
+class _told_by_the_disk:  # noqa: N801 - reads as a statement
+    """A disk that is full or cannot be written is told in words; what was made until then stays."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -251,6 +260,8 @@ class _full_disk:  # noqa: N801 - reads as a statement
                 f"The disk that holds {self._folder} is full. Finished parts are kept.",
                 advice="Make room and run the same command again: it goes on where it was.",
             ) from error
+        if isinstance(error, OSError):  # what the user's code raises became a damaged sample
+            raise unwritable(self._folder, error) from error
 
 
 def _is_full(error: BaseException) -> bool:
@@ -290,7 +301,8 @@ def _again(
         manifest = building.seal(generations=generations)
     finally:
         building.close()
-    return Converted(folder, manifest, time.perf_counter() - begun, len(changed), len(kept))
+    took = time.perf_counter() - begun
+    return Converted(folder, manifest, took, len(changed), len(kept), unseen_bytes=source.unseen_bytes)
 
 
 def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:

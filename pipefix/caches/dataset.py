@@ -34,7 +34,8 @@ class CachedDataset(Dataset[Any]):
     stores the part of its transforms that was not stored runs live; ``transform`` gives that part by hand instead, and is called
     as the dataset would call it (without a known place in the sample: on its only image, or else on the whole sample).
 
-    ``images``: what pictures become: ``as-was`` (what the dataset gave), ``image`` (PIL), ``tensor``, ``array``.
+    ``images``: what pictures become: ``as-was`` (what the dataset gave), ``image`` (PIL), ``tensor``, ``array``; ``none`` leaves
+    them out, for who wants the labels alone (with ``check="never"`` nothing but those is read then).
     ``check``: checksums are compared when a process ``first`` reads a record, ``always`` or ``never``.
     ``copy=False`` gives arrays that are views of the cache, read-only.
     ``columns`` and ``where`` (Parquet rows only): the fields to read, and conditions such as ``[("label", "==", 3)]``.
@@ -122,6 +123,11 @@ class CachedDataset(Dataset[Any]):
     def _decoder(self) -> Decoder:
         return Decoder(pictures.picture_as(self._images), pictures.pixels_as(self._images, copy=self._copy), copy=self._copy)
 
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, as the dataset that the cache was made from had them; empty where it had none."""
+        return list(self.manifest.classes)
+
     # -- samples -------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
@@ -132,7 +138,8 @@ class CachedDataset(Dataset[Any]):
         if not 0 <= index < self._length:
             index = self._inside(index)
         part = bisect_right(self._starts, index) - 1
-        return self._parts[part].get(index - self._starts[part])
+        reader = self._parts.readers[part] or self._parts[part]
+        return reader.get(index - self._starts[part])
 
     def __getitem__(self, index: Any) -> Any:
         index = index.__index__()
@@ -162,7 +169,7 @@ class CachedDataset(Dataset[Any]):
         return found
 
     def _finish(self, sample: Any) -> Any:
-        if self.transform is None:
+        if self.transform is None or self._images == "none":
             return sample
         if self._call is not None:
             return cuts.run_live(self.transform, self._call, sample)
@@ -189,7 +196,7 @@ class CachedDataset(Dataset[Any]):
 
     def _replayed(self, index: int) -> Any:
         number = bisect_right(self._starts, index) - 1
-        reader = self._parts[number]
+        reader = self._parts.readers[number] or self._parts[number]
         shelf = self._shelf
         if shelf is None:
             shelf = self._shelf = replay.Shelf(self.root, reader.get)

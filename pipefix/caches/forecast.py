@@ -18,8 +18,10 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
 from pipefix.caches.convert import State
 from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.maker import getter
 from pipefix.caches.manifest import STAGES, Manifest, Recipe, Source
 from pipefix.caches.survey import Surveyed, survey
+from pipefix.caches.writer import stream
 from pipefix.vocabulary.errors import BadUsage
 
 _SECONDS = 4.0
@@ -52,6 +54,8 @@ class Forecast:
     """Bytes free on the disk that it would go to."""
     kept: tuple[str, ...] = ()
     live: tuple[str, ...] = ()
+    unseen_bytes: float = 0.0
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
 
 def forecast(
@@ -65,12 +69,16 @@ def forecast(
 ) -> Forecast:
     """Convert about four seconds' worth beside ``folder``, and remove it again."""
     source = survey(dataset, recipe, target)
-    if source.blueprint.samples is None:
-        raise BadUsage("How long a stream is cannot be told before it ends.", advice="Convert it without --dry-run.")
+    samples = source.blueprint.samples or recipe.limit or _told_length(dataset)
+    if samples is None:
+        raise BadUsage(
+            "How long a stream is cannot be told before it ends.",
+            advice="Say how much of it is wanted, --limit N, or convert it without --dry-run.",
+        )
     place = _nearest(Path(os.path.abspath(folder)))
     scratch = Path(tempfile.mkdtemp(prefix=".pipefix-forecast-", dir=place))
     try:
-        return _tried(source, scratch, workers, progress or converting.silent, place)
+        return _tried(source, samples, scratch, workers, progress or converting.silent, place)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -82,16 +90,25 @@ def _nearest(folder: Path) -> Path:
     return folder
 
 
-def _tried(source: Surveyed, scratch: Path, workers: int | None, say: Callable[[State], None], place: Path) -> Forecast:
+def _told_length(dataset: Any) -> int | None:
+    """What a stream says of its own length."""
+    try:
+        return len(dataset) or None
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
+
+
+def _tried(
+    source: Surveyed, samples: int, scratch: Path, workers: int | None, say: Callable[[State], None], place: Path
+) -> Forecast:
     plan = source.blueprint
-    samples = plan.samples or 0
     for name in ("parts", "index"):
         (scratch / name).mkdir()
     count = workers if workers is not None else converting.cores()
     # A first small round tells the pace, a second one fills the time.
-    pace, _ = _round(source, scratch, min(8 * max(1, count), samples), workers, say)
+    pace, _ = _round(source, samples, scratch, min(8 * max(1, count), samples), workers, say)
     wanted = min(samples, max(32, int(_SECONDS / max(pace, 1e-6))))
-    pace, manifest = _round(source, scratch, wanted, workers, say)
+    pace, manifest = _round(source, samples, scratch, wanted, workers, say)
     tried = sum(part.stop - part.start for part in manifest.parts)
     return Forecast(
         samples=samples,
@@ -103,21 +120,22 @@ def _tried(source: Surveyed, scratch: Path, workers: int | None, say: Callable[[
         free=shutil.disk_usage(place).free,
         kept=tuple(plan.cut.kept) if plan.cut is not None else (),
         live=tuple(plan.cut.live) if plan.cut is not None else (),
+        unseen_bytes=source.unseen_bytes,
     )
 
 
 def _round(
-    source: Surveyed, scratch: Path, wanted: int, workers: int | None, say: Callable[[State], None]
+    source: Surveyed, samples: int, scratch: Path, wanted: int, workers: int | None, say: Callable[[State], None]
 ) -> tuple[float, Manifest]:
-    """Seconds a sample, and what was made."""
+    """Seconds a sample, and what was made: blocks from all over the source, or the beginning of a stream."""
     plan = source.blueprint
-    samples = plan.samples or 0
-    blocks = max(1, min(_BLOCKS, wanted // 4))
+    beginning = plan.samples is None
+    blocks = 1 if beginning else max(1, min(_BLOCKS, wanted // 4))
     each = max(1, wanted // blocks)
     starts = sorted({(2 * at + 1) * samples // (2 * blocks) // each * each for at in range(blocks)})
-    starts = [start for start in starts if start + each <= samples] or [0]
+    starts = [0] if beginning else [start for start in starts if start + each <= samples] or [0]
     fields = {name: getattr(plan, name) for name in plan.__struct_fields__}
-    trial = Blocks(**{**fields, "part_samples": min(each, samples), "samples": samples, "starts": starts})
+    trial = Blocks(**{**fields, "part_samples": min(each, samples), "starts": starts})
     building = Building(scratch, trial)
     begun = time.perf_counter()
     try:
@@ -135,8 +153,8 @@ def _round(
 def _manifest(building: Building, plan: Blueprint) -> Manifest:
     parts = [building.done[number].part(0) for number in sorted(building.done)]
     return Manifest(
-        length=sum(part.records for part in parts), samples=plan.samples or 0, stage=STAGES[plan.recipe.store], recipe=plan.recipe,
-        cut=plan.cut, columns=plan.columns, shape=plan.shape, part_samples=plan.part_samples, parts=parts,
+        length=sum(part.records for part in parts), samples=plan.samples or parts[-1].stop, stage=STAGES[plan.recipe.store],
+        recipe=plan.recipe, cut=plan.cut, columns=plan.columns, shape=plan.shape, part_samples=plan.part_samples, parts=parts,
         source=Source(root=plan.root, bytes=sum(facts.source_bytes for facts in building.done.values())),
     )  # fmt: skip
 
@@ -147,14 +165,23 @@ def _gain(source: Surveyed, manifest: Manifest, scratch: Path) -> float | None:
     positions = random.Random(0).sample(range(len(cached)), min(len(cached), _READ_AT_MOST))
     if not positions:
         return None
+    if source.blueprint.samples is None:
+        positions = list(range(len(positions)))  # a stream is read from its beginning, without gaps
     numbers = [cached.sample_number(position) for position in positions]
     ratios = []
     for attempt in range(_ROUNDS + 1):
-        own = _seconds(source.dataset.__getitem__, numbers)
+        own = _seconds(_without(source), numbers)
         ours = _seconds(cached.__getitem__, positions)
         if attempt:
             ratios.append(own / ours)
     return statistics.median(ratios)
+
+
+def _without(source: Surveyed) -> Callable[[int], Any]:
+    """Samples without the cache."""
+    if source.blueprint.samples is None:
+        return stream(source.dataset, None)
+    return getter(source.dataset, None)
 
 
 def _seconds(get: Callable[[int], Any], indices: list[int]) -> float:

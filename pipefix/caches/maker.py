@@ -69,7 +69,7 @@ class SourceMaker:
         self.reads = Reads()
         self._root = blueprint.root
         self._witness = witness
-        witness.stop_at, witness.by_path = blueprint.stop_at, blueprint.by_path
+        witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
         self._stored: dict[str, list[tuple[int, int, int, int]]] = {}
         self._position = 0
 

@@ -2,7 +2,8 @@
 
 A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
 directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
-its last field is the digest of all that stands before it.
+its last field is the digest of all that stands before it. ``index/manifest.copy`` is the same once more: nothing is read from it
+unless the manifest itself is to be mended.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pipefix.vocabulary.version import VERSION
 FORMAT = "pipefix.cache"
 MAJOR = 1
 NAME = "manifest.json"
+COPY = Path("index", "manifest.copy")
 STORES = ("source", "resized", "decoded", "sample", "rows")
 CONTAINERS = ("lmdb", "parquet")
 SUFFIXES = {"lmdb": ".mdb", "parquet": ".parquet"}
@@ -70,6 +72,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: str | None = None
     text: str | None = None
     """The column that is tokenised."""
+    limit: int | None = None
+    """Of a stream, how many samples are taken at most."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +135,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     shape: str = "dict"
     """Of rows: what a sample was, a dict, a tuple or a single value."""
     source: Source = Source()
+    classes: list[str] = []
+    """Names of the classes, where the dataset had such a list."""
     checksum: str = "crc32"
     part_samples: int = 0
     """Samples a part covers; the last one may cover fewer."""
@@ -172,12 +178,53 @@ def unseal(text: bytes, kind: type[Any], where: Path) -> Any:
 
 def read(folder: Path) -> Manifest:
     """The manifest of a whole cache; raises `UnreadableFile` where there is none and `CacheDamaged` where it is wrong."""
-    path = folder / NAME
+    try:
+        return _read(folder / NAME, folder)
+    except CacheDamaged as error:
+        if copied(folder) is None:
+            raise _beyond_repair(error, folder) from error
+        raise
+
+
+def _beyond_repair(error: CacheDamaged, folder: Path) -> CacheDamaged:
+    anew = f"It has no sound copy to be mended from. Make the cache anew: rm -r {folder}, and pipefix convert as before"
+    return CacheDamaged(str(error), advice=anew)
+
+
+def _read(path: Path, folder: Path) -> Manifest:
     text = _text(path, folder)
     _check_version(text, path)
     manifest: Manifest = unseal(text, Manifest, path)
     _check(manifest, path)
     return manifest
+
+
+def copied(folder: Path) -> bytes | None:
+    """The manifest's copy, where it is sound."""
+    path = folder / COPY
+    try:
+        _read(path, folder)
+        return path.read_bytes()
+    except (UnreadableFile, OSError):
+        return None
+
+
+def mend(folder: Path) -> bool:
+    """A damaged or missing manifest of a finished cache is written anew from its copy, and the other way about.
+
+    True where it was the manifest. Only for who holds the directory's lock.
+    """
+    copy = copied(folder)
+    try:
+        _read(folder / NAME, folder)
+    except CacheDamaged as error:
+        if copy is None:
+            raise _beyond_repair(error, folder) from error
+        write_whole(folder / NAME, copy)
+        return True
+    if copy is None and (folder / COPY).parent.is_dir():
+        write_whole(folder / COPY, (folder / NAME).read_bytes())
+    return False
 
 
 def _text(path: Path, folder: Path) -> bytes:
@@ -191,6 +238,8 @@ def _text(path: Path, folder: Path) -> bytes:
                 f"{folder} is a cache that was never finished.",
                 advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
             ) from None
+        if (folder / COPY).exists():
+            raise CacheDamaged(f"{path} is missing.") from None
         raise UnreadableFile(
             f"{folder} is not a pipefix cache: it has no {NAME}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
         ) from None

@@ -10,6 +10,9 @@ from typing import Any
 from pipefix.caches.format import Index, Mapped
 from pipefix.caches.manifest import SUFFIXES, Part, beside
 
+_FEW = 1 << 16
+"""Records of a cache whose index a process may hold as numbers of its own: 7 MB."""
+
 
 def larger_than_memory(total: int) -> bool:
     import psutil
@@ -26,30 +29,32 @@ class Parts:
         self.container = container
         self.check = check
         self.scattered = larger_than_memory(sum(part.bytes for part in parts))
+        self.few = sum(part.records for part in parts) <= _FEW
         self.options: dict[str, Any] = {}
         """What the container's reader is told besides: columns of Parquet."""
-        self._open: list[Any] = [None] * len(parts)
+        self.readers: list[Any] = [None] * len(parts)
+        """Of the parts that are open; the same list for as long as this object lives."""
         _all.add(self)
 
     def file(self, number: int) -> Path:
         return self.folder / "parts" / (self.parts[number].name(number) + SUFFIXES[self.container])
 
     def __getitem__(self, number: int) -> Any:
-        reader = self._open[number]
+        reader = self.readers[number]
         return self._opened(number) if reader is None else reader
 
     def _opened(self, number: int) -> Any:
         part, file = self.parts[number], self.file(number)
         index = Index.read(beside(file, ".idx"), part)
-        mapped = Mapped(file, part, index, check=self.check, scattered=self.scattered)
-        reader = self._open[number] = reader_of(self.container)(mapped, part, index, **self.options)
+        mapped = Mapped(file, part, index, check=self.check, scattered=self.scattered, few=self.few)
+        reader = self.readers[number] = reader_of(self.container)(mapped, part, index, **self.options)
         return reader
 
     def forget(self) -> None:
-        self._open = [None] * len(self.parts)
+        self.readers[:] = [None] * len(self.parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_open": [None] * len(self.parts)}
+        return {**vars(self), "readers": [None] * len(self.parts)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

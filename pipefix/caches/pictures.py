@@ -157,11 +157,14 @@ def raw(image: Any, like: str) -> Pixels:
 
 # -- and back --------------------------------------------------------------------------------------------------------------
 
-FORMS = ("as-was", "image", "tensor", "array")
+FORMS = ("as-was", "image", "tensor", "array", "none")
 
 
 def picture_as(form: str) -> Any:
     """A function from an encoded picture to what the user wants."""
+
+    if form == "none":
+        return _nothing
 
     def give(picture: Picture) -> Any:
         wanted = picture.like if form == "as-was" else form
@@ -171,6 +174,9 @@ def picture_as(form: str) -> Any:
 
 
 def pixels_as(form: str, *, copy: bool) -> Any:
+    if form == "none":
+        return _nothing
+
     def give(pixels: Pixels) -> Any:
         wanted = pixels.like if form == "as-was" else form
         if pixels.array.ndim not in (2, 3):
@@ -187,6 +193,10 @@ def pixels_as(form: str, *, copy: bool) -> Any:
         return torch.from_numpy(array).permute(2, 0, 1)
 
     return give
+
+
+def _nothing(_: Any) -> None:
+    """For who wants the labels alone."""
 
 
 def _from_pixels(pixels: Pixels) -> Any:

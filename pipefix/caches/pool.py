@@ -5,6 +5,7 @@ Memory is bounded by what one part holds back before writing, times the processe
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -196,10 +197,11 @@ def _work(connection: Any, others: list[Any], make: Ready, place: Any) -> None:
                 facts = one(number, told)
                 told.flush()
                 connection.send(("done", number, msgspec.msgpack.encode(facts.brief())))
-    except (EOFError, BrokenPipeError):
-        os._exit(1)
+    except (EOFError, ConnectionError):
+        os._exit(1)  # the parent is gone
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
-        connection.send(_sendable(error))
+        with contextlib.suppress(ConnectionError):
+            connection.send(_sendable(error))
     connection.close()
     os._exit(0)
 

@@ -6,7 +6,7 @@ Everything here depends on the source alone, never on time or chance: the same s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import record, rows
+from pipefix.caches import reading, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
@@ -22,11 +22,10 @@ from pipefix.caches.maker import TreeMaker, getter
 from pipefix.caches.manifest import Cut, Recipe
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import StreamEnded, frames, stream
+from pipefix.caches.writer import StreamEnded, stream
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 
 _LOOKED_AT = 32
-_LEARNED_FROM = 6
 _ROWS_LOOKED_AT = 64
 _PARTS = 32
 """How many parts a cache is divided into, unless they became too small or too large."""
@@ -45,6 +44,8 @@ class Surveyed:
     record_bytes: float = 0.0
     source_bytes: float = 0.0
     """Of a sample, on average."""
+    unseen_bytes: float = 0.0
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
     @contextmanager
     def hooked(self) -> Iterator[Hook | None]:
@@ -71,7 +72,7 @@ def is_stream(dataset: Any) -> bool:
 
 def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     """Settle everything, or raise what stands in the way."""
-    samples = None if is_stream(dataset) else len(dataset)
+    samples = None if is_stream(dataset) else _length(dataset)
     if samples == 0:
         raise TargetError("The dataset is empty: there is nothing to convert.", advice="Check the path that it was built with.")
     if samples is None and recipe.store == "source":
@@ -79,21 +80,47 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
             "A stream reads ahead of the samples that it gives, so what a sample read cannot be told.",
             advice="Store its samples instead: --store sample",
         )
+    if samples is not None and recipe.limit is not None:
+        raise BadUsage(
+            f"--limit is for streams, and this dataset has {samples} samples.",
+            advice="Convert a part of it as torch.utils.data.Subset(dataset, range(n)).",
+        )
     state = Fingerprint(dataset, samples).state
     # What the user's transforms draw here is put back.
     with cuts.seeded(0, 0), Witness() as witness:
         look = _Look(dataset, recipe, samples, witness)
-        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, state=state, boot=boot()))
-    return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes)
+        plan = look.settle(
+            Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), state=state, boot=boot())
+        )
+    return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes, look.unseen_bytes)
+
+
+def _classes(dataset: Any) -> list[str]:
+    """The list of class names that datasets of pictures have, or those that they wrap."""
+    for _ in range(8):
+        found = getattr(dataset, "classes", None)
+        if isinstance(found, (list, tuple)) and all(isinstance(one, str) for one in found):
+            return list(found)
+        dataset = getattr(dataset, "dataset", None)
+    return []
+
+
+def _length(dataset: Any) -> int:
+    if not hasattr(type(dataset), "__len__"):
+        raise TargetError(
+            f"The dataset ({type(dataset).__name__}) has no length, so which samples there are cannot be told.",
+            advice="Give its class a __len__; its samples are then those from 0 on.",
+        )
+    return len(dataset)
 
 
 class _Look:
     def __init__(self, dataset: Any, recipe: Recipe, samples: int | None, witness: Witness) -> None:
         self.dataset, self.recipe, self.witness = dataset, recipe, witness
         self.samples = samples
-        self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)
+        self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)[: recipe.limit]
         self.holders: list[Holder] = []
-        self.record_bytes = self.source_bytes = 0.0
+        self.record_bytes = self.source_bytes = self.unseen_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
         if self.recipe.store == "source":
@@ -107,53 +134,14 @@ class _Look:
             for back in backs:
                 back()
 
-    # -- what samples read ---------------------------------------------------------------------------------------------
-
     def _source(self, plan: Blueprint) -> Blueprint:
-        get = getter(self.dataset, None)
-        good, sizes, last = [], [], None
-        files: dict[str, None] = {}
-        for index in self.indices:
-            try:
-                _, reads = self.witness.whole(get, index)
-            except PipefixError:
-                raise
-            except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
-                last = error
-                continue
-            good.append(index)
-            files.update(dict.fromkeys(reads.files))
-            sizes.append(sum(len(data) for read in reads.files.values() for _, data in read.runs()))
-            if len(good) >= _LEARNED_FROM:
-                break
-        self._none_good(good, last)
-        if not files:
-            raise TargetError(
-                f"Samples were made, and none of the {len(good)} looked at read a file in a way that can be seen.",
-                advice="Store the samples themselves instead: --store sample",
-            )
-        learned = self.witness.learn(get, good)
-        if learned:
-            sizes = self._sizes(get) or sizes
-        self.record_bytes = self.source_bytes = sum(sizes) / len(sizes)
+        found = reading.learn(self.dataset, self.indices, self.witness)
+        self.record_bytes = self.source_bytes = found.record_bytes
+        self.unseen_bytes = found.unseen_bytes
         return msgspec.structs.replace(
-            plan,
-            stop_at=self.witness.stop_at if learned else None,
-            by_path=learned and self.witness.by_path,
-            root=_root(self.dataset, list(files)),
+            plan, stop_at=found.stop_at, by_path=found.by_path, maps=found.maps, root=_root(self.dataset, found.files),
             part_samples=_part_samples(self.samples, self.record_bytes),
-        )
-
-    def _sizes(self, get: Any) -> list[int]:
-        """Of more samples than it took to learn: what they read is all that is looked at now."""
-        sizes = []
-        for index in self.indices:
-            try:
-                reads = self.witness.read_only(get, index)
-            except Exception:  # noqa: BLE001, S112 - a damaged sample: told when its part is made
-                continue
-            sizes.append(sum(read.size for read in reads.files.values()))
-        return sizes
+        )  # fmt: skip
 
     # -- samples as they are -------------------------------------------------------------------------------------------
 
@@ -219,7 +207,7 @@ class _Look:
             yield value
             if given == count:
                 return
-        self._none_good([None] * given, last)
+        reading.none_good([None] * given, last)
 
     def _getter(self, hook: Hook | None) -> Any:
         return stream(self.dataset, hook) if self.samples is None else getter(self.dataset, hook)
@@ -252,7 +240,7 @@ class _Look:
                     "There is no image in the samples, so there is nothing to make smaller.",
                     advice="Store them as they are: --store sample",
                 )
-        self._none_good(sources, last)
+        reading.none_good(sources, last)
         plan = msgspec.structs.replace(plan, seeded=cuts.drawn() != before, root=_root(self.dataset, list(files)))
         if self.recipe.store == "rows":
             plan, sizes = self._rows(plan, values)
@@ -284,15 +272,6 @@ class _Look:
                     f"Sample {index} comes out different every time: the dataset draws random numbers besides its transforms.",
                     advice="Hold the random part in an attribute such as self.transform, or keep what samples read: --store source",
                 )
-
-    def _none_good(self, good: Sequence[Any], error: Exception | None) -> None:
-        if not good:
-            said = f": {type(error).__name__}: {error}" if error is not None else ""
-            raise TargetError(
-                f"None of the samples that were looked at could be read{said}",
-                advice="Run dataset[0] by itself to see the error in full.",
-                user_traceback=frames(error) if error is not None else None,
-            )
 
 
 class _Spy:

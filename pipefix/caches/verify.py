@@ -46,10 +46,14 @@ class Checked:
     missing_count: int = 0
     """Source files that are not there."""
     repaired: list[int] = field(default_factory=list)
+    restored: bool = False
+    """The manifest was written anew from its copy."""
+    copy_damaged: bool = False
+    """The manifest's copy is not what was written."""
 
     @property
     def sound(self) -> bool:
-        return not self.damage
+        return not self.damage and not self.copy_damaged
 
 
 def verify(folder: Path, *, sample: int | None = None, seed: int = 0, progress: Progress | None = None) -> Checked:
@@ -57,6 +61,7 @@ def verify(folder: Path, *, sample: int | None = None, seed: int = 0, progress: 
     folder = Path(os.path.abspath(folder))
     manifest = manifests.read(folder)
     found = Checked(folder, manifest)
+    found.copy_damaged = (folder / manifests.COPY).exists() and manifests.copied(folder) is None
     chosen = _chosen(manifest, sample, seed)
     for number, part in enumerate(manifest.parts):
         if progress is not None:
@@ -121,7 +126,7 @@ class _PartCheck:
 
     def _everything(self, mapped: Mapped, index: Index) -> Iterator[str]:
         whole = True
-        for block in range(len(mapped.offsets)):
+        for block in range(len(mapped)):
             try:
                 mapped.block(block)
             except CacheDamaged as error:
@@ -177,6 +182,15 @@ def _against_source(check: _PartCheck, found: Checked) -> None:
 
 
 # -- mending ---------------------------------------------------------------------------------------------------------------
+
+
+def mend_manifest(folder: Path) -> bool:
+    """Write a damaged or missing manifest anew from its copy, or a damaged copy from the manifest; True for the first."""
+    folder = Path(os.path.abspath(folder))
+    if not folder.is_dir():
+        return False
+    with Lock(folder):
+        return manifests.mend(folder)
 
 
 def repair(found: Checked, dataset: Any) -> Checked:

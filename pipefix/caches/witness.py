@@ -24,6 +24,10 @@ _NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("
 """Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
 
 
+_SLACK = 8192
+"""Bytes that a sample may read besides its data, such as a library's own files, before that is worth a word."""
+
+
 class FileRead:
     """What was read of one file. Pieces may overlap, and are in the order of reading."""
 
@@ -61,8 +65,11 @@ class FileRead:
 class Reads:
     """The files of one sample, in the order in which they were opened. The seams' `FileTape` while recording."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, maps: bool = True) -> None:
         self.files: dict[str, FileRead] = {}
+        self.maps = maps
+        self.given: set[str] = set()
+        """Files that were mapped into memory, or whose descriptor was asked for."""
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         if path.startswith(_NOT_DATA):
@@ -77,7 +84,12 @@ class Reads:
         return None
 
     def whole(self, path: str) -> bytes | None:
-        return None
+        found = self.files.get(path)
+        return found.whole() if found is not None else None
+
+    def wants_whole(self, path: str) -> bool:
+        self.given.add(path)
+        return self.maps
 
     def knows(self, path: str) -> bool:
         return False
@@ -124,6 +136,8 @@ class Witness:
         self.stop_at: int | None = None
         self.by_path = False
         """The decode that samples are stopped at is handed a path, and would read that file."""
+        self.maps = True
+        """Whether what a sample maps into memory is kept whole."""
 
     def __enter__(self) -> Witness:
         self.install()
@@ -153,7 +167,7 @@ class Witness:
     @contextmanager
     def watching(self, unit: object) -> Iterator[_Watch]:
         tap = self.tap
-        tap.reads, tap.decodes = Reads(), 0
+        tap.reads, tap.decodes = Reads(maps=self.maps), 0
         tap.recording = self
         tap.begin(unit)
         try:
@@ -167,6 +181,19 @@ class Witness:
         with self.watching(index) as tap:
             value = make(index)
         return value, tap.reads
+
+    def again(self, make: Callable[[int], Any], index: int) -> tuple[Reads, int]:
+        """What a sample that ran before reads now, and what it reads unseen.
+
+        That is bytes past the seams: of libraries that open files by themselves, of maps and data bases that were opened before
+        it. As far as the system tells; 0 where it is too little to matter.
+        """
+        tap = self.tap
+        by_system, by_seams = _read_by_system(), tap.bytes_read
+        _, reads = self.whole(make, index)
+        past = max(_read_by_system() - by_system, tap.bytes_read - by_seams)
+        past -= sum(len(data) for read in reads.files.values() for _, data in read.pieces)
+        return reads, past if past > _SLACK else 0
 
     def read_only(self, make: Callable[[int], Any], index: int) -> Reads:
         """What the sample reads; it is run as far as that takes."""
@@ -219,12 +246,21 @@ class _Noting(Reads):
     """Also notes how far the sample was when each file appeared."""
 
     def __init__(self, tap: _Watch, opened: dict[str, int]) -> None:
-        super().__init__()
+        super().__init__(maps=tap.reads.maps)
         self._tap, self._opened = tap, opened
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         self._opened.setdefault(path, self._tap.decodes)
         super().put(path, offset, data, size)
+
+
+def _read_by_system() -> int:
+    """Bytes that this process has asked the system for; 0 where that is not counted."""
+    try:
+        with open("/proc/self/io", "rb", buffering=0) as file:
+            return int(file.read(64).split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _complete(reads: Reads, first: Any) -> None:

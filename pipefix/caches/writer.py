@@ -166,11 +166,15 @@ class _Made:
 
 def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell) -> _Made:
     made = _Made(start)
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     opened.maker.begin()
     read = written = 0
     index = start
+    limit = opened.blueprint.recipe.limit
     while stop is None or index < stop:
+        if limit is not None and index >= limit:
+            made.ended = True
+            break
         if (index - start) % _TELL_EVERY == 0 or written > (1 << 20):
             tell(index, read, written)
             read = written = 0
@@ -193,10 +197,13 @@ def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell)
             written += len(record)
         for path, found in opened.maker.reads.files.items():
             if path not in seen:
-                seen.add(path)
+                seen[path] = 0
                 made.files.add(_file(path, found.size, opened.blueprint.root))
-                read += found.size
-                made.source_bytes += found.size
+            # Of a shard only what these samples read of it, and nothing twice.
+            fresh = min(sum(len(data) for _, data in found.pieces), found.size - seen[path])
+            seen[path] += fresh
+            read += fresh
+            made.source_bytes += fresh
         index += 1
         if opened.blueprint.samples is None and index - start >= opened.blueprint.part_samples:
             break

@@ -39,6 +39,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
     parser.add_argument("--text", metavar="FIELD", help="the field that is tokenised")
+    parser.add_argument("--limit", type=arguments.batch_size, metavar="N", help="take the first N samples of a stream")
     parser.add_argument("--update", action="store_true", help="make anew what has changed in the source since")
     parser.add_argument("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -61,6 +62,7 @@ def run(arguments: Namespace) -> int:
             "max_bad": arguments.max_bad,
             "tokenizer": arguments.tokenizer,
             "text": arguments.text,
+            "limit": arguments.limit,
             "progress": progress,
         }
         if arguments.dry_run:
@@ -83,13 +85,14 @@ def _deliver(found: Any, arguments: Namespace) -> None:
         console.results(
             conversion.predicted(
                 samples=found.samples, tried=found.tried, cache_bytes=found.bytes, source_bytes=found.source_bytes,
-                took=found.seconds, gain=found.gain, free=found.free, kept=found.kept, live=found.live, **console.manner(),
+                took=found.seconds, gain=found.gain, free=found.free, kept=found.kept, live=found.live,
+                unseen_bytes=found.unseen_bytes, **console.manner(),
             )
         )  # fmt: skip
     else:
         console.results(
             conversion.made(
                 found.manifest, str(found.folder), took=found.seconds, new=found.made, found=found.found, changed=found.changed,
-                **console.manner(),
+                unseen_bytes=found.unseen_bytes, **console.manner(),
             )
         )  # fmt: skip

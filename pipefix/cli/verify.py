@@ -1,7 +1,7 @@
 """Check a cache: every checksum, every index, every record, and whether its source is what it was.
 
-Nothing of the cache is executed. --repair makes damaged parts anew, for which the target that the cache was made from is loaded,
-and that runs its code.
+Nothing of the cache is executed. --repair writes a damaged manifest anew from its copy, and makes damaged parts anew, for which the
+target that the cache was made from is loaded, and that runs its code.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def run(arguments: Namespace) -> int:
         console.results(
             conversion.checked(
                 found.manifest, str(found.folder), records=found.records, damage=found.damage, changed=found.changed,
-                changed_count=found.changed_count, missing_count=found.missing_count, repaired=found.repaired, **console.manner(),
+                changed_count=found.changed_count, missing_count=found.missing_count, repaired=found.repaired,
+                restored=found.restored, copy_damaged=found.copy_damaged, **console.manner(),
             )
         )  # fmt: skip
     if not found.sound:

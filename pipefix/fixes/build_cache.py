@@ -95,6 +95,7 @@ def remove(folder: Path) -> bool:
         return False
     from pipefix.caches import manifest as manifests
 
+    (folder / manifests.COPY).unlink(missing_ok=True)
     (folder / manifests.NAME).unlink(missing_ok=True)
     shutil.rmtree(folder)
     if folder.parent.name == FOLDER and not any(folder.parent.iterdir()):

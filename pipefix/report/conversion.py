@@ -27,12 +27,13 @@ def doing(phase: str, *, done: int, samples: int | None, written: int, read: int
 
 
 def made(
-    manifest: Manifest, folder: str, *, took: float, new: int, found: int, changed: Sequence[int] = (), width: int = 100,
-    color: bool = False, unicode: bool = True,
+    manifest: Manifest, folder: str, *, took: float, new: int, found: int, changed: Sequence[int] = (), unseen_bytes: float = 0,
+    width: int = 100, color: bool = False, unicode: bool = True,
 ) -> list[str]:  # fmt: skip
     """What a conversion came to, and how to use it."""
     paint = Paint(max(width, 40), color, unicode)
-    out = [row for line in _made(manifest, folder, took, new, found, changed) for row in _wrapped(line, paint)]
+    lines = [*_made(manifest, folder, took, new, found, changed), *_unseen(unseen_bytes), *_usage(manifest, folder)]
+    out = [row for line in lines for row in _wrapped(line, paint)]
     return out if unicode else [plain(line) for line in out]
 
 
@@ -69,6 +70,17 @@ def _made(manifest: Manifest, folder: str, took: float, new: int, found: int, ch
     if manifest.bad:
         listed = f"; {folder}/quarantine.jsonl lists them" if recipe.on_bad == "quarantine" else ""
         yield f"{counted(manifest.bad, 'damaged sample')} left out{listed}."
+
+
+def _unseen(unseen_bytes: float) -> Iterator[str]:
+    if unseen_bytes:
+        yield (
+            f"A sample also reads about {size(unseen_bytes)} in ways that a source cache cannot answer (libraries that open files "
+            "by themselves, maps and databases opened before): that goes on coming from the files. --store sample keeps it."
+        )
+
+
+def _usage(manifest: Manifest, folder: str) -> Iterator[str]:
     yield ""
     yield "Use it:"
     yield "    from pipefix import CachedDataset"
@@ -96,7 +108,8 @@ def _cut(manifest: Manifest) -> Iterator[str]:
 
 def predicted(
     *, samples: int, tried: int, cache_bytes: float, source_bytes: float, took: float, gain: float | None, free: int,
-    kept: Sequence[str] = (), live: Sequence[str] = (), width: int = 100, color: bool = False, unicode: bool = True,
+    kept: Sequence[str] = (), live: Sequence[str] = (), unseen_bytes: float = 0, width: int = 100, color: bool = False,
+    unicode: bool = True,
 ) -> list[str]:  # fmt: skip
     """What a conversion would come to."""
     paint = Paint(max(width, 40), color, unicode)
@@ -110,6 +123,7 @@ def predicted(
         lines.append(f"One process reads {times(gain)} the samples a second from it, with everything in memory.")
     if kept or live:
         lines.append(f"Stored: {', '.join(kept) or 'none of the transforms'}; live: {', '.join(live) or 'nothing'}.")
+    lines += _unseen(unseen_bytes)
     if cache_bytes > free:
         lines.append("That is more than the disk has room for.")
     out = [row for line in lines for row in wrap(paint.text(line), paint.width)]
@@ -118,22 +132,28 @@ def predicted(
 
 def checked(
     manifest: Manifest, folder: str, *, records: int, damage: Mapping[int, Sequence[str]], changed: Sequence[str],
-    changed_count: int, missing_count: int, repaired: Sequence[int] = (), width: int = 100, color: bool = False,
-    unicode: bool = True,
+    changed_count: int, missing_count: int, repaired: Sequence[int] = (), restored: bool = False, copy_damaged: bool = False,
+    width: int = 100, color: bool = False, unicode: bool = True,
 ) -> list[str]:  # fmt: skip
     """What a verification found."""
     paint = Paint(max(width, 40), color, unicode)
-    out = [
-        row
-        for line in _checked(manifest, folder, records, damage, changed, changed_count, missing_count, repaired)
-        for row in wrap(paint.text(line), paint.width)
-    ]
+    lines = _of_the_manifest(folder, restored=restored, copy_damaged=copy_damaged, otherwise_sound=not damage)
+    lines += _checked(manifest, folder, records, damage, changed, changed_count, missing_count, repaired, copy_damaged)
+    out = [row for line in lines for row in wrap(paint.text(line), paint.width)]
     return out if unicode else [plain(line) for line in out]
+
+
+def _of_the_manifest(folder: str, *, restored: bool, copy_damaged: bool, otherwise_sound: bool) -> list[str]:
+    lines = ["The manifest was damaged or missing, and was written anew from its copy."] if restored else []
+    if copy_damaged:
+        rest = "; the cache itself can be used as ever" if otherwise_sound else ""
+        lines.append(f"The copy of its manifest is damaged{rest}. Write it anew with: pipefix verify {folder} --repair")
+    return lines
 
 
 def _checked(
     manifest: Manifest, folder: str, records: int, damage: Mapping[int, Sequence[str]], changed: Sequence[str], changed_count: int,
-    missing_count: int, repaired: Sequence[int],
+    missing_count: int, repaired: Sequence[int], copy_damaged: bool,
 ) -> Iterator[str]:  # fmt: skip
     recipe = manifest.recipe
     if repaired:
@@ -148,7 +168,8 @@ def _checked(
         yield f"Mend it from its source with: pipefix verify {folder} --repair"
     else:
         whole = "" if records >= manifest.length else f" of {manifest.length:,}"
-        yield f"{folder} is sound: {recipe.store} in {recipe.container}, {records:,}{whole} records checked."
+        what = f"{folder} is" if not copy_damaged else "Its records are"
+        yield f"{what} sound: {recipe.store} in {recipe.container}, {records:,}{whole} records checked."
     if missing_count:
         yield f"{counted(missing_count, 'source file')} are not there any more."
     if changed_count:

@@ -114,6 +114,9 @@ class Extents:
     def knows(self, path: str) -> bool:
         return path in self._files
 
+    def wants_whole(self, path: str) -> bool:
+        return False
+
     def size(self, path: str) -> int:
         """How long the file was when it was read."""
         return self._files[path].size

@@ -20,7 +20,7 @@ from typing import Any
 
 from pipefix.seams.extents import Bytes
 from pipefix.seams.extents import Extents as Extents
-from pipefix.seams.from_memory import MemoryFile, PartlyRecorded, fill, remembered
+from pipefix.seams.from_memory import MemoryFile, PartlyRecorded, behind, fill, remembered
 from pipefix.seams.seam import Patches
 from pipefix.seams.tap import Reads, Tap
 from pipefix.vocabulary.stage import Stage
@@ -34,12 +34,17 @@ OPAQUE = {
 _STORAGE = Stage.STORAGE
 _READING = frozenset({"r", "rb", "br", "rt", "tr"})
 _INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
+_FILENO = io.FileIO.fileno
 ORIGINAL_OPEN = io.open
 _OS_OPEN, _OS_PREAD, _OS_CLOSE = os.open, os.pread, os.close
 _LARGEST_BUFFER = 8 * 1024 * 1024
+_LARGEST_KEPT = 64 * 1024 * 1024
+"""A larger file is a part of the data set, not of a sample."""
 
 _by_path: weakref.WeakValueDictionary[str, TimedFileIO] = weakref.WeakValueDictionary()
 """Files open now, while recording or replaying: reading a range again needs no second open."""
+_named: dict[int, tuple[int, int, str]] = {}
+"""By descriptor: device, inode and key of files that a sample opened."""
 
 
 def key_of(path: str | bytes | os.PathLike[Any]) -> str:
@@ -59,6 +64,45 @@ def note(tap: Tap, key: str, offset: int, data: Bytes, size: int) -> None:
     tap.resume()
 
 
+def remember_name(fd: int, status: os.stat_result, key: str) -> None:
+    """A file was opened as ``key``, which may be another name of it than the system would tell."""
+    _named[fd] = (status.st_dev, status.st_ino, key)
+
+
+def key_behind(fd: int, status: os.stat_result) -> str:
+    """What the file behind a descriptor is called on tape: its path, `IN_MEMORY`, or its inode where it has no path."""
+    known = _named.get(fd)
+    if known is not None and known[:2] == (status.st_dev, status.st_ino):
+        return known[2]
+    return behind(fd) or f"inode:{status.st_dev}:{status.st_ino}"
+
+
+def keep_whole(tap: Tap, key: str, fd: int) -> None:
+    """Keep all of a file whose descriptor is given away, where the tape asks for that: what is read by it cannot be seen."""
+    files = tap.recording.files if tap.recording is not None else None
+    if files is None or tap.stage is _STORAGE:
+        return
+    status = os.fstat(fd)
+    remember_name(fd, status, key)
+    if not files.wants_whole(key) or not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_KEPT:
+        return
+    tap.pause()
+    known = files.whole(key) is not None
+    data = b"" if known else _all_of(fd, status.st_size)
+    tap.resume()
+    if not known:
+        note(tap, key, 0, data, status.st_size)
+
+
+def _all_of(fd: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    at = 0
+    while at < size and (data := _OS_PREAD(fd, size - at, at)):
+        parts.append(data)
+        at += len(data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 class TimedFileIO(io.FileIO):
     """A raw file whose reads go through the tap."""
 
@@ -66,6 +110,12 @@ class TimedFileIO(io.FileIO):
     key: str | None = None
     alone = False
     """Opened without a buffer."""
+
+    def fileno(self) -> int:
+        descriptor = _FILENO(self)
+        if self.tap.live and self.tap.recording is not None:
+            keep_whole(self.tap, self._key(), descriptor)
+        return descriptor
 
     def readinto(self, buffer: Any, /) -> int:
         tap = self.tap
@@ -142,7 +192,7 @@ class TimedFileIO(io.FileIO):
         tap = self.tap
         tap.bytes_read += len(data)
         if len(data) and offset is not None and tap.recording is not None:
-            note(tap, self._key(), offset, data, os.fstat(self.fileno()).st_size)
+            note(tap, self._key(), offset, data, os.fstat(_FILENO(self)).st_size)
 
     def _offset(self) -> int | None:
         try:
@@ -179,7 +229,7 @@ def install(tap: Tap, patches: Patches) -> None:
         raw = tap.through(_STORAGE, "open", kind, (path,), replayable=False)
         raw.key = key
         _by_path[key] = raw
-        status = os.fstat(raw.fileno())
+        status = os.fstat(_FILENO(raw))
         if stat.S_ISREG(status.st_mode):
             note(tap, key, 0, b"", status.st_size)
         return raw
@@ -260,7 +310,7 @@ def _reread(tap: Tap, ranges: Reads) -> None:
 
 def _read_ranges(key: str, pieces: list[tuple[int, int]]) -> int:
     known = _by_path.get(key)
-    descriptor = known.fileno() if known is not None and not known.closed else _OS_OPEN(key, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = _FILENO(known) if known is not None and not known.closed else _OS_OPEN(key, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return sum(len(_OS_PREAD(descriptor, count, offset)) for offset, count in pieces)
     finally:

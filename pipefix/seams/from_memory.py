@@ -13,6 +13,41 @@ from pipefix.vocabulary.stage import Stage
 
 _STORAGE = Stage.STORAGE
 _READ, _SEEK = io.FileIO.read, io.FileIO.seek
+_READLINK, _LSEEK, _WRITE, _CLOSE = getattr(os, "readlink", None), os.lseek, os.write, os.close
+_NAME = "pipefix"
+IN_MEMORY = "memory:"
+"""What `behind` says of a descriptor that `descriptor` made."""
+
+
+def descriptor(data: Any) -> int | None:
+    """A file in memory that holds these bytes, open at its beginning; None where the system has no such files.
+
+    What is handed a descriptor instead of a file (``os.read``, ``mmap``, libraries in C) reads recorded bytes from it.
+    """
+    make = getattr(os, "memfd_create", None)
+    if make is None:
+        return None
+    made: int = make(_NAME)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[_WRITE(made, left) :]
+        _LSEEK(made, 0, os.SEEK_SET)
+    except BaseException:
+        _CLOSE(made)
+        raise
+    return made
+
+
+def behind(fd: int) -> str | None:
+    """The path of the file that a descriptor stands for, `IN_MEMORY` for one of ours; None where that cannot be told."""
+    try:
+        link: str = _READLINK(f"/proc/self/fd/{fd}") if _READLINK is not None else ""
+    except OSError:
+        return None
+    if link.startswith(f"/memfd:{_NAME}"):
+        return IN_MEMORY
+    return link if link.startswith("/") and not link.endswith(" (deleted)") else None
 
 
 def remembered(tap: Tap) -> FileTape | None:
@@ -23,7 +58,7 @@ def remembered(tap: Tap) -> FileTape | None:
 
 
 class MemoryFile(io.BytesIO):
-    """The raw file of a whole recorded file. Only `fileno()` still opens the real one."""
+    """The raw file of a whole recorded file. Its `fileno()` is that of a file in memory, or of the real one where there is none."""
 
     _blksize = io.DEFAULT_BUFFER_SIZE
 
@@ -42,7 +77,9 @@ class MemoryFile(io.BytesIO):
 
     def fileno(self) -> int:
         if self._real is None:
-            self._real = _open_real(self._tap, self.name)
+            with self.getbuffer() as data:
+                made = descriptor(data)
+            self._real = io.FileIO(made) if made is not None else _open_real(self._tap, self.name)
         _SEEK(self._real, self.tell())
         return self._real.fileno()
 

@@ -2,14 +2,21 @@
 
 A slice of a plain data set is therefore charged to storage, and one of a data set with filters (gzip, lzf, shuffle, …) as a whole
 to decode: that is where the remedy for it lies. Splitting the two would mean unpacking the chunks ourselves.
+
+HDF5 opens files by itself. A tape that asks for it is given a file whole when a sample opens it, and answers with a file in memory.
 """
 
 from __future__ import annotations
 
 import functools
+import io
+import os
 import weakref
+from collections.abc import Callable
 from typing import Any
 
+from pipefix.seams.files import keep_whole, key_of
+from pipefix.seams.from_memory import remembered
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -17,6 +24,9 @@ from pipefix.vocabulary.stage import Stage
 LIBRARY = "h5py"
 OPAQUE = {"h5py.Dataset[index] with filters": "HDF5 reads and unpacks in one call; all of it is charged to decode"}
 
+_OPEN, _CLOSE = os.open, os.close
+_IN_MEMORY = b"<_io.BytesIO"
+"""How HDF5 calls a file that is a file object in memory."""
 _stages: dict[int, tuple[weakref.ref[Any], Stage]] = {}
 
 
@@ -27,10 +37,12 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(original)
     def getitem(self: Any, args: Any, new_dtype: Any = None) -> Any:
-        if not tap.live:
+        if not tap.live or (remembered(tap) is not None and h5py.h5f.get_name(self.id).startswith(_IN_MEMORY)):
             return original(self, args, new_dtype)
         known = _stages.get(id(self))
         stage = known[1] if known is not None and known[0]() is self else _stage_of(self)
+        if stage is Stage.DECODE and Stage.DECODE not in tap.replaced:
+            tap.misses += remembered(tap) is not None  # what it unpacks it reads
         value = tap.through(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
         if not tap.replaced or stage not in tap.replaced:
             tap.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0
@@ -40,7 +52,41 @@ def install(tap: Tap, patches: Patches) -> None:
     patches.on_undo(_stages.clear)
     cut(tap, patches, h5py.Dataset, "read_direct", Stage.STORAGE, "h5py.Dataset.read_direct", replayable=False)
     cut(tap, patches, h5py.Group, "__getitem__", Stage.STORAGE, "h5py.Group[name]", replayable=False)
-    cut(tap, patches, h5py.File, "__init__", Stage.STORAGE, "h5py.File", replayable=False)
+    patches.replace(h5py.File, "__init__", _opener(tap, h5py.File.__init__))
+
+
+def _opener(tap: Tap, original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def init(self: Any, name: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
+        if not tap.live or not isinstance(name, (str, bytes, os.PathLike)):  # a group names the file that it is in, too
+            return original(self, name, mode, *args, **kwargs)
+        plain = mode == "r" and not args and kwargs.get("driver") is None
+        key = key_of(name) if plain and (tap.recording is not None or tap.replaced) else None
+        held = _held(tap, key) if key is not None else None
+        if held is not None:
+            return original(self, io.BytesIO(held), "r", **kwargs)
+        tap.misses += remembered(tap) is not None
+        tap.through(Stage.STORAGE, "h5py.File", original, (self, name, mode, *args), kwargs, replayable=False)
+        if key is not None and tap.recording is not None:
+            file = _OPEN(key, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            try:
+                keep_whole(tap, key, file)
+            finally:
+                _CLOSE(file)
+        return None
+
+    return init
+
+
+def _held(tap: Tap, key: str) -> bytes | None:
+    """The bytes of a whole recorded file."""
+    files = remembered(tap)
+    if files is None or not files.knows(key):
+        return None
+    tap.pause()
+    data = files.whole(key)
+    tap.resume(Stage.STORAGE if data is not None else None)
+    return data
 
 
 def _stage_of(dataset: Any) -> Stage:

@@ -1,10 +1,16 @@
-"""Mapped files sliced or read as bytes. The copy brings the pages in, so it is the read."""
+"""Mapped files sliced or read as bytes. The copy brings the pages in, so it is the read.
+
+What else is read of a map cannot be seen. A tape that asks for it is therefore given what a sample maps when it maps it.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
+from pipefix.seams.files import keep_whole, key_behind
+from pipefix.seams.from_memory import IN_MEMORY, remembered
 from pipefix.seams.seam import Patches, cut, subclass_in_place
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -12,12 +18,25 @@ from pipefix.vocabulary.stage import Stage
 LIBRARY = "mmap"
 OPAQUE = {"memoryview(mmap)": "a mapped file is read page by page wherever it is used; only slices of the map itself are seen"}
 
+_STATUS = os.fstat
+
+
+def is_memory(mapped: Any) -> bool:
+    """Whether a map is of no file on a disk: one in memory that stands for a recorded file, or none at all."""
+    return getattr(mapped, "in_memory", False)
+
 
 def install(tap: Tap, patches: Patches) -> None:
     import mmap
 
     kind: Any = subclass_in_place(patches, mmap, "mmap")
-    original = kind.__getitem__
+    original, create = kind.__getitem__, kind.__new__
+
+    def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
+        made = create(cls, fileno, *args, **kwargs)
+        if tap.live and (tap.recording is not None or tap.replaced):
+            _taped(tap, made, fileno)
+        return made
 
     def counted(self: Any, index: slice) -> bytes:
         data: bytes = original(self, index)
@@ -26,10 +45,21 @@ def install(tap: Tap, patches: Patches) -> None:
 
     @functools.wraps(original)
     def getitem(self: Any, index: Any) -> Any:
-        if not tap.live or not isinstance(index, slice):
+        if not tap.live or not isinstance(index, slice) or is_memory(self):
             return original(self, index)
         return tap.through(Stage.STORAGE, "mmap[slice]", counted, (self, index))
 
+    patches.replace(kind, "__new__", new)
     patches.replace(kind, "__getitem__", getitem)
     for name in ("read", "readline"):
         cut(tap, patches, kind, name, Stage.STORAGE, f"mmap.{name}", replayable=False, counts=len)
+
+
+def _taped(tap: Tap, mapped: Any, fileno: int) -> None:
+    """A sample maps a file while it is recorded or replayed."""
+    key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
+    if key == IN_MEMORY:
+        mapped.in_memory = True
+        return
+    tap.misses += remembered(tap) is not None
+    keep_whole(tap, key, fileno)

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.seams.files import ORIGINAL_OPEN, key_of, note
+from pipefix.seams.files import ORIGINAL_OPEN, TimedFileIO, key_of, note
 from pipefix.seams.from_memory import is_recorded, remembered
+from pipefix.seams.mmap import is_memory
 from pipefix.seams.seam import Patches, cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
@@ -130,6 +131,8 @@ def _hide_descriptors(patches: Patches) -> None:
 
     @functools.wraps(original)
     def isfileobj(file: Any) -> bool:
+        if isinstance(getattr(file, "raw", file), TimedFileIO):
+            return True  # without asking for its descriptor
         return bool(original(file)) if not is_recorded(file) else False
 
     patches.replace(format_module, "isfileobj", isfileobj, everywhere=True)
@@ -164,7 +167,7 @@ def _indexer(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def getitem(self: Any, index: Any) -> Any:
-        if not tap.live or not isinstance(self.base, mmap.mmap):
+        if not tap.live or not isinstance(self.base, mmap.mmap) or is_memory(self.base):
             return original(self, index)
         return tap.through(_STORAGE, "numpy.memmap[index]", touched, (self, index))
 

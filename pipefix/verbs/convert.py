@@ -27,11 +27,12 @@ def convert(
     max_bad: float = 0.01,
     tokenizer: str | None = None,
     text: str | None = None,
+    limit: int | None = None,
     update: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
     """Store what ``target`` reads or makes in a cache, or go on with one that was begun."""
-    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text)
+    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text, limit)
     say = progress or silent
     say("loading the target", 0.0)
     subject = load_target(target)
@@ -54,10 +55,11 @@ def forecast(
     max_bad: float = 0.01,
     tokenizer: str | None = None,
     text: str | None = None,
+    limit: int | None = None,
     progress: Progress | None = None,
 ) -> Forecast:
     """What `convert` would take and bring, from a sample."""
-    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text)
+    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text, limit)
     say = progress or silent
     say("loading the target", 0.0)
     subject = load_target(target)

@@ -25,8 +25,10 @@ def verify(
     def part(number: int, count: int) -> None:
         say(f"checking: part {number + 1} of {count}", number / max(count, 1))
 
+    restored = repair and verifying.mend_manifest(Path(cache))
     found = verifying.verify(Path(cache), sample=sample, seed=seed, progress=part)
-    if repair and not found.sound:
+    found.restored = restored
+    if repair and found.damage:
         say("mending", 0.9)
         found = verifying.repair(found, load_target(target if target is not None else found.manifest.target).dataset)
     return found

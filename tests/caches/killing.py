@@ -2,76 +2,120 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from pipefix.caches.dataset import CachedDataset
 from pipefix.vocabulary.errors import UnreadableFile
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = """
-import sys
+import json, os, sys, traceback
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.caches.sources import Files
-from pipefix.caches import survey
+from pipefix.caches import lmdb, parquet, survey, verify
 from pipefix.caches.convert import convert, recipe_of
-survey._part_samples = lambda samples, record_bytes: {each}
-paths = sorted(Path(sys.argv[1]).rglob("*.jpg"))
-print("begun", flush=True)
-convert(Files(paths), recipe_of(sys.argv[3], sys.argv[4]), Path(sys.argv[2]), target="kills", workers=2)
-print("done", flush=True)
+
+def one(job):
+    os.setsid()
+    survey._part_samples = lambda samples, record_bytes: job["each"]
+    paths = sorted(Path(job["pictures"]).rglob("*.jpg"))
+    convert(Files(paths), recipe_of(job["to"], job["store"]), Path(job["out"]), target="kills", workers=2)
+
+print("ready", flush=True)
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            one(json.loads(line))
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def start(pictures: Path, out: Path, to: str, store: str, each: int) -> subprocess.Popen[str]:
-    code = CODE.format(root=str(ROOT), each=each)
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(pictures), str(out), to, store], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+class Nursery:
+    """A process that has everything imported and forks one conversion after the other, so that a kill costs no start of Python."""
+
+    def __enter__(self) -> Nursery:
+        code = CODE.format(root=str(ROOT))
+        self._process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._line() == "ready"
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def begin(self, **job: Any) -> int:
+        """Start a conversion in a session of its own; its process."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(job, default=str).encode() + b"\n")
+        self._process.stdin.flush()
+        return int(self._line())
+
+    def code(self, within: float | None = None) -> int | None:
+        """How it ended; None where it is still running after so many seconds."""
+        assert self._process.stdout is not None
+        if within is not None and not select.select([self._process.stdout], [], [], within)[0]:
+            return None
+        return int(self._line())
+
+    def _line(self) -> str:
+        """Byte by byte: what a buffer held, `select` would not see."""
+        assert self._process.stdout is not None
+        line = b""
+        while not line.endswith(b"\n"):
+            got = os.read(self._process.stdout.fileno(), 1)
+            assert got, "the process that starts conversions is gone"
+            line += got
+        return line.decode().strip()
 
 
-def whole(pictures: Path, out: Path, to: str, store: str, each: int) -> float:
-    """Left alone; seconds from its first word to its last."""
-    process = start(pictures, out, to, store, each)
-    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+def whole(nursery: Nursery, out: Path, **job: Any) -> float:
+    """Left alone; the seconds that it took."""
     begun = time.perf_counter()
-    assert process.wait() == 0
-    process.stdout.close()
+    nursery.begin(out=out, **job)
+    assert nursery.code() == 0
     return time.perf_counter() - begun
 
 
-def killed(
-    pictures: Path, out: Path, to: str, store: str, each: int, within: float, random: random.Random
-) -> tuple[int, list[str]]:
+def killed(nursery: Nursery, out: Path, within: float, random: random.Random, **job: Any) -> tuple[int, list[str]]:
     """Kill it, all its processes or only the first, some time after it began, again and again until it is done before that.
 
     It is given longer each time: however slow the machine, it gets through. Returns how often it was killed, and what went wrong.
     """
     kills, wrong = 0, []
     while True:
-        process = start(pictures, out, to, store, each)
-        assert process.stdout is not None and process.stdout.readline() == "begun\n"
-        try:
-            process.wait(random.uniform(0, within * (1 + kills / 4)))
-            code = process.returncode
-            process.stdout.close()
+        process = nursery.begin(out=out, **job)
+        code = nursery.code(random.uniform(0, within * (1 + kills / 4)))
+        if code is not None:
             if code != 0:
                 wrong.append(f"ended with {code}")
             return kills, wrong
-        except subprocess.TimeoutExpired:
-            kills += 1
-            if random.random() < 0.7:
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
-                os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-            process.stdout.close()
+        kills += 1
+        (os.killpg if random.random() < 0.7 else os.kill)(process, signal.SIGKILL)
+        code = nursery.code()
+        if code == 0:
+            return kills - 1, wrong  # it was done in the moment before
+        if code != -signal.SIGKILL:
+            wrong.append(f"ended with {code}")
         if not (out / "manifest.json").exists():
             try:
                 CachedDataset(out)

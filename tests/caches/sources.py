@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import mmap
+import os
 import random
 from pathlib import Path
 from typing import Any
 
 import cv2
+import h5py
 import numpy as np
 import torch
 import torchvision
@@ -79,6 +83,33 @@ def by_json_and_pil(path: str) -> Any:
     return np.asarray(Image.open(Path(path).parent / told["file"]).convert("RGB")), np.asarray(mask), told["label"]
 
 
+def by_descriptor(path: str) -> Any:
+    """As C programmers do it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(descriptor).st_size
+        head = os.read(descriptor, 10)
+        middle = bytearray(20)
+        os.preadv(descriptor, [middle], 10)
+        return np.frombuffer(head + bytes(middle) + os.pread(descriptor, size, 30), np.uint8)
+    finally:
+        os.close(descriptor)
+
+
+def by_map(path: str) -> Any:
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        return np.frombuffer(bytes(memoryview(mapped)[5:90]) + mapped[-7:], np.uint8)
+
+
+def by_mapped_array(path: str) -> Any:
+    return np.array(np.load(Path(path).with_suffix(".npy"), mmap_mode="r")[2:]), np.array(np.memmap(path, mode="r")[3:40])
+
+
+def by_hdf5(path: str) -> Any:
+    with h5py.File(Path(path).with_suffix(".h5")) as file:
+        return file["plain"][1:], file["packed"][:], file["group"].attrs["label"]
+
+
 def by_bytes_io(path: str) -> Any:
     return np.asarray(Image.open(io.BytesIO(Path(path).read_bytes())))
 
@@ -93,6 +124,11 @@ WAYS = {
     "numpy": lambda path: np.load(Path(path).with_suffix(".npy")),
     "fromfile": lambda path: np.fromfile(path, np.uint8),
     "json, picture and mask": by_json_and_pil,
+    "tiff": lambda path: np.asarray(Image.open(Path(path).with_suffix(".tiff"))),
+    "hdf5": by_hdf5,
+    "descriptor": by_descriptor,
+    "map": by_map,
+    "mapped array": by_mapped_array,
 }
 
 
@@ -146,6 +182,17 @@ class Stream(IterableDataset[Any]):
 
     def __iter__(self) -> Any:
         return ((torch.full((2,), index), index) for index in range(self.length))
+
+
+class Endless(IterableDataset[Any]):
+    """Pictures, over and over."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = [str(path) for path in paths]
+
+    def __iter__(self) -> Any:
+        for number in itertools.count():
+            yield Image.open(self.paths[number % len(self.paths)]).convert("RGB"), number
 
 
 class Noisy(Dataset[Any]):

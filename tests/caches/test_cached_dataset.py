@@ -40,6 +40,15 @@ def test_pickled_and_copied(files, make, to):
     assert len(pickle.dumps(cached)) < 4000
 
 
+def test_the_index_of_a_large_cache_stays_in_its_file(files, make, monkeypatch):
+    few = CachedDataset(make(files, "resized").folder)
+    monkeypatch.setattr("pipefix.caches.parts._FEW", 5)
+    many = CachedDataset(few.path)
+    assert [many.raw(index) == few.raw(index) for index in range(12)] == [True] * 12
+    kinds = {type(cached._parts.readers[0]._mapped.words) for cached in (few, many)}
+    assert kinds == {list, memoryview}
+
+
 def test_indices(files, make):
     cached = CachedDataset(make(files, "decoded").folder)
     assert cached[-1][1] == 11 and cached[np.int64(3)][1] == 3 and cached[torch.tensor(4)][1] == 4
@@ -47,6 +56,21 @@ def test_indices(files, make):
         with pytest.raises(IndexError, match=f"sample {index} of 12"):
             cached[index]
     assert len(list(cached)) == 12
+
+
+@pytest.mark.parametrize("store", ["resized", "decoded"])
+def test_labels_and_classes_without_pictures(pictures, make, store):
+    class Named(Files):
+        classes = ("cat", "dog")
+
+    done = make(torch.utils.data.Subset(Named(pictures, TRANSFORM), [3, 1, 2]), store)
+    cached = CachedDataset(done.folder, images="none", check="never", transform=TRANSFORM)
+    assert cached.classes == ["cat", "dog"]
+    assert [cached[index] for index in range(3)] == [(None, 3), (None, 1), (None, 2)]
+
+
+def test_no_classes_are_made_up(make):
+    assert CachedDataset(make(Numbers(), "sample").folder).classes == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import lmdb
@@ -14,17 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.building import Building, Lock
+from pipefix.caches.building import Building, Lock, _sync
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.forecast import forecast
 from pipefix.caches.verify import verify
+from pipefix.caches.witness import Witness
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
-from tests.caches.sources import Files, Noisy, Numbers, Stream, draw
+from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 
 BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
 LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
@@ -106,6 +110,39 @@ def test_streams_end_when_they_end(make, to):
     done = make(Stream(50), "sample", to)
     cached = CachedDataset(done.folder)
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
+
+
+@BOTH
+@pytest.mark.parametrize("store", ["resized", "decoded", "sample"])
+def test_of_an_endless_stream_the_first_samples(pictures, make, to, store):
+    done = make(Endless(pictures), store, to, limit=20)
+    cached = CachedDataset(done.folder)
+    assert [cached[index][1] for index in range(len(cached))] == list(range(20))
+    if store != "resized":
+        assert same(cached[15][0], Image.open(pictures[3]).convert("RGB"))
+
+
+def test_a_limit_is_for_streams(files, make):
+    with pytest.raises(BadUsage, match=r"--limit is for streams, and this dataset has 12 samples") as raised:
+        make(files, "decoded", limit=5)
+    assert "Subset" in raised.value.advice
+
+
+def test_what_a_stream_would_take(pictures, tmp_path):
+    told = forecast(Endless(pictures), recipe_of("lmdb", "resized", 22, limit=40), tmp_path / "x", workers=0)
+    assert (told.samples, told.tried) == (40, 40) and told.bytes > 0 and told.gain is not None
+    with pytest.raises(BadUsage, match=r"How long a stream is") as raised:
+        forecast(Endless(pictures), recipe_of("lmdb", "resized"), tmp_path / "x")
+    assert "--limit N" in raised.value.advice and not list(tmp_path.glob(".pipefix*"))
+
+
+def test_a_dataset_without_length_is_told(make):
+    class Keyed(Dataset):
+        def __getitem__(self, key):
+            return key
+
+    with pytest.raises(TargetError, match=r"The dataset \(Keyed\) has no length"):
+        make(Keyed(), "sample")
 
 
 def test_an_empty_stream(make):
@@ -265,6 +302,40 @@ def test_a_full_disk_keeps_what_is_finished(files, make, monkeypatch):
     assert make(files, "source").found == 2
 
 
+@pytest.mark.parametrize("number", [5, 30])
+def test_a_disk_that_fails_is_told(files, make, monkeypatch, number):
+    def failing(self, *what, **how):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Building, "finished", failing)
+    with pytest.raises(UnreadableFile, match=rf"cache cannot be written: {os.strerror(number)}"):
+        make(files, "source")
+
+
+def test_a_directory_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
+    import fcntl
+
+    def refuse(*what):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(UnreadableFile, match=r"cannot be written: No locks available"), Lock(tmp_path):
+        pass
+
+
+def test_what_other_threads_bring_to_the_disk_is_no_read_of_a_sample(files, tmp_path):
+    """Parts are brought to the disk while the next ones are made, in the same process where there are no workers."""
+    (tmp_path / "part").write_bytes(b"data")
+    with Witness() as witness, ThreadPoolExecutor(1) as pool:
+
+        def meanwhile(index):
+            pool.submit(_sync, tmp_path / "part").result()
+            return files[index]
+
+        _, reads = witness.whole(meanwhile, 3)
+    assert [Path(path).name for path in reads.files] == ["03.jpg"]
+
+
 def test_a_dead_worker_is_told_with_its_sample(make):
     class Deadly(Numbers):
         def __getitem__(self, index):
@@ -419,7 +490,7 @@ def test_the_manifest_is_written_last(files, make, monkeypatch):
 
     monkeypatch.setattr("pipefix.caches.building.write_whole", noting)
     folder = make(files, "source").folder
-    assert names == ["plan.json", "manifest.json"] and not (folder / "plan.json").exists()
+    assert names == ["plan.json", "manifest.copy", "manifest.json"] and not (folder / "plan.json").exists()
 
 
 def test_convert_without_progress_or_workers(files, tmp_path):

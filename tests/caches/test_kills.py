@@ -10,12 +10,19 @@ from tests.caches import killing
 from tests.caches.sources import draw
 
 
+@pytest.fixture(scope="module")
+def nursery():
+    with killing.Nursery() as nursery:
+        yield nursery
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["lmdb", "parquet"])
-def test_killed_and_run_again(tmp_path, to):
+def test_killed_and_run_again(tmp_path, nursery, to):
     for index in range(60):
         draw(tmp_path / "pictures" / f"{index:02d}.jpg", index, size=(300, 200))
-    seconds = killing.whole(tmp_path / "pictures", tmp_path / "whole", to, "resized", 6)
-    kills, wrong = killing.killed(tmp_path / "pictures", tmp_path / "cache", to, "resized", 6, seconds * 0.7, random.Random(1))
+    job = {"pictures": tmp_path / "pictures", "to": to, "store": "resized", "each": 6}
+    seconds = killing.whole(nursery, tmp_path / "whole", **job)
+    kills, wrong = killing.killed(nursery, tmp_path / "cache", seconds * 0.7, random.Random(1), **job)
     assert not wrong
     assert killing.contents(tmp_path / "cache") == killing.contents(tmp_path / "whole"), f"after {kills} kills"

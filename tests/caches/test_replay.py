@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import warnings
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from torch.utils.data import DataLoader
@@ -26,7 +28,12 @@ def folder(tmp_path: Path) -> list[Path]:
     for index in range(10):
         path = draw(tmp_path / "data" / f"{index}.jpg", index)
         draw(path.with_suffix(".png"), index, mode="P")
+        draw(path.with_suffix(".tiff"), index, compression="tiff_lzw")
         path.with_suffix(".json").write_text(json.dumps({"file": path.name, "label": index}))
+        with h5py.File(path.with_suffix(".h5"), "w") as file:
+            file["plain"] = np.arange(index + 9)
+            file.create_dataset("packed", data=np.arange(index * 50), compression="gzip")
+            file.create_group("group").attrs["label"] = index
         np.save(path.with_suffix(".npy"), np.arange(index + 5))
         paths.append(path)
     return paths
@@ -43,12 +50,15 @@ def equal(one, other):
 def test_the_same_without_the_files(folder, make, way, to):
     dataset = ReadBy(folder, way)
     expected = [dataset[index] for index in range(10)]
-    cached = CachedDataset(make(dataset, "source", to).folder, dataset=dataset)
+    done = make(dataset, "source", to)
+    assert done.unseen_bytes == 0
+    cached = CachedDataset(done.folder, dataset=dataset)
     shutil.rmtree(folder[0].parent)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
+        before = cached.misses
         assert all(equal(cached[index], expected[index]) for index in range(10))
-    assert cached.misses == 0
+    assert cached.misses == before
 
 
 @pytest.mark.parametrize("way", ["pil", "cv2", "torchvision", "json, picture and mask"])
@@ -71,16 +81,41 @@ def test_samples_that_differ_run_to_their_end(folder, make):
     assert all(equal(cached[index], expected[index]) for index in range(10)) and cached.misses == 0
 
 
+def test_a_library_that_reads_by_descriptor(folder, make):
+    """Compressed TIFF: the last decode is another picture's, so this one runs to its end, and libtiff reads it by itself."""
+
+    class Two(ReadBy):
+        def __getitem__(self, index):
+            found = [WAYS["tiff"](self.paths[index])]
+            if index % 2:
+                found.append(WAYS["pil"](self.paths[index]))
+            return tuple(found)
+
+    dataset = Two(folder, "")
+    done = make(dataset, "source")
+    expected = [dataset[index] for index in range(10)]
+    shutil.rmtree(folder[0].parent)
+    cached = CachedDataset(done.folder, dataset=dataset)
+    before = cached.misses
+    assert all(equal(cached[index], expected[index]) for index in range(10)) and cached.misses == before
+
+
 def test_a_shard_is_stored_once(tmp_path, make):
     path = tmp_path / "shard.bin"
     path.write_bytes(bytes(range(256)) * 40)
     dataset = Shard(path, 512)
     done = make(dataset, "source")
     cached = CachedDataset(done.folder, dataset=dataset)
-    assert done.manifest.source.files == 1
+    assert (done.manifest.source.files, done.manifest.source.bytes) == (1, 20 * 512)
     for index in range(20):
         assert cached[index] == path.read_bytes()[index * 512 : (index + 1) * 512]
     assert cached.misses == 0
+
+
+def test_parts_of_a_large_shard_are_no_smaller_than_others(tmp_path):
+    path = tmp_path / "shard.bin"
+    path.write_bytes(bytes(40_000_000))
+    assert survey(Shard(path, 4000), recipe_of("lmdb", "source"), "").blueprint.part_samples > 200
 
 
 def test_a_file_that_every_sample_reads_is_stored_once_a_part(folder, make):
@@ -97,6 +132,103 @@ def test_a_file_that_every_sample_reads_is_stored_once_a_part(folder, make):
     shutil.rmtree(folder[0].parent)
     assert [cached[index] for index in range(10)] == expected
     assert set(cached.files(5)) == {"0.jpg", "5.jpg"}
+
+
+def test_asking_whether_a_file_exists_is_no_read(folder, make):
+    class Careful(ReadBy):
+        def __getitem__(self, index):
+            assert os.path.exists(self.paths[index]) and os.path.getsize(self.paths[index]) > 0
+            return super().__getitem__(index)
+
+    dataset = Careful(folder, "pil")
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    before = cached.misses
+    assert equal(cached[3], dataset[3]) and cached.misses == before
+
+
+def test_a_part_of_a_large_file_is_read_by_descriptor(tmp_path, make):
+    path = tmp_path / "shard.bin"
+    path.symlink_to(tmp_path / "real.bin")
+    path.write_bytes(bytes(range(256)) * 40)
+
+    class Ranges(Shard):
+        def __getitem__(self, index):
+            descriptor = os.open(self.path, os.O_RDONLY)
+            try:
+                return os.pread(descriptor, self.each, index * self.each)
+            finally:
+                os.close(descriptor)
+
+    dataset = Ranges(path, 512)
+    done = make(dataset, "source")
+    assert done.unseen_bytes == 0 and done.manifest.source.files == 1
+    path.write_bytes(bytes(256 * 40))  # as long as it was, and of other bytes
+    cached = CachedDataset(done.folder, dataset=dataset)
+    before = cached.misses
+    assert b"".join(cached[index] for index in range(20)) == bytes(range(256)) * 40 and cached.misses == before
+
+
+def test_a_map_that_is_kept_for_other_samples_is_no_samples_own(folder, make):
+    """Stored whole, it would be in whichever sample came first: parts would depend on the order in which they were made."""
+
+    class Lazy(ReadBy):
+        opened = None
+
+        def __getitem__(self, index):
+            if self.opened is None:
+                self.opened = np.memmap(Path(self.paths[0]).with_suffix(".bin"), np.uint8, "r", shape=(10, 20_000))
+            return super().__getitem__(index), self.opened[index].copy()
+
+    np.arange(200_000, dtype=np.uint16).astype(np.uint8).tofile(folder[0].with_suffix(".bin"))
+    dataset = Lazy(folder, "pil")
+    done = make(dataset, "source")
+    cached = CachedDataset(done.folder, dataset=Lazy(folder, "pil"))
+    assert 15_000 < done.unseen_bytes < 30_000 and set(cached.files(0)) == {"0.jpg"}
+    with pytest.warns(RuntimeWarning, match=r"Sample \d read what the cache does not hold"):
+        assert all(np.array_equal(cached[index][1], dataset[index][1]) for index in range(10))
+    assert cached.misses > 0
+
+
+class MapOpenedBefore(ReadBy):
+    def __init__(self, paths, way):
+        super().__init__(paths, way)
+        self.all = np.memmap(paths[0].with_suffix(".bin"), np.uint8, "w+", shape=(10, 20_000))
+
+    def __getitem__(self, index):
+        return super().__getitem__(index), self.all[index].copy()
+
+
+class Hdf5OpenedBefore(ReadBy):
+    def __init__(self, paths, way):
+        super().__init__(paths, way)
+        with h5py.File(paths[0].with_suffix(".all"), "w") as file:
+            file["x"] = np.zeros((10, 100_000), np.uint8)
+        self.all = h5py.File(paths[0].with_suffix(".all"))
+
+    def __getitem__(self, index):
+        return super().__getitem__(index), self.all["x"][index]
+
+
+class ByItself(ReadBy):
+    """A library that opens the file in C, in a way that no seam knows."""
+
+    def __getitem__(self, index):
+        with h5py.File(Path(self.paths[0]).with_suffix(".core"), driver="core", backing_store=False) as file:
+            return super().__getitem__(index), file["x"][:]
+
+
+@pytest.mark.parametrize(("kind", "each"), [(MapOpenedBefore, 20_000), (Hdf5OpenedBefore, 100_000), (ByItself, 100_000)])
+def test_what_goes_past_the_seams_is_told(folder, make, kind, each):
+    with h5py.File(folder[0].with_suffix(".core"), "w") as file:
+        file["x"] = np.zeros(100_000, np.uint8)
+    dataset = kind(folder, "pil")
+    done = make(dataset, "source")
+    assert each * 0.9 < done.unseen_bytes < each * 1.5
+    cached = CachedDataset(done.folder, dataset=dataset)
+    before = cached.misses
+    with pytest.warns(RuntimeWarning, match=r"Sample 2 read what the cache does not hold"):
+        assert equal(cached[2][0], dataset[2][0])
+    assert cached.misses > before
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.verify import repair, verify
+from pipefix.caches.verify import mend_manifest, repair, verify
 from pipefix.vocabulary.errors import CacheDamaged, TargetError
 from tests.caches.killing import contents
 from tests.caches.sources import draw
@@ -88,3 +88,41 @@ def test_numbers_that_are_not_the_manifests(files, make, parted):
     assert sorted(verify(folder).damage) == [0, 1]
     with pytest.raises(CacheDamaged):
         CachedDataset(folder)[0]
+
+
+@pytest.mark.parametrize("harm", ["damaged", "missing"])
+def test_a_manifest_is_mended_from_its_copy(files, make, harm):
+    folder = make(files, "source").folder
+    before = contents(folder)
+    (folder / "manifest.json").unlink() if harm == "missing" else flip(folder / "manifest.json", 60)
+    with pytest.raises(CacheDamaged, match=r"manifest.json") as raised:
+        CachedDataset(folder)
+    assert "pipefix verify CACHE --repair" in raised.value.advice
+    assert mend_manifest(folder) and contents(folder) == before
+    assert not mend_manifest(folder)
+
+
+def test_the_same_command_mends_a_manifest_too(files, make):
+    folder = make(files, "source").folder
+    before = contents(folder)
+    (folder / "manifest.json").unlink()
+    assert make(files, "source").made == 0 and contents(folder) == before
+
+
+def test_a_damaged_copy_is_told_and_written_anew(files, make):
+    folder = make(files, "source").folder
+    before = contents(folder)
+    flip(folder / "index" / "manifest.copy", 60)
+    found = verify(folder)
+    assert found.copy_damaged and not found.damage and not found.sound
+    assert not mend_manifest(folder) and contents(folder) == before and verify(folder).sound
+
+
+def test_without_a_sound_copy_there_is_another_way_out(files, make):
+    folder = make(files, "source").folder
+    flip(folder / "manifest.json", 60)
+    (folder / "index" / "manifest.copy").unlink()
+    for read in (CachedDataset, mend_manifest):
+        with pytest.raises(CacheDamaged) as raised:
+            read(folder)
+        assert f"rm -r {folder}" in raised.value.advice

@@ -56,6 +56,44 @@ def test_the_default_place_and_json(target, capsys):
     assert told["manifest"]["length"] == 5 and Path("cache-source/manifest.json").exists()
 
 
+STREAM = """
+import itertools
+from torch.utils.data import IterableDataset
+
+class Numbers(IterableDataset):
+    def __iter__(self):
+        return ((number, f"n{number}") for number in itertools.count())
+
+stream = Numbers()
+"""
+
+
+def test_the_beginning_of_a_stream(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("endless_numbers.py").write_text(STREAM)
+    asked = ["convert", "endless_numbers.py", "--to", "lmdb", "--store", "sample", "--out", "made"]
+    assert main([*asked, "--dry-run"]) == 2
+    assert "--limit N" in capsys.readouterr().err
+    assert main([*asked, "--limit", "70"]) == 0
+    assert "made: 70 records, sample in lmdb" in capsys.readouterr().out.replace("\n", " ")
+    assert main([*asked[:4], "--store", "source", "--limit", "70"]) == 2
+    assert "--store sample" in capsys.readouterr().err
+    sys.modules.pop("endless_numbers", None)
+
+
+def test_what_goes_past_a_source_cache_is_told(target, capsys):
+    code = Path("pictures_to_convert.py").read_text()
+    Path("table.bin").write_bytes(bytes(5 * 30_000))
+    code = code.replace("import Path\n", "import Path\nimport numpy\n")
+    code = code.replace(
+        "transform = None\n", 'table = numpy.memmap("table.bin", mode="r", shape=(5, 30_000))\n    transform = None\n'
+    )
+    Path("pictures_to_convert.py").write_text(code.replace(", index\n", ", self.table[index].sum()\n"))
+    assert main(["convert", target, "--to", "lmdb", "--workers", "0"]) == 0
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert "A sample also reads about 30.0 kB in ways that a source cache cannot answer" in said
+
+
 def test_a_forecast_writes_nothing(target, capsys):
     assert main(["convert", target, "--to", "lmdb", "--store", "resized", "--size", "8", "--workers", "0", "--dry-run"]) == 0
     assert "5 samples would take" in capsys.readouterr().out.replace("\n", " ")
@@ -69,6 +107,8 @@ def test_a_forecast_writes_nothing(target, capsys):
         (["convert", "{target}", "--to", "tar"], 2, "invalid choice: 'tar'"),
         (["convert", "{target}", "--to", "lmdb", "--store", "rows"], 2, "Store them as --to parquet --store rows"),
         (["convert", "{target}", "--to", "lmdb", "--size", "256"], 2, "--size 256 does not fit --store source"),
+        (["convert", "{target}", "--to", "lmdb", "--limit", "3"], 2, "--limit is for streams, and this dataset has 5 samples"),
+        (["convert", "{target}", "--to", "lmdb", "--limit", "0"], 2, "--limit"),
         (["convert", "absent.py", "--to", "lmdb"], 3, "There is no file 'absent.py'"),
         (["convert", "{target}", "--to", "lmdb", "--out", "."], 2, "holds other things"),
     ],

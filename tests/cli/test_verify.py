@@ -38,6 +38,20 @@ def test_damage_fails_the_command_and_is_mended(cache, capsys):
     assert main(["verify", "made"]) == 0
 
 
+def test_a_manifest_is_mended_from_its_copy(cache, capsys):
+    manifest = cache / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"samples": 5', '"samples": 6'))
+    assert main(["verify", "made"]) == 4
+    assert "its digest does not fit" in capsys.readouterr().err
+    assert main(["verify", "made", "--repair"]) == 0
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert "was written anew from its copy" in said and "made is sound" in said
+    (cache / "index" / "manifest.copy").write_text("{}")
+    assert main(["verify", "made"]) == 1
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert "The copy of its manifest is damaged; the cache itself can be used as ever." in said and "Its records are sound" in said
+
+
 def test_what_is_no_cache(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 4
     assert "is not a pipefix cache" in capsys.readouterr().err

@@ -173,7 +173,7 @@ def test_a_replayed_file_still_has_a_descriptor(seams, path):
                 return view[:]
 
     assert seams.run(mapped, replace=[Stage.STORAGE]) == TEXT.encode()
-    assert seams.tap.misses == 1
+    assert seams.tap.misses == (0 if hasattr(os, "memfd_create") else 1)
 
 
 def test_reads_inside_a_replaced_decode_are_still_made(seams, path):
@@ -256,7 +256,7 @@ def test_descriptor_reads(seams, path):
     assert seams.tap.bytes_read == 26
     assert seams.run(read, record=True) == bare
     assert seams.run(read, replace=[Stage.STORAGE]) == bare
-    assert seams.charged() == {"os.open": "storage", "os.readv": "storage"}
+    assert seams.charged() == {"os.open": "storage"}
     assert seams.tap.misses == 0
 
 

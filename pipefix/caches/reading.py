@@ -1,0 +1,112 @@
+"""How the samples of a dataset read, learned from a few of them: what a ``source`` cache is made by."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pipefix.caches.maker import getter
+from pipefix.caches.witness import Reads, Witness
+from pipefix.caches.writer import frames
+from pipefix.vocabulary.errors import PipefixError, TargetError
+
+_LEARNED_FROM = 6
+
+
+class Reading(NamedTuple):
+    files: list[str]
+    record_bytes: float
+    """Of a sample, on average."""
+    unseen_bytes: float
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
+    stop_at: int | None
+    """As in the blueprint, and so are the next two."""
+    by_path: bool
+    maps: bool
+
+
+def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
+    """Run some samples whole, then only as far as their reading goes."""
+    get = getter(dataset, None)
+    good, first = _first(get, indices, witness)
+    seen, unseen = _steady(get, good, first, witness)
+    files = list(dict.fromkeys(path for reads in seen for path in reads.files))
+    if not files:
+        raise TargetError(
+            f"Samples were made, and none of the {len(good)} looked at read a file in a way that can be seen.",
+            advice="Store the samples themselves instead: --store sample",
+        )
+    learned = witness.learn(get, good)
+    sizes = [_held(reads) for reads in seen]
+    if learned:
+        sizes = _sizes(get, indices, witness) or sizes
+    return Reading(
+        files=files,
+        record_bytes=sum(sizes) / len(sizes),
+        unseen_bytes=statistics.median(unseen),
+        stop_at=witness.stop_at if learned else None,
+        by_path=learned and witness.by_path,
+        maps=witness.maps,
+    )
+
+
+def _first(get: Callable[[int], Any], indices: Sequence[int], witness: Witness) -> tuple[list[int], list[Reads]]:
+    """Some samples that can be read, and what they read."""
+    good, found, last = [], [], None
+    for index in indices:
+        try:
+            _, reads = witness.whole(get, index)
+        except PipefixError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
+            last = error
+            continue
+        good.append(index)
+        found.append(reads)
+        if len(good) >= _LEARNED_FROM:
+            break
+    none_good(good, last)
+    return good, found
+
+
+def _steady(
+    get: Callable[[int], Any], good: Sequence[int], first: Sequence[Reads], witness: Witness
+) -> tuple[list[Reads], list[int]]:
+    """What these samples read when they are run again, and what they read unseen.
+
+    A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
+    """
+    again = [witness.again(get, index) for index in good]
+    if any(one.given - other.given for one, (other, _) in zip(first, again, strict=True)):
+        witness.maps = False
+        again = [witness.again(get, index) for index in good]
+    return [reads for reads, _ in again], [unseen for _, unseen in again]
+
+
+def _sizes(get: Callable[[int], Any], indices: Sequence[int], witness: Witness) -> list[int]:
+    """Of more samples than it took to learn: what they read is all that is looked at now."""
+    sizes = []
+    for index in indices:
+        try:
+            reads = witness.read_only(get, index)
+        except Exception:  # noqa: BLE001, S112 - a damaged sample: told when its part is made
+            continue
+        sizes.append(_held(reads))
+    return sizes
+
+
+def _held(reads: Reads) -> int:
+    """Bytes that were read; of a shard, not those of its other samples."""
+    return sum(len(data) for read in reads.files.values() for _, data in read.runs())
+
+
+def none_good(good: Sequence[Any], error: Exception | None) -> None:
+    """Raise where not one of the samples that were looked at could be read."""
+    if not good:
+        said = f": {type(error).__name__}: {error}" if error is not None else ""
+        raise TargetError(
+            f"None of the samples that were looked at could be read{said}",
+            advice="Run dataset[0] by itself to see the error in full.",
+            user_traceback=frames(error) if error is not None else None,
+        )

@@ -16,11 +16,13 @@ from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataP
 
 from pipefix.loader import planned, resume
 from pipefix.loader.arena import Arena
+from pipefix.loader.fusion import MODES, Fusing, Fusion
 from pipefix.loader.guard import Rules
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine, check
 from pipefix.loader.resume import Beginning, Standing
+from pipefix.loader.threads import Threads
 from pipefix.loader.trial import SLOTS, TORCH, Trial
 from pipefix.loader.workers import Single, Work, Workers, make_arena
 
@@ -40,6 +42,8 @@ class FastLoader(DataLoader[T]):
     place (``refill``). ``max_bad``: the share of them that is too much. ``quarantine``: the file they are noted in.
     ``sample_timeout``: seconds after which a sample counts as one that cannot be read.
     ``augment``: what is done to each batch on its way to the caller. ``device``: where it is brought before that.
+    ``fuse``: pictures are decoded, transformed and written into the batch by one call each, where the dataset and its transforms are
+    known to be so made: with pixels ``close`` to the dataset's own, or only where they are equal (``exact``). See `explain`.
     ``rng``: whose random numbers samples draw: their worker's (``torch``), or their own (``sample``), by seed, epoch and index.
     """
 
@@ -54,6 +58,7 @@ class FastLoader(DataLoader[T]):
         sample_timeout: float = 0,
         augment: Any = None,
         device: Any = None,
+        fuse: str | None = None,
         rng: str = "torch",
         **kwargs: Any,
     ) -> None:
@@ -61,17 +66,23 @@ class FastLoader(DataLoader[T]):
             raise ValueError(f"engine option should be one of {', '.join(map(repr, ENGINES))}, but got engine={engine!r}")
         if rng not in RNGS:
             raise ValueError(f"rng option should be one of {', '.join(map(repr, RNGS))}, but got rng={rng!r}")
+        if fuse is not None and fuse not in MODES:
+            raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={fuse!r}")
         check(on_bad, max_bad, sample_timeout)
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
-        self.augment, self.device = augment, device
+        self.augment, self.device, self.fuse = augment, device, fuse
         self._planned: Planned | None = None
         if plan is not None:
             arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
             del arguments["self"]
             self._planned = planned.read(plan, arguments["dataset"])
             args, kwargs = (), planned.applied(self._planned.plan.loader, arguments)
+        mode = (self._planned.fuse if self._planned is not None else None) or fuse
+        self._fusing = Fusing(mode) if mode is not None else None
+        self._fusion: Fusion | str | None = None
+        """How batches are fused, or why they are not; None: not asked for, or not known yet."""
         super().__init__(*args, **kwargs)
         if on_bad != "raise" or sample_timeout or rng != "torch":
             self._refuse_streams()
@@ -120,10 +131,24 @@ class FastLoader(DataLoader[T]):
         return int((self.generator or torch.default_generator).initial_seed())
 
     def _get_iterator(self) -> Any:
+        if isinstance(self._decided(), Fusion):
+            self.check_worker_number_rationality()
+            return Threads(self)
         if self.num_workers == 0:
             return Single(self)
         self.check_worker_number_rationality()
         return Workers(self)
+
+    def _decided(self) -> Fusion | str | None:
+        if self._fusing is None:
+            return None
+        moved = False
+        if self._planned is not None:
+            self._planned.begin()
+            moved = self._planned.module is not None
+        reads = self._planned.reads if self._planned is not None else self.dataset
+        self._fusion = self._fusing.decide(self, reads, moved=moved)
+        return self._fusion
 
     def _work(self) -> Work:
         """What the next iterator does beside torch's own."""
@@ -140,6 +165,10 @@ class FastLoader(DataLoader[T]):
             carrier=None if self.device is None else Carrier(self.device),
             steps=tuple(step for step in steps if step is not None),
         )
+        if isinstance(self._fusion, Fusion):
+            work.fused = self._fusion
+            self._latest = work
+            return work
         made = self._arena(work)
         if isinstance(made, Arena):
             work.arena = made
@@ -185,7 +214,7 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        return {**self.__dict__, "_latest": None, "_standing": None, "_trials": {}}
+        return {**self.__dict__, "_latest": None, "_standing": None, "_trials": {}, "_fusion": None}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
 
@@ -193,8 +222,9 @@ class FastLoader(DataLoader[T]):
         """How batches are made, and why so."""
         work = self._latest
         if work is None:
-            return self._why
-        told = self._handed(work)
+            decided = self._decided()
+            return decided.explain() if isinstance(decided, Fusion) else " ".join([*self._not_fused(), self._why])
+        told = [work.fused.explain()] if work.fused is not None else [*self._not_fused(), *self._handed(work)]
         if work.carrier is not None:
             why = work.carrier.why
             told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
@@ -203,6 +233,9 @@ class FastLoader(DataLoader[T]):
         if self._planned is not None:
             told.append(self._planned.explain())
         return " ".join(part for part in told if part)
+
+    def _not_fused(self) -> list[str]:
+        return [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else []
 
     def _handed(self, work: Work) -> list[str]:
         handed, trial = work.handed, work.trial

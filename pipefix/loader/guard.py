@@ -138,8 +138,13 @@ class Guarded:
     def _keyed(self, epoch: int, index: Any) -> Any:
         if self.rules.seed is None:
             return nullcontext()
-        number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
-        return seeded(sample_key(self.rules.seed, epoch, number))
+        return seeded(key_of(self.rules.seed, epoch, index))
+
+
+def key_of(seed: int, epoch: int, index: Any) -> int:
+    """Of a sample's random numbers."""
+    number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
+    return sample_key(seed, epoch, number)
 
 
 class Gathered:

@@ -26,6 +26,7 @@ from torch.utils.data.dataloader import (
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
+from pipefix.loader.fusion import Fusion
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
 from pipefix.loader.packed import Packed, pack, preload, start_method
@@ -61,6 +62,8 @@ class Work:
     steps: tuple[Callable[[Any], Any], ...] = ()
     """Done to each batch in this process, on its way to the caller."""
     handed: Counter[str] = field(default_factory=Counter)
+    fused: Fusion | None = None
+    """Batches are made by fused calls, in this process."""
 
 
 class Own(_BaseDataLoaderIter):

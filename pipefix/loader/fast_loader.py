@@ -42,8 +42,8 @@ class FastLoader(DataLoader[T]):
     place (``refill``). ``max_bad``: the share of them that is too much. ``quarantine``: the file they are noted in.
     ``sample_timeout``: seconds after which a sample counts as one that cannot be read.
     ``augment``: what is done to each batch on its way to the caller. ``device``: where it is brought before that.
-    ``fuse``: pictures are decoded, transformed and written into the batch by one call each, where the dataset and its transforms are
-    known to be so made: with pixels ``close`` to the dataset's own, or only where they are equal (``exact``). See `explain`.
+    ``fuse``: pictures are decoded, transformed and written into the batch by one call each, where dataset and transforms are of a
+    known kind: with pixels ``close`` to the dataset's own, or only where they are equal (``exact``). See `explain`.
     ``rng``: whose random numbers samples draw: their worker's (``torch``), or their own (``sample``), by seed, epoch and index.
     """
 

@@ -21,7 +21,7 @@ class Memory:
         self._free: deque[mmap.mmap] = deque(maxlen=max(1, kept))
 
     def batch(self, shape: tuple[int, ...], dtype: torch.dtype, *, pinned: bool = False) -> torch.Tensor:
-        """A tensor whose content is whatever was there. Pinned memory is torch's own, which waits for copies before it is reused."""
+        """A tensor of whatever was there. Pinned memory is torch's own: it is used again when copies out of it are done."""
         if pinned or 0 in shape:
             return torch.empty(shape, dtype=dtype, pin_memory=pinned)
         count = torch.Size(shape).numel()

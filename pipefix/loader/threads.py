@@ -11,7 +11,6 @@ import weakref
 from collections import deque
 from typing import Any
 
-import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -84,7 +83,7 @@ class _Fused(_BaseDataLoaderIter):
                 batch.rests[place] = batch.source.finish(
                     batch.indices[place], batch.keys[place], batch.target, place, batch.left[place]
                 )
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - raised, or written down as the loader's rules say
                 found = bad(batch.source.dataset, batch.indices[place], error)
                 if self._work.rules.on_bad == "raise":
                     raise named(error, found) from None
@@ -126,6 +125,7 @@ class Threads(Own, _Fused):
         self._prepare(loader)
         super().__init__(loader)
         made = self._work.fused
+        assert made is not None
         batch = loader.batch_size or 1
         workers = loader.num_workers
         # Without workers nothing is read ahead, as in DataLoader.

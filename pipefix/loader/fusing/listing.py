@@ -16,7 +16,7 @@ import torch
 
 from pipefix.caches.cut import Chain
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader.fusing import stand_in
+from pipefix.loader.fusing import own_code, stand_in
 from pipefix.loader.fusing.layout import CannotFollow
 from pipefix.loader.fusing.opening import Opening, opening_of
 from pipefix.loader.fusing.recipe import Declined
@@ -72,7 +72,7 @@ def _try(found: Listing, length: int) -> Any:
     sample: Any = None
     if not length:
         raise Unlisted("the dataset is empty")
-    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index,union-attr]
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index]
     for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
         try:
             sample, _ = found.sample(index)
@@ -82,7 +82,7 @@ def _try(found: Listing, length: int) -> Any:
             raise Unlisted(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
     same = (
         torch.equal(torch.get_rng_state(), states[0])
-        and np.array_equal(np.random.get_state()[1], states[1])  # type: ignore[index]
+        and np.array_equal(np.random.get_state()[1], states[1])
         and random.getstate() == states[2]
     )
     if not same:
@@ -105,17 +105,28 @@ def _stood_in(dataset: Any) -> tuple[list[Any], Any, Opening]:
         raise Unlisted("the dataset is no map from index to sample")
     try:
         chain = stand_in.copied(dataset)
-    except Exception as error:  # noqa: BLE001 - whatever the user's __copy__ raises
+    except Exception as error:
         raise Unlisted(f"the dataset cannot be copied ({type(error).__name__}: {error})") from error
     transform = _with_transforms(chain)
-    owner = next((one for one in reversed(chain) if callable(vars(one).get("loader"))), None)
-    if owner is None:
-        raise Unlisted("the dataset has no loader of picture files (an attribute of that name, as ImageFolder has)")
-    opening = opening_of(owner.loader)
-    if isinstance(opening, Declined):
-        raise Unlisted(opening.why)
-    vars(owner)["loader"] = stand_in.loaded
-    return chain, transform, opening
+    return chain, transform, _without_loading(chain)
+
+
+def _without_loading(chain: list[Any]) -> Opening:
+    """The picture's loader, which a stand-in takes the place of."""
+    for owner in reversed(chain):
+        if callable(vars(owner).get("loader")):
+            opening = opening_of(owner.loader)
+            if isinstance(opening, Declined):
+                raise Unlisted(opening.why)
+            vars(owner)["loader"] = stand_in.loaded
+            return opening
+    for owner in reversed(chain):
+        own = own_code.stood_in(owner)
+        if own is not None:
+            return own
+    raise Unlisted(
+        "it is not known how the dataset opens pictures (by a loader, as ImageFolder, or by Pillow's or torchvision's own)"
+    )
 
 
 def _with_transforms(chain: list[Any]) -> Any:
@@ -209,7 +220,7 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     else:
         outer[0] = given
     made = stand_in.parts(first)
-    if len(made) != 1 or made[0].kind not in ("pixels",) and not made[0].kind.startswith("jpeg"):
+    if len(made) != 1 or not made[0].kind.startswith(("pixels", "jpeg")):
         raise Unlisted(f"the cache holds pictures as {made[0].kind}" if made else "the cache holds no picture that is transformed")
     form = cache.images if cache.images != "as-was" else next(iter(likes))
     if form not in ("image", "tensor"):

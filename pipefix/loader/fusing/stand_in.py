@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
@@ -43,7 +44,7 @@ class StandIn:
         raise Touched("computes with the picture")
 
     __array__ = __len__ = __iter__ = __getitem__ = __add__ = __sub__ = __mul__ = __truediv__ = _touch
-    __eq__ = __bool__ = __hash__ = _touch  # type: ignore[assignment]
+    __eq__ = __bool__ = __hash__ = _touch
 
 
 class Made(StandIn):
@@ -89,7 +90,7 @@ def chain_of(dataset: Any) -> list[Any]:
 def copied(dataset: Any) -> list[Any]:
     """The chain again, each a shallow copy that wraps the copy of the next."""
     chain = [copy.copy(one) for one in chain_of(dataset)]
-    for outer, inner in zip(chain, chain[1:], strict=False):
+    for outer, inner in pairwise(chain):
         vars(outer)["dataset"] = inner
     return chain
 
@@ -113,7 +114,7 @@ def parts(sample: Any) -> list[Made]:
 def collated(samples: list[Any], pictures: Any) -> Any:
     """The batch: what `default_collate` makes of the samples, with ``pictures`` where they have a `Made`."""
 
-    def put(_: Any, *, collate_fn_map: Any = None) -> Any:
+    def put(*_: Any, **__: Any) -> Any:
         return pictures
 
     known: dict[Any, Callable[..., Any]] = {Made: put, **default_collate_fn_map}

@@ -72,7 +72,7 @@ def _try(found: Listing, length: int) -> Any:
     sample: Any = None
     if not length:
         raise Unlisted("the dataset is empty")
-    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index]
+    states = torch.get_rng_state(), np.random.get_state(legacy=True)[1].copy(), random.getstate()
     for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
         try:
             sample, _ = found.sample(index)
@@ -82,7 +82,7 @@ def _try(found: Listing, length: int) -> Any:
             raise Unlisted(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
     same = (
         torch.equal(torch.get_rng_state(), states[0])
-        and np.array_equal(np.random.get_state()[1], states[1])
+        and np.array_equal(np.random.get_state(legacy=True)[1], states[1])
         and random.getstate() == states[2]
     )
     if not same:

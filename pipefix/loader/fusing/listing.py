@@ -6,15 +6,13 @@ dataset is none. It goes by what the dataset's code does with a few samples, not
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
-from pipefix.caches.cut import Chain
+from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fusing import own_code, stand_in
 from pipefix.loader.fusing.layout import CannotFollow
@@ -68,26 +66,21 @@ def _is_cache(dataset: Any) -> bool:
 
 
 def _try(found: Listing, length: int) -> Any:
-    """A sample, after a few of them went well."""
-    sample: Any = None
+    """A sample, after a few of them went well. What the user's code draws is given back."""
     if not length:
         raise Unlisted("the dataset is empty")
-    states = torch.get_rng_state(), np.random.get_state(legacy=True)[1].copy(), random.getstate()
-    for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
-        try:
-            sample, _ = found.sample(index)
-        except Touched as error:
-            raise Unlisted(f"the dataset's code {error}") from error
-        except Exception as error:
-            raise Unlisted(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
-    same = (
-        torch.equal(torch.get_rng_state(), states[0])
-        and np.array_equal(np.random.get_state(legacy=True)[1], states[1])
-        and random.getstate() == states[2]
-    )
-    if not same:
-        torch.set_rng_state(states[0])
-        raise Unlisted("the dataset's code draws random numbers beside its transforms")
+    sample: Any = None
+    with cuts.seeded(0, 0):
+        before = cuts.drawn()
+        for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
+            try:
+                sample, _ = found.sample(index)
+            except Touched as error:
+                raise Unlisted(f"the dataset's code {error}") from error
+            except Exception as error:
+                raise Unlisted(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
+        if cuts.drawn() != before:
+            raise Unlisted("the dataset's code draws random numbers beside its transforms")
     return sample
 
 
@@ -212,7 +205,7 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
         raise Unlisted("the cache is wrapped in a dataset with transforms of its own")
     if cache.transform is None:
         raise Unlisted("the cache has no transforms that run live")
-    transform = cache.transform.operations if isinstance(cache.transform, Chain) else cache.transform
+    transform = cache.transform.operations if isinstance(cache.transform, cuts.Chain) else cache.transform
     given = cache.given(picture, pixels, stand_in.Transforms())
     first = given[0]
     if place:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+import PIL
+import torchvision
 from PIL import Image
 from torchvision import io as tvio
 from torchvision.datasets import folder
@@ -34,16 +36,10 @@ class Opened(StandIn):
         return None
 
 
-class _Pillow:
-    """Stands in the place of the module ``PIL.Image``."""
-
-    def open(self, path: Any, *more: Any) -> Opened:
-        if more or not (isinstance(path, str) or hasattr(path, "__fspath__")):
-            raise Touched("opens pictures from something else than a path")
-        return Opened(path)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(Image, name)
+def _open(path: Any, *more: Any) -> Opened:
+    if more or not (isinstance(path, str) or hasattr(path, "__fspath__")):
+        raise Touched("opens pictures from something else than a path")
+    return Opened(path)
 
 
 def _read(path: Any, mode: Any = tvio.ImageReadMode.UNCHANGED, *more: Any) -> StandIn:
@@ -52,14 +48,33 @@ def _read(path: Any, mode: Any = tvio.ImageReadMode.UNCHANGED, *more: Any) -> St
     return loaded(path)
 
 
+class _Module:
+    """A module, some of whose names are others."""
+
+    def __init__(self, module: Any, **others: Any) -> None:
+        self.__dict__.update(others, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
 def _known(value: Any) -> tuple[Any, Opening] | None:
     """What stands in the place of a name's value."""
+    pillow, tensors = Opening("pil"), Opening("tensor")
+    if value is Image.open:
+        return _open, pillow
     if value is Image:
-        return _Pillow(), Opening("pil")
+        return _Module(Image, open=_open), pillow
+    if value is PIL:
+        return _Module(PIL, Image=_Module(Image, open=_open)), pillow
     if value is folder.pil_loader or (value is folder.default_loader and folder_backend() == "PIL"):
-        return loaded, Opening("pil")
+        return loaded, pillow
     if value is tvio.read_image or value is tvio.decode_image:
-        return _read, Opening("tensor")
+        return _read, tensors
+    if value is tvio:
+        return _Module(tvio, read_image=_read, decode_image=_read), tensors
+    if value is torchvision:
+        return _Module(torchvision, io=_Module(tvio, read_image=_read, decode_image=_read)), tensors
     return None
 
 

@@ -11,34 +11,30 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pipefix.kernels.picture import Target
-from pipefix.loader.fusing.source import Source
+from pipefix.loader.batching import Parts
+
+if TYPE_CHECKING:
+    from pipefix.loader.fusing.source import Source
 
 
-class Batch:
+class Batch(Parts):
     """A batch under way."""
 
     def __init__(self, source: Source, indices: Sequence[Any], keys: Sequence[int], pictures: torch.Tensor) -> None:
-        self.source, self.indices, self.keys = source, indices, keys
-        self.target = Target(pictures)
-        self.rests: list[Any] = [None] * len(indices)
-        """Samples but for their pictures."""
-        self.left: dict[int, Exception] = {}
-        """Places that are not made, and why."""
+        super().__init__(source, indices, keys, pictures)
         self.dropped = False
         self._finished = count(1)
         self._ended = threading.Event()
+        if not indices:
+            self._ended.set()
 
-    def make(self, place: int) -> None:
+    def work(self, place: int) -> None:
         if not self.dropped:
-            try:
-                self.rests[place] = self.source.begin(self.indices[place], self.keys[place], self.target, place)
-            except Exception as error:  # noqa: BLE001 - raised again, or lived with, when the batch is asked for
-                self.left[place] = error
+            self.make(place)
         if next(self._finished) == len(self.indices):
             self._ended.set()
 
@@ -80,5 +76,5 @@ def _work(tasks: SimpleQueue[tuple[Batch, int] | None], closed: threading.Event,
         task = get()
         if task is None or closed.is_set():
             return
-        task[0].make(task[1])
+        task[0].work(task[1])
         del task  # a batch that was handed out is not held here

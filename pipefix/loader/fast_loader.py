@@ -131,7 +131,8 @@ class FastLoader(DataLoader[T]):
         return int((self.generator or torch.default_generator).initial_seed())
 
     def _get_iterator(self) -> Any:
-        if isinstance(self._decided(), Fusion):
+        fused = self._decided()
+        if isinstance(fused, Fusion) and fused.why_processes is None:
             self.check_worker_number_rationality()
             return Threads(self)
         if self.num_workers == 0:
@@ -155,7 +156,9 @@ class FastLoader(DataLoader[T]):
         if self._planned is not None:
             self._planned.begin()
         check(self.on_bad, self.max_bad, self.sample_timeout)
-        rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if self.rng == "sample" else None)
+        fused = self._fusion if isinstance(self._fusion, Fusion) else None
+        keyed = self.rng == "sample" or fused is not None
+        rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None)
         steps = (self._planned.module if self._planned is not None else None, self.augment)
         work = Work(
             reads=self._planned.reads if self._planned is not None else self.dataset,
@@ -164,9 +167,9 @@ class FastLoader(DataLoader[T]):
             threads=self._planned.threads if self._planned is not None else None,
             carrier=None if self.device is None else Carrier(self.device),
             steps=tuple(step for step in steps if step is not None),
+            fused=fused,
         )
-        if isinstance(self._fusion, Fusion):
-            work.fused = self._fusion
+        if fused is not None and fused.why_processes is None:
             self._latest = work
             return work
         made = self._arena(work)
@@ -224,7 +227,9 @@ class FastLoader(DataLoader[T]):
         if work is None:
             decided = self._decided()
             return decided.explain() if isinstance(decided, Fusion) else " ".join([*self._not_fused(), self._why])
-        told = [work.fused.explain()] if work.fused is not None else [*self._not_fused(), *self._handed(work)]
+        told = self._not_fused() if work.fused is None else [work.fused.explain()]
+        if work.fused is None or work.fused.why_processes is not None:
+            told += self._handed(work)
         if work.carrier is not None:
             why = work.carrier.why
             told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")

@@ -6,9 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default_collate
-from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from pipefix.loader.limits import cores
 from pipefix.loader.portable import Portable
@@ -19,18 +17,19 @@ MODES = ("close", "exact")
 
 @dataclass
 class Fusion:
-    """Fused calls by threads of this process."""
+    """Fused calls, by threads of this process or by worker processes."""
 
     source: Any
     threads: int
+    why_processes: str | None = None
 
     def explain(self) -> str:
         number = f"{self.threads} threads" if self.threads > 1 else "A thread"
         make = "make" if self.threads > 1 else "makes"
-        return (
-            f"{number} of this process {make} batches by fused calls. {self.source.explain()} "
-            "Random numbers belong to samples, as under rng='sample'."
-        )
+        who = f"{number} of this process {make}"
+        if self.why_processes is not None:
+            who = f"Worker processes ({self.why_processes}) make"
+        return f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
 
 
 class Fusing:
@@ -39,6 +38,9 @@ class Fusing:
     def __init__(self, mode: str) -> None:
         self.mode = mode
         self._known: dict[Any, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"mode": self.mode, "_known": {}}
 
     def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | str:
         """How batches of the next epoch are made, or why not so. ``moved``: a plan does transforms to whole batches."""
@@ -52,7 +54,7 @@ class Fusing:
         if isinstance(source, Declined):
             return source.why
         self._tell(source.fused)
-        return Fusion(source, loader.num_workers or max(1, int(cores())))
+        return Fusion(source, loader.num_workers or max(1, int(cores())), _for_processes(loader) if loader.num_workers else None)
 
     def _tell(self, fused: Any) -> None:
         """What `close` means here, said before it is used."""
@@ -68,20 +70,25 @@ class Fusing:
 def _unfit(loader: Any, *, moved: bool) -> str | None:
     if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
         return "the dataset is a stream, or made of data pipes: its samples are not asked for by index"
-    if loader.engine != "auto":
-        return f"engine={loader.engine!r} asks for another way"
+    if loader.engine == "torch":
+        return "engine='torch' asks for another way"
     if moved:
         return "the plan moves transforms to whole batches"
     if loader.batch_sampler is None:
         return "batch_size=None puts no samples into batches"
+    if loader.sample_timeout and not loader.num_workers:
+        return "without workers sample_timeout would have to interrupt threads"
+    return None
+
+
+def _for_processes(loader: Any) -> str | None:
+    """Why workers make the batches rather than threads; None: threads do."""
+    if loader.engine == "processes":
+        return "engine='processes'"
     collate = loader.collate_fn.collate_fn if isinstance(loader.collate_fn, Portable) else loader.collate_fn
     if collate is not default_collate:
-        return "collate_fn is your own, and may do anything with samples"
-    if default_collate_fn_map.get(Tensor) is not collate_tensor_fn:
-        return "default_collate was taught another way to stack tensors"
+        return "collate_fn is your own"
     init = loader.worker_init_fn
     if (init.users if isinstance(init, StageClock) else init) is not None:
-        return "worker_init_fn is to be called in worker processes"
-    if loader.sample_timeout:
-        return "sample_timeout interrupts a process, not a thread"
-    return None
+        return "worker_init_fn is called in them"
+    return "sample_timeout interrupts them" if loader.sample_timeout else None

@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 import weakref
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from pipefix.loader.batching import own_collate
 from pipefix.loader.crew import Batch, Crew
-from pipefix.loader.fusing.source import Source
-from pipefix.loader.fusing.stand_in import collated
-from pipefix.loader.guard import Asked, Bad, Flawed, bad, key_of
+from pipefix.loader.guard import Asked, key_of
+from pipefix.loader.portable import Portable
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.reused import Memory
 from pipefix.loader.workers import HELD, Own
+
+if TYPE_CHECKING:
+    from pipefix.loader.fusing.source import Source
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
@@ -31,6 +34,7 @@ class _Fused(_BaseDataLoaderIter):
 
     _work: Any
     begin: Any
+    _user_collates: Any
 
     def _open(self, source: Source, threads: int, ahead: int) -> None:
         self._source = source
@@ -73,51 +77,10 @@ class _Fused(_BaseDataLoaderIter):
             self._under_way.appendleft(batch)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
-        return self._assembled(batch)
-
-    def _assembled(self, batch: Batch) -> Any:
-        flaws: list[Bad] = []
-        holes: list[int] = []
-        for place in sorted(batch.left):
-            try:
-                batch.rests[place] = batch.source.finish(
-                    batch.indices[place], batch.keys[place], batch.target, place, batch.left[place]
-                )
-            except Exception as error:  # noqa: BLE001 - raised, or written down as the loader's rules say
-                found = bad(batch.source.dataset, batch.indices[place], error)
-                if self._work.rules.on_bad == "raise":
-                    raise named(error, found) from None
-                flaws.append(found)
-                holes.append(place)
-        pictures, rests = batch.target.tensor, batch.rests
-        if flaws:
-            good = [place for place in range(len(rests)) if place not in set(holes)]
-            if not good:
-                return Flawed(None, tuple(flaws), empty=True)
-            if self._work.rules.on_bad == "refill":
-                # The batch's other samples, in their order: a rank meets only what is its own.
-                for number, hole in enumerate(holes):
-                    other = good[number % len(good)]
-                    pictures[hole].copy_(pictures[other])
-                    rests[hole] = rests[other]
-            else:
-                pictures, rests = pictures[good], [rests[place] for place in good]
-        made = collated(rests, pictures)
+        made = batch.together(self._work.rules, own_collate(self._user_collates))
         if self._pin_memory:
             made = pin_memory(made, self._pin_memory_device)
-        return Flawed(made, tuple(flaws), empty=False) if flaws else made
-
-
-def named(error: Exception, found: Bad) -> Exception:
-    """The user's error, which says of which sample it is where it does not."""
-    where = f"sample {found.index}" + (f", {found.source}" if found.source else "")
-    if found.source and found.source in str(error):
-        return error
-    if len(error.args) == 1 and isinstance(error.args[0], str):
-        error.args = (f"{error.args[0]} ({where})",)
-    elif hasattr(error, "add_note"):
-        error.add_note(f"It is {where}.")
-    return error
+        return made
 
 
 class Threads(Own, _Fused):
@@ -130,6 +93,8 @@ class Threads(Own, _Fused):
         workers = loader.num_workers
         # Without workers nothing is read ahead, as in DataLoader.
         ahead = max(loader.prefetch_factor or 1, math.ceil(ENOUGH * made.threads / batch)) if workers else 0
+        collate = loader.collate_fn
+        self._user_collates = collate.collate_fn if isinstance(collate, Portable) else collate
         self._open(made.source, made.threads, ahead)
         if self.begin.again and not self.begin.fresh:
             set_as_then(loader, self.begin.generators)

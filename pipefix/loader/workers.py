@@ -26,6 +26,7 @@ from torch.utils.data.dataloader import (
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
+from pipefix.loader.batching import Maker, Orders
 from pipefix.loader.fusion import Fusion
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
@@ -107,6 +108,8 @@ class Own(_BaseDataLoaderIter):
         """What samples are read from."""
         if isinstance(dataset, (IterDataPipe, MapDataPipe)):
             return dataset
+        if self._work.fused is not None:
+            return Orders(self._work.fused.source, self._work.rules)
         if self._work.rules and not isinstance(dataset, IterableDataset):
             return Guarded(self._work.reads, self._work.rules)
         return self._work.reads
@@ -268,9 +271,10 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
 
     @_collate_fn.setter
     def _collate_fn(self, collate_fn: Any) -> None:
-        if isinstance(collate_fn, Portable) and self._work.arena is not None:
+        if isinstance(collate_fn, Portable) and (self._work.arena is not None or self._work.fused is not None):
             collate_fn = collate_fn.collate_fn
-        collates = Gathered(collate_fn) if self.guarded else collate_fn
+        fused = self._work.fused is not None
+        collates = Maker(collate_fn) if fused else Gathered(collate_fn) if self.guarded else collate_fn
         arena = self._work.arena
         self._collates = collates if arena is None else Assembler(collates, arena)
 

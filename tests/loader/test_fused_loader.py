@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import pickle
 import random
 import threading
 import warnings
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, WeightedRandomSampler, get_worker_info
 from torchvision import io as tvio
 from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
@@ -24,7 +25,9 @@ from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing.source import Source
+from pipefix.loader.meter import Meter
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile, write
+from pipefix.watch.attach import Attachment
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 
@@ -207,6 +210,63 @@ def test_a_cache(store: str, size: int | None, folder: Path, tmp_path: Path) -> 
     assert_same(made, own)
 
 
+def stacked(samples: list[Any]) -> Any:
+    """A collate function of the user's own, which looks at where it runs."""
+    info = get_worker_info()
+    return torch.stack([picture for picture, _ in samples]), [label for _, label in samples], info is not None
+
+
+def told(worker: int) -> None:
+    assert type(get_worker_info().dataset) is ImageFolder and get_worker_info().id == worker
+
+
+class TestProcesses:
+    """Where the loader's options ask for worker processes, these make the fused batches."""
+
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [
+            ({"engine": "processes"}, "engine='processes'"),
+            ({"collate_fn": stacked}, "collate_fn is your own"),
+            ({"worker_init_fn": told}, "worker_init_fn is called in them"),
+            ({"sample_timeout": 60}, "sample_timeout interrupts them"),
+        ],
+    )
+    def test_batches_are_the_same(self, options: dict[str, Any], why: str, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        torch.manual_seed(7)
+        loader = FastLoader(dataset, fuse="exact", num_workers=2, batch_size=4, shuffle=True, **options)
+        made = [batch for _ in range(2) for batch in loader]
+        torch.manual_seed(7)
+        own = [batch for _ in range(2) for batch in FastLoader(dataset, rng="sample", batch_size=4, shuffle=True)]
+        assert [batch[0].shape for batch in made] == [batch[0].shape for batch in own]
+        assert all(torch.equal(one[0], other[0]) for one, other in zip(made, own, strict=True))
+        assert [list(map(int, batch[1])) for batch in made] == [batch[1].tolist() for batch in own]
+        assert all(batch[2] for batch in made if len(batch) > 2)
+        assert loader.explain().startswith(f"Worker processes ({why}) make batches by fused calls. ")
+
+    def test_spawned(self, folder: Path) -> None:
+        options = {"batch_size": 7, "num_workers": 1, "multiprocessing_context": "spawn", "engine": "processes"}
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), fuse="exact", **options)
+        own = FastLoader(ImageFolder(str(folder), TRAIN), rng="sample", batch_size=7)
+        assert_same(list(loader), list(own))
+
+    def test_a_collate_function_without_workers(self, folder: Path) -> None:
+        made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=0, batch_size=4, collate_fn=stacked)
+        assert_same(made, own)
+        assert_fused(loader)
+
+    def test_bad_pictures(self, folder: Path, tmp_path: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        dataset.samples[5] = (str(tmp_path / "gone.jpg"), 0)
+        options = {"fuse": "exact", "num_workers": 2, "batch_size": 4, "engine": "processes"}
+        with pytest.raises(FileNotFoundError, match=r"gone\.jpg"):
+            list(FastLoader(dataset, **options))
+        loader = FastLoader(dataset, **options, on_bad="skip", max_bad=1, quarantine=str(tmp_path / "bad.jsonl"))
+        assert sum(len(labels) for _, labels in loader) == 18
+        assert "gone.jpg" in (tmp_path / "bad.jsonl").read_text()
+
+
 class TestDeclined:
     """Each reason is a sentence, and the loader goes on as without."""
 
@@ -215,17 +275,14 @@ class TestDeclined:
         [
             ({"engine": "torch"}, "engine='torch' asks for another way"),
             ({"batch_size": None}, "batch_size=None puts no samples into batches"),
-            ({"collate_fn": list}, "collate_fn is your own, and may do anything with samples"),
-            ({"worker_init_fn": print, "num_workers": 1}, "worker_init_fn is to be called in worker processes"),
-            ({"sample_timeout": 60}, "sample_timeout interrupts a process, not a thread"),
+            ({"sample_timeout": 60}, "without workers sample_timeout would have to interrupt threads"),
         ],
     )
     def test_by_the_loaders_options(self, options: dict[str, Any], why: str, folder: Path) -> None:
         loader = FastLoader(ImageFolder(str(folder), TRAIN), fuse="exact", **options)
         assert loader.explain().startswith(f"Not fused: {why}. ")
-        if "num_workers" not in options:
-            assert len(list(loader)) == 19
-            assert f"Not fused: {why}." in loader.explain()
+        assert len(list(loader)) == 19
+        assert f"Not fused: {why}." in loader.explain()
 
     def declined(self, dataset: Any, why: str) -> None:
         torch.manual_seed(1), np.random.seed(1), random.seed(1)
@@ -440,6 +497,24 @@ class TestManners:
         assert next(iter(loader))[0].shape == (4, 3, 32, 32)
         dataset.transform.transforms[0].size = (24, 40)
         assert next(iter(loader))[0].shape == (4, 3, 24, 40)
+
+    def test_a_watch_sees_its_steps(self, folder: Path) -> None:
+        meter = Meter()
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=2)
+        watched = Attachment(loader, meter)
+        watched.attach()
+        list(loader)
+        watched.detach()
+        assert (meter.batches, meter.samples, meter.epochs) == (5, 20, 1)
+        assert_fused(loader)
+
+    def test_a_loader_that_was_used_can_be_pickled_and_built_anew(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact")
+        batches = list(loader)
+        again = pickle.loads(pickle.dumps(loader))
+        assert_same([batch[1] for batch in again], [batch[1] for batch in batches])
+        assert_fused(again)
+        assert FastLoader(loader.dataset, batch_size=4, fuse=loader.fuse).fuse == "exact"
 
     def test_timeout(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         go = threading.Event()

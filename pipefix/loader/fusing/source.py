@@ -26,7 +26,12 @@ class Source:
     def __init__(self, dataset: Any, listing: Listing, fused: Fused, size: tuple[int, int]) -> None:
         self.dataset, self.listing, self.fused = dataset, listing, fused
         self.width, self.height = size
+        self.mode = "exact" if fused.exact else "close"
         self.kind = torch.uint8 if fused.recipe.finish.table is None else torch.float32
+
+    def __reduce__(self) -> Any:
+        """For a worker that is spawned: compiled there."""
+        return _again, (self.dataset, self.mode)
 
     def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
         """The picture of a sample is written; the rest of the sample is returned. Raises where `finish` has to make it."""
@@ -81,6 +86,13 @@ def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> So
         known["compared", key] = _differs(source, len(dataset))
     why = known["compared", key]
     return source if why is None else Declined(why)
+
+
+def _again(dataset: Any, mode: str) -> Source:
+    source = compiled(dataset, mode)
+    if isinstance(source, Declined):
+        raise RuntimeError(f"In a worker, the dataset is not what it was: {source.why}.")
+    return source
 
 
 def _sized(fused: Fused | Declined) -> tuple[Fused | Declined, Any]:

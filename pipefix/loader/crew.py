@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from queue import SimpleQueue
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,10 +50,14 @@ class Crew:
         self._tasks: SimpleQueue[tuple[Batch, int] | None] = SimpleQueue()
         self.threads = threads
         self._closed = threading.Event()
+        self._spent = [[0, 0] for _ in range(threads)]
+        """Nanoseconds that each thread was at work, and those of them that it computed."""
         own = torch.get_num_threads()
         ready = threading.Barrier(threads + 1)
         for number in range(threads):
-            threading.Thread(target=_work, args=(self._tasks, self._closed, ready), name=f"pipefix-{number}", daemon=True).start()
+            threading.Thread(
+                target=_work, args=(self._tasks, self._closed, ready, self._spent[number]), name=f"pipefix-{number}", daemon=True
+            ).start()
         ready.wait()
         # Each set torch's threads for itself; what threads of the user's begin with is what it was.
         torch.set_num_threads(own)
@@ -61,6 +66,11 @@ class Crew:
         for place in range(len(batch.indices)):
             self._tasks.put((batch, place))
 
+    def computed(self) -> float:
+        """Of the time at work, what was computed rather than waited."""
+        wall, cpu = (sum(column) for column in zip(*self._spent, strict=True))
+        return cpu / wall if wall else 1.0
+
     def close(self) -> None:
         if not self._closed.is_set():
             self._closed.set()
@@ -68,7 +78,9 @@ class Crew:
                 self._tasks.put(None)
 
 
-def _work(tasks: SimpleQueue[tuple[Batch, int] | None], closed: threading.Event, ready: threading.Barrier) -> None:
+def _work(
+    tasks: SimpleQueue[tuple[Batch, int] | None], closed: threading.Event, ready: threading.Barrier, spent: list[int]
+) -> None:
     torch.set_num_threads(1)
     ready.wait()
     get: Callable[[], Any] = tasks.get
@@ -76,5 +88,8 @@ def _work(tasks: SimpleQueue[tuple[Batch, int] | None], closed: threading.Event,
         task = get()
         if task is None or closed.is_set():
             return
+        wall, cpu = perf_counter_ns(), thread_time_ns()
         task[0].work(task[1])
+        spent[0] += perf_counter_ns() - wall
+        spent[1] += thread_time_ns() - cpu
         del task  # a batch that was handed out is not held here

@@ -9,6 +9,7 @@ from typing import Any
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default_collate
 
 from pipefix.loader.limits import cores
+from pipefix.loader.pace import Pace
 from pipefix.loader.portable import Portable
 from pipefix.loader.stage_clock import StageClock
 
@@ -21,6 +22,7 @@ class Fusion:
 
     source: Any
     threads: int
+    pace: Pace
     why_processes: str | None = None
 
     def explain(self) -> str:
@@ -37,10 +39,11 @@ class Fusing:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
+        self.pace = Pace()
         self._known: dict[Any, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"mode": self.mode, "_known": {}}
+        return {"mode": self.mode, "pace": Pace(), "_known": {}}
 
     def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | str:
         """How batches of the next epoch are made, or why not so. ``moved``: a plan does transforms to whole batches."""
@@ -54,7 +57,9 @@ class Fusing:
         if isinstance(source, Declined):
             return source.why
         self._tell(source.fused)
-        return Fusion(source, loader.num_workers or max(1, int(cores())), _for_processes(loader) if loader.num_workers else None)
+        if not loader.num_workers:
+            return Fusion(source, max(1, int(cores())), self.pace)
+        return Fusion(source, loader.num_workers, self.pace, _for_processes(loader) or self.pace.processes())
 
     def _tell(self, fused: Any) -> None:
         """What `close` means here, said before it is used."""

@@ -7,6 +7,7 @@ samples, as under ``rng="sample"``.
 from __future__ import annotations
 
 import math
+import time
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from pipefix.loader.batching import own_collate
 from pipefix.loader.crew import Batch, Crew
 from pipefix.loader.guard import Asked, key_of
+from pipefix.loader.pace import THREADS
 from pipefix.loader.portable import Portable
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.reused import Memory
@@ -43,6 +45,7 @@ class _Fused(_BaseDataLoaderIter):
         self._under_way: deque[Batch | Exception] = deque()
         self._memory = Memory(ahead + HELD + 1)
         self._crew = Crew(threads)
+        self._waited = 0.0
         self._end = weakref.finalize(self, self._crew.close)
 
     def _top_up(self, most: int) -> None:
@@ -73,7 +76,10 @@ class _Fused(_BaseDataLoaderIter):
         batch = self._under_way.popleft()
         if isinstance(batch, Exception):
             raise batch
-        if not batch.wait(self._timeout or None):
+        begun = time.perf_counter()
+        ready = batch.wait(self._timeout or None)
+        self._waited += time.perf_counter() - begun
+        if not ready:
             self._under_way.appendleft(batch)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
@@ -109,8 +115,14 @@ class Threads(Own, _Fused):
                 batch.dropped = True
         self._under_way.clear()
         self._start(loader)
+        self._waited = 0.0
         super()._reset(loader, first_iter)
         self._top_up(max(1, self._ahead_by))
+
+    def _over(self, seconds: float) -> None:
+        fused = self._work.fused
+        if fused is not None and seconds > 0:
+            fused.pace.ended(THREADS, self._num_yielded, seconds, self._waited / seconds, self._crew.computed())
 
     def _waits(self) -> bool:
         first = self._under_way[0] if self._under_way else None

@@ -7,6 +7,7 @@ are those of `DataLoader`, bit for bit, and its manners hold.
 from __future__ import annotations
 
 import gc
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -30,6 +31,7 @@ from pipefix.loader.batching import Maker, Orders
 from pipefix.loader.fusion import Fusion
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
+from pipefix.loader.pace import PROCESSES
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
 from pipefix.loader.prefetch import Carrier
@@ -81,6 +83,7 @@ class Own(_BaseDataLoaderIter):
     def _start(self, loader: Any) -> None:
         """An epoch begins."""
         self.begin = loader._beginning
+        self._begun = time.perf_counter()
         self.standing = Standing(self.begin, self.begin.passed)
         self._asked = self._missed = 0
         self._staged.clear()
@@ -150,6 +153,7 @@ class Own(_BaseDataLoaderIter):
                 batch = carrier.end(begun)
         except StopIteration:
             self.standing.ended = True
+            self._over(time.perf_counter() - self._begun)
             raise
         except Exception as error:
             if not (isinstance(error, dying.WorkerDied) or str(error).startswith("DataLoader timed out")):
@@ -163,6 +167,11 @@ class Own(_BaseDataLoaderIter):
         if carrier is not None and carrier.streams and not self._staged and self._waits():
             self._staged.append((self._ahead(carrier), self._missed))
         return batch
+
+    def _over(self, seconds: float) -> None:
+        """The epoch has ended."""
+        if self._work.fused is not None:
+            self._work.fused.pace.ended(PROCESSES, self._num_yielded, seconds)
 
     def _ahead(self, carrier: Carrier) -> Any:
         """The batch that has arrived meanwhile, on its way already; an error keeps its place in the row."""

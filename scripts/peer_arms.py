@@ -392,6 +392,10 @@ def lit_data(job: Job) -> Make:
             pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1) if job.input == "raw" else by_torchvision(image)
             return transform(pixels), one["label"]
 
+    # Its loader pickles the dataset, by the name of its class.
+    Pictures.__qualname__ = "LitPictures"
+    globals()["LitPictures"] = Pictures
+
     def build() -> Epoch:
         dataset = Pictures(place, shuffle=True, drop_last=True)
         options = {"num_workers": job.workers, "drop_last": True, "persistent_workers": job.workers > 0}

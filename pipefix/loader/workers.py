@@ -83,7 +83,7 @@ class Own(_BaseDataLoaderIter):
     def _start(self, loader: Any) -> None:
         """An epoch begins."""
         self.begin = loader._beginning
-        self._begun = time.perf_counter()
+        self._since = time.perf_counter()
         self.standing = Standing(self.begin, self.begin.passed)
         self._asked = self._missed = 0
         self._staged.clear()
@@ -153,7 +153,7 @@ class Own(_BaseDataLoaderIter):
                 batch = carrier.end(begun)
         except StopIteration:
             self.standing.ended = True
-            self._over(time.perf_counter() - self._begun)
+            self._over(time.perf_counter() - self._since)
             raise
         except Exception as error:
             if not (isinstance(error, dying.WorkerDied) or str(error).startswith("DataLoader timed out")):

@@ -61,7 +61,9 @@ class _Fused(_BaseDataLoaderIter):
         try:
             indices = list(indices)
             shape = (len(indices), 3, source.height, source.width)
-            pictures = self._memory.batch(shape, source.kind, pinned=self._pin_memory)
+            carrier = self._work.carrier
+            pinned = self._pin_memory or (carrier is not None and carrier.streams)
+            pictures = self._memory.batch(shape, source.kind, pinned=pinned)
             keys = [key_of(self.begin.seed, self.begin.epoch, index) for index in indices]
         except Exception as error:  # noqa: BLE001 - raised when its turn comes, as a worker's would be
             return error

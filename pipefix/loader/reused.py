@@ -5,6 +5,7 @@ Pages that were written once stay: a batch in new memory costs a page fault for 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 from collections import deque
@@ -32,8 +33,7 @@ class Memory:
         try:
             block = self._free.popleft()
         except IndexError:
-            # Private: a child that is forked has pages of its own.
-            block = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            block = _block(self.size)
         held = _held(self.size).from_buffer(block)
         held.memory, held.block = self, block
         return torch.frombuffer(held, dtype=dtype, count=count).view(shape)
@@ -41,6 +41,17 @@ class Memory:
     def back(self, block: mmap.mmap) -> None:
         if len(block) == self.size:
             self._free.append(block)
+
+
+def _block(size: int) -> mmap.mmap:
+    """Private: a child that is forked has pages of its own. In large pages, where the system has some."""
+    private = getattr(mmap, "MAP_PRIVATE", None)
+    if private is None:
+        return mmap.mmap(-1, size)
+    block = mmap.mmap(-1, size, flags=private | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(AttributeError, OSError):
+        block.madvise(mmap.MADV_HUGEPAGE)
+    return block
 
 
 class Held(ctypes.Array):  # type: ignore[type-arg]

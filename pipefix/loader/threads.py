@@ -125,6 +125,8 @@ class Threads(Own, _Fused):
         fused = self._work.fused
         if fused is not None and seconds > 0:
             fused.pace.ended(THREADS, self._num_yielded, seconds, self._waited / seconds, self._crew.computed())
+        if not self._persistent_workers:
+            self._end()
 
     def _waits(self) -> bool:
         first = self._under_way[0] if self._under_way else None

@@ -357,6 +357,7 @@ class TestDeclined:
         )
         self.declined(Odd(folder, "missing"), "the dataset's code does not go without its picture (KeyError: 'missing').")
         self.declined(Odd(folder, "grey"), "the dataset's code converts pictures to 'L'.")
+        self.declined(Batched(root, TRAIN), "the dataset reads whole batches itself (__getitems__).")
         self.declined(Unknown(folder, TRAIN), "it is not known how the dataset opens pictures ")
 
     def test_by_a_plan(self, folder: Path, tmp_path: Path) -> None:
@@ -393,6 +394,11 @@ class Odd(Opens):
             return self.transform(picture), random.random()
         made = self.transform(picture)
         return {"twice": (made, made), "none": index}.get(self.how, made)
+
+
+class Batched(ImageFolder):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in reversed(indices)]
 
 
 class Unknown(Opens):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from torch.utils.data import Subset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
@@ -99,6 +100,8 @@ def _stood_in(dataset: Any) -> tuple[list[Any], Any, Opening]:
     """The dataset's chain with stand-ins, its transforms, and how pictures come to them."""
     if not hasattr(type(dataset), "__getitem__"):
         raise Unlisted("the dataset is no map from index to sample")
+    if any(hasattr(one, "__getitems__") and not isinstance(one, Subset) for one in stand_in.chain_of(dataset)):
+        raise Unlisted("the dataset reads whole batches itself (__getitems__)")
     try:
         chain = stand_in.copied(dataset)
     except Exception as error:

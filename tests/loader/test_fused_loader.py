@@ -239,7 +239,8 @@ class TestProcesses:
         loader = FastLoader(dataset, fuse="exact", num_workers=2, batch_size=4, shuffle=True, **options)
         made = [batch for _ in range(2) for batch in loader]
         torch.manual_seed(7)
-        own = [batch for _ in range(2) for batch in FastLoader(dataset, rng="sample", batch_size=4, shuffle=True)]
+        unfused = FastLoader(dataset, rng="sample", batch_size=4, shuffle=True)
+        own = [batch for _ in range(2) for batch in unfused]
         assert [batch[0].shape for batch in made] == [batch[0].shape for batch in own]
         assert all(torch.equal(one[0], other[0]) for one, other in zip(made, own, strict=True))
         assert [list(map(int, batch[1])) for batch in made] == [batch[1].tolist() for batch in own]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -63,21 +65,22 @@ def run(python: str, arm: str, given: str, folder: Path, workers: int, epochs: i
     """One arm in a process of its own, with the most memory that it and its children had at a time."""
     command = [python, "-W", "ignore", str(ROOT / "scripts" / "peer_arms.py"), arm, given, str(folder), str(workers), str(epochs)]
     begun = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True)
-    said: list[tuple[str, str]] = []
-    reader = threading.Thread(target=lambda: said.append(process.communicate()))
-    reader.start()
     most = 0
-    while reader.is_alive() and time.monotonic() - begun < LONGEST_S:
-        most = max(most, _pss(process.pid))
-        reader.join(0.25)
-    if reader.is_alive():
-        os.killpg(process.pid, 9)
-        reader.join()
-    out, error = said[0]
-    told = next((line for line in out.splitlines() if line.startswith("RESULT ")), None)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
+        process = subprocess.Popen(command, stdout=out, stderr=error, cwd=ROOT, start_new_session=True)
+        try:
+            while process.poll() is None and time.monotonic() - begun < LONGEST_S:
+                most = max(most, _pss(process.pid))
+                time.sleep(0.25)
+        finally:
+            # Some peers' workers outlive them.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        texts = [(file.seek(0), file.read())[1] for file in (out, error)]
+    told = next((line for line in texts[0].splitlines() if line.startswith("RESULT ")), None)
     if told is None:
-        lines = [line for line in error.strip().splitlines() if line.strip()]
+        lines = [line for line in texts[1].strip().splitlines() if line.strip()]
         return {"error": lines[-1][-200:] if lines else f"it ended with {process.returncode}"}
     return {**json.loads(told[len("RESULT ") :]), "pss": most, "took_s": round(time.monotonic() - begun, 1)}
 

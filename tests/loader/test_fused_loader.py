@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, WeightedRandomSampler, get_worker_info
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    Subset,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+)
 from torchvision import io as tvio
 from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
@@ -23,8 +31,10 @@ from torchvision.transforms import v2
 
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
+from pipefix.loader.batching import Maker, Orders
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.fusing.source import Source
+from pipefix.loader.fusing.source import Source, compiled
+from pipefix.loader.guard import Asked, Rules
 from pipefix.loader.meter import Meter
 from pipefix.loader.pace import PROCESSES, THREADS, Pace
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile, write
@@ -247,11 +257,15 @@ class TestProcesses:
         assert all(batch[2] for batch in made if len(batch) > 2)
         assert loader.explain().startswith(f"Worker processes ({why}) make batches by fused calls. ")
 
-    def test_spawned(self, folder: Path) -> None:
-        options = {"batch_size": 7, "num_workers": 1, "multiprocessing_context": "spawn", "engine": "processes"}
-        loader = FastLoader(ImageFolder(str(folder), TRAIN), fuse="exact", **options)
-        own = FastLoader(ImageFolder(str(folder), TRAIN), rng="sample", batch_size=7)
-        assert_same(list(loader), list(own))
+    def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        source = compiled(dataset, "exact")
+        assert isinstance(source, Source)
+        rules = Rules(seed=7)
+        orders, maker = pickle.loads(pickle.dumps((Orders(source, rules), Maker(default_collate))))
+        made = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
+        torch.manual_seed(7)
+        assert_same(made, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
 
     def test_a_collate_function_without_workers(self, folder: Path) -> None:
         made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=0, batch_size=4, collate_fn=stacked)

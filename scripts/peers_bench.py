@@ -106,6 +106,7 @@ def peers(rounds: int, only: list[str], pythons: tuple[str, ...] = (), seconds: 
     known = interpreters([sys.executable, *pythons])
     notes = folder / "measured.jsonl"
     done = [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()] if notes.exists() else []
+    done = [cell for cell in done if "rates" in cell]  # what failed is tried again
     had = {(cell["round"], cell["input"], cell["arm"]) for cell in done}
     begun = time.monotonic()
     cores = len(os.sched_getaffinity(0))
@@ -121,12 +122,13 @@ def peers(rounds: int, only: list[str], pythons: tuple[str, ...] = (), seconds: 
                     return {"cells": done, "missing": _missing(known)}
                 python = known[arm]
                 assert python is not None
+                print(f"round {turn + 1}, {WORDS[given]}, {arm}: ", end="", file=sys.stderr, flush=True)
                 cell = {"round": turn, "input": given, "arm": arm, **run(python, arm, given, folder, cores, 2)}
                 done.append(cell)
                 with open(notes, "a", encoding="utf-8") as file:
                     file.write(json.dumps(cell) + "\n")
                 rate = f"{statistics.median(cell['rates']):.0f} pictures/s" if "rates" in cell else cell["error"]
-                print(f"round {turn + 1}, {WORDS[given]}, {arm}: {rate}", file=sys.stderr)
+                print(f"{rate} ({cell.get('took_s', 0)} s in all)", file=sys.stderr)
     return {"cells": done, "missing": _missing(known)}
 
 

@@ -20,7 +20,7 @@ PLACE = Path(os.environ.get("PIPEFIX_BENCH", str(Path(tempfile.gettempdir()) / "
 
 def pictures(count: int = 1200) -> Path:
     """JPEGs of about 110 kB, 480 pixels wide, in ten class folders."""
-    folder = PLACE / f"pictures-{count}"
+    folder = PLACE / f"pictures-like-imagenet-{count}"
     if not (folder / ".drawn").exists():
         with multiprocessing.Pool(os.cpu_count()) as pool:
             pool.map(_draw, [(str(folder), index) for index in range(count)], chunksize=20)
@@ -40,7 +40,7 @@ def _draw(job: tuple[str, int]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     image = Image.open(io.BytesIO(photo(seed=50_000 + index, long_side=480, quality=95))).convert("RGB").resize((480, 400))
     grain = np.random.default_rng(index).normal(0, 15, (400, 480, 3))
-    Image.fromarray((np.asarray(image, np.float32) + grain).clip(0, 255).astype(np.uint8)).save(path, "JPEG", quality=91)
+    Image.fromarray((np.asarray(image, np.float32) + grain).clip(0, 255).astype(np.uint8)).save(path, "JPEG", quality=93)
 
 
 def copies(source: Path, times: int) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +18,16 @@ hypothesis.settings.load_profile("patient")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+MEASURED = ("planted", "measurement", "manners", "tuning", "fixes", "watch", "test_api.py")
+"""Whose tests measure time for real, or what a process leaves behind on the machine: nothing else may run beside them."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
+    """Tests of what measures are ``alone``; tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
+    for item in items:
+        if item.path.relative_to(ROOT / "tests").parts[0] in MEASURED:
+            item.add_marker(pytest.mark.alone)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
@@ -46,7 +55,9 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def datasets() -> Path:
     """``fixtures/datasets`` with the demo's pictures drawn."""
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "make_fixtures.py")], check=True)
+    with open(ROOT / "tests" / "conftest.py", "rb") as turn:  # test processes draw them one after the other
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        subprocess.run([sys.executable, str(ROOT / "scripts" / "make_fixtures.py")], check=True)
     return ROOT / "fixtures" / "datasets"
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from pipefix.vocabulary.attributes import attributes, has_any
+
 NAME = "pin_memory"
 LIBRARIES = (
     "torch",
@@ -50,9 +52,9 @@ def _inner(dataset: Any) -> list[Any]:
             continue
         seen.add(id(thing))
         found.append(thing)
-        for held in list(getattr(thing, "__dict__", {}).values()):
+        for held in attributes(thing).values():
             parts = held if isinstance(held, (list, tuple)) and len(held) <= MAX_INNER else [held]
-            queue += [part for part in parts if callable(part) or (hasattr(part, "__getitem__") and hasattr(part, "__dict__"))]
+            queue += [part for part in parts if callable(part) or (hasattr(part, "__getitem__") and has_any(part))]
     return found
 
 

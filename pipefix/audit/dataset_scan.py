@@ -14,6 +14,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.audit.finding import DatasetFacts
+from pipefix.vocabulary.attributes import attributes
 
 SAMPLED = 256
 """Entries of a container that are looked at. Enough to see that a thousand labels are shared by a million entries."""
@@ -64,7 +65,7 @@ class _Walk:
         elif _object_array(value) is not None:
             self._keep(_object_array(value), len(value), name)
         elif type(value).__module__.partition(".")[0] not in ("torch", "numpy", "pandas") or hasattr(value, "__getitem__"):
-            for attribute, held in _attributes(value):
+            for attribute, held in attributes(value).items():
                 self.visit(held, f"{name}.{attribute}", depth + 1)
 
     def _container(self, value: Any, name: str, depth: int) -> None:
@@ -78,16 +79,6 @@ class _Walk:
     def _keep(self, container: Any, length: int, name: str) -> None:
         objects, weight = _weigh(container, length)
         self.found.append(DatasetFacts(objects=objects, bytes=weight, where=name, entries=length))
-
-
-def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    yield from list(getattr(value, "__dict__", {}).items())
-    for owner in type(value).__mro__:
-        slots = owner.__dict__.get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            held = getattr(value, slot, None)
-            if held is not None:
-                yield slot, held
 
 
 def _is_table(value: Any) -> bool:
@@ -192,5 +183,5 @@ def _children(value: Any) -> Iterator[tuple[str, Any, float]]:
         for held in islice(value, MAX_CHILDREN):
             yield "[]", held, part
     elif type(value).__module__.partition(".")[0] not in ("builtins", "torch", "numpy", "PIL", "pathlib"):
-        for name, held in islice(_attributes(value), MAX_CHILDREN):
+        for name, held in islice(attributes(value).items(), MAX_CHILDREN):
             yield f".{name}", held, 1.0

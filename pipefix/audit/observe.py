@@ -19,6 +19,7 @@ from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.measurement.machine import filesystems
+from pipefix.vocabulary.attributes import attributes
 
 POOL_CPU_S = 0.005
 POOL_SHARE = 0.1
@@ -146,7 +147,7 @@ class _Parts:
             for value in part:
                 self.add(value, depth + 1)
         else:
-            for value in getattr(part, "__dict__", {}).values():
+            for value in attributes(part).values():
                 self.add(value, depth + 1)
 
     def _tensor(self, tensor: Any) -> None:

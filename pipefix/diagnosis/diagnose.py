@@ -29,6 +29,8 @@ from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import IN_SAMPLE, INPUT, ORDER, Stage
 
 OPS_KEPT = 24
+CLEAR = 1.3
+"""A stage that is this far ahead of what comes next is no close call."""
 MOST_CREDITED = 0.9
 """Part of the time that a stage without an arm of its own is believed to take at most."""
 MOST_CLOCKED = 0.2
@@ -81,7 +83,7 @@ def diagnose(found: Measurement) -> Diagnosis:
     )
     kind = "inconclusive" if rival is not None else ranking.kind
     stage = ranking.stage if kind in ("input-bound", "step-bound") else None
-    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT)
+    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, ranking.lead if stage is not None else None)
     sentence = sentences.verdict(found, diagnosis, ranking, rival, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
     diagnosis.caveats = sentences.caveats(found, diagnosis)
@@ -89,14 +91,26 @@ def diagnose(found: Measurement) -> Diagnosis:
 
 
 def settled(found: Measurement) -> bool:
-    """Whether more rounds would change nothing a reader acts on: the verdict is sure and the gain of its stage known to 5 %."""
+    """Whether more rounds would change nothing a reader acts on: the verdict is sure, no close call, and its gain known to 5 %.
+
+    A close call gets all the time there is: what disturbs a shared machine lasts for seconds, and rounds that follow each other
+    closely agree on what is true of those seconds only.
+    """
     diagnosis = diagnose(found)
     verdict = diagnosis.verdict
-    if verdict.kind == "inconclusive" or verdict.confidence < 0.99:
+    if verdict.confidence < 0.99 or _lead(diagnosis) < CLEAR:
         return False
     stage = diagnosis.stages.get(verdict.stage) if verdict.stage is not None else None
     gain = stage.gain if stage is not None else None
     return gain is None or (gain.high - gain.low) / gain.value < 0.1
+
+
+def _lead(diagnosis: Diagnosis) -> float:
+    """How far the named stage is ahead at least, of other stages and of the other station; 1 where none is named."""
+    if diagnosis.verdict.lead is None:
+        return 1.0
+    ratio = diagnosis.stations.supply_over_main
+    return min(diagnosis.verdict.lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf"))
 
 
 class _Costs:

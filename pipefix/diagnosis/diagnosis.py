@@ -58,6 +58,8 @@ class Verdict:
     confidence: float
     rule: str = ""
     """The rule that decided, with its thresholds."""
+    lead: Interval | None = None
+    """The named stage's cost over the next one's, where clocks named it."""
 
 
 @dataclass

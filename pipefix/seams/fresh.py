@@ -22,6 +22,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from pipefix.vocabulary.attributes import has_any
+
 Copier = Callable[[Any], Any]
 Sizer = Callable[[Any], int]
 
@@ -275,5 +277,5 @@ def _find_sizer(kind: type) -> Sizer:
     if known is not None:
         return known  # type: ignore[no-any-return]
     if kind not in _AS_THEY_ARE and "__dict__" in dir(kind) and not issubclass(kind, (type, types.ModuleType)):
-        return lambda value: _sum_attributes(value) if hasattr(value, "__dict__") else sys.getsizeof(value, _OBJECT_OVERHEAD)
+        return lambda value: _sum_attributes(value) if has_any(value) else sys.getsizeof(value, _OBJECT_OVERHEAD)
     return lambda value: sys.getsizeof(value, _OBJECT_OVERHEAD)

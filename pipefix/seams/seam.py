@@ -22,6 +22,7 @@ from typing import Any, Protocol, cast
 
 import pipefix.seams as package
 from pipefix.seams.tap import Tap
+from pipefix.vocabulary.attributes import own
 from pipefix.vocabulary.stage import Stage
 
 _ABSENT = object()
@@ -49,7 +50,7 @@ class Patches:
 
     def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> None:
         """Put ``replacement`` at ``owner.name``. With ``everywhere`` also where modules imported the function by name."""
-        original = owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else vars(owner).get(name, _ABSENT)
+        original = owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else own(owner, name, _ABSENT)
         setattr(owner, name, replacement)
         self._undo.append((owner, name, original))
         if everywhere and original is not _ABSENT:

@@ -23,8 +23,8 @@ from pipefix.seams.fresh import force
 from pipefix.seams.seam import Patches, stand_in
 from pipefix.seams.tap import Tap
 from pipefix.subject.evidence import UNKNOWN, Evidence
-from pipefix.subject.randomness import attributes, own_dict
 from pipefix.subject.staging import is_lazy, is_users, is_users_function
+from pipefix.vocabulary.attributes import attributes, own
 
 _DEPTH = 4
 _LONGEST_LIST = 64
@@ -102,9 +102,8 @@ class Cutter:
         """``self.transform = a_function``: replaced on the object itself."""
         if is_lazy(function) or (isinstance(function, MethodType) and function.__self__ is owner):
             return
-        own = own_dict(owner)
-        if name in own:
-            self._swap(own, name, function)
+        if type(inspect.getattr_static(type(owner), name, None)).__name__ != "member_descriptor":
+            self._swap_attribute(owner, name, function)
         else:
             self.opaque[f"{type(owner).__name__}.{name}"] = "a plain function held in a slot, where it cannot be replaced"
         self._called_by(function, 0)
@@ -118,6 +117,17 @@ class Cutter:
             there = held.get(place) if isinstance(held, dict) else held[place] if place < len(held) else None
             if there is wrapper:
                 held[place] = function
+
+        self.patches.on_undo(put_back)
+
+    def _swap_attribute(self, owner: Any, name: str, function: Any) -> None:
+        """The same for an attribute of an object, set without any code of its class."""
+        wrapper = self._in_kind(function)
+        object.__setattr__(owner, name, wrapper)
+
+        def put_back() -> None:
+            if own(owner, name) is wrapper:
+                object.__setattr__(owner, name, function)
 
         self.patches.on_undo(put_back)
 

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from pipefix.vocabulary.attributes import attributes
+
 _DEPTH = 6
 _MEMBERS = 64
 """How many elements of a list are looked into: a list of transforms is short, a list of paths holds no generator."""
-_MADE_IN_PYTHON = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE: slots of other types are the interpreter's own (a function's globals, say)."""
 
 Restore = Callable[[], object]
 
@@ -94,27 +94,3 @@ def _draws(value: Any) -> bool:
         return True
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, (numpy.random.Generator, numpy.random.RandomState))
-
-
-def attributes(value: Any) -> dict[str, Any]:
-    """What the instance holds in its dict and its slots, without running any code of its class."""
-    held = dict(own_dict(value))
-    for kind in type(value).__mro__:
-        if not kind.__flags__ & _MADE_IN_PYTHON:
-            continue
-        for name, member in vars(kind).items():
-            if type(member).__name__ == "member_descriptor" and name not in held:
-                try:
-                    held[name] = member.__get__(value, kind)
-                except AttributeError:
-                    continue  # a slot that was never filled
-    return held
-
-
-def own_dict(value: Any) -> dict[str, Any]:
-    """The instance's own dict itself; an empty one where it has none."""
-    try:
-        held = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return {}
-    return held if isinstance(held, dict) else {}

@@ -61,6 +61,7 @@ def test_importing_the_package_is_cheap() -> None:
     assert not set(done.stdout.split()) & {*HEAVY, "msgspec", "rich"}
 
 
+@pytest.mark.alone
 def test_help_answers_in_a_quarter_of_a_second() -> None:
     """Best of several, so that a busy machine is not mistaken for a slow program."""
     best = min(_seconds_for_help() for _ in range(7))

@@ -78,6 +78,7 @@ class TestDatasets:
         thing.itself, thing.paths = thing, [f"path {index}" for index in range(1000)]
         assert scan_dataset(thing).objects == 1000
 
+    @pytest.mark.alone
     def test_a_million_entries_take_milliseconds(self) -> None:
         paths = [str(index) for index in range(1_000_000)]
         begun = time.perf_counter()

@@ -117,6 +117,21 @@ def test_settled_needs_a_sure_verdict_and_a_known_gain() -> None:
     assert settled(sure)
 
 
+@pytest.mark.parametrize(
+    "close",
+    [
+        {"costs": {"decode": 1.2, "augment": 1.0}},
+        {"costs": {"decode": 1.0, "augment": 1.0}},
+        {"costs": {"decode": 2.4}, "workers": 2, "step": 1.0},
+        {"costs": {"decode": 2.0}, "workers": 2, "step": 1.2},
+    ],
+)
+def test_a_close_call_is_never_settled_early_however_sure_it_looks(close: dict[str, object]) -> None:
+    found = measured(**close)  # type: ignore[arg-type]
+    assert diagnose(found).verdict.confidence >= 0.99
+    assert not settled(found)
+
+
 def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
     diagnosis = diagnose(measured({"decode": 1.0}, workers=2, step=2.0))
     decode = diagnosis.stages[Stage.DECODE]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
 import torch
 
 from pipefix.kernels.errors import BadPicture
@@ -39,6 +40,7 @@ def test_threads_write_their_own_samples(kernel: Kernel, encoded: Encode) -> Non
     assert torch.equal(alone.tensor, together.tensor)
 
 
+@pytest.mark.alone
 def test_the_interpreter_runs_on_during_a_call(native_kernel: Any, encoded: Encode) -> None:
     """Another thread gets on while one call decodes a large picture."""
     jpeg = encoded(3000, 3000)

@@ -36,6 +36,17 @@ def summary(results: list[dict[str, Any]]) -> str:
     )
 
 
+def followed(results: list[dict[str, Any]], again: list[dict[str, Any]]) -> str:
+    """What came of following the probe's advice to measure for longer where it had left the verdict open."""
+    judged = {result["name"]: result for result in counted(again)}
+    told = [judged.get(result["name"], result) if result["outcome"] == "inconclusive" else result for result in results]
+    outcomes = Counter(result["outcome"] for result in judged.values())
+    return (
+        f"{len(again)} left open and probed for longer: {outcomes['right']} right, {outcomes['wrong']} confidently wrong, "
+        f"{len(again) - outcomes['right'] - outcomes['wrong']} still open. In the end, {summary(told)}"
+    )
+
+
 def table(results: list[dict[str, Any]]) -> str:
     """Rows: what was planted. Columns: what the probe said."""
     cells = Counter((result["truth"], result["said"]) for result in counted(results))
@@ -108,7 +119,9 @@ def today() -> str:
     return datetime.date.today().isoformat()
 
 
-def write(results: list[dict[str, Any]], out: Path, *, budget: float, seed: int) -> None:
+def write(
+    results: list[dict[str, Any]], again: list[dict[str, Any]], out: Path, *, budget: float, longer: float, seed: int
+) -> None:
     out.mkdir(parents=True, exist_ok=True)
     drifts = sum(result.get("drifts", 0) for result in results)
     said_of_drifted: Counter[str] = Counter()
@@ -117,11 +130,13 @@ def write(results: list[dict[str, Any]], out: Path, *, budget: float, seed: int)
     wrong = [result for result in results if result["outcome"] in ("wrong", "drifted", "error")]
     why = {result["name"]: result.get("drift") or result.get("error") or result.get("sentence", "") for result in wrong}
     listed = [f"| {result['name']} | {result['outcome']} | {result['said']} | {why[result['name']]} |" for result in wrong]
+    then = f" --longer {longer:g}" if longer else ""
+    advised = f"\n\n{followed(results, again)}." if longer else ""
     page = f"""# Verdicts on planted pipelines
 
-`scripts/bench_verdict --cases {len(results)} --budget {budget:g} --seed {seed}`, {today()}, {machine_line()}.
+`scripts/bench_verdict --cases {len(results)} --budget {budget:g}{then} --seed {seed}`, {today()}, {machine_line()}.
 
-{summary(results)}.
+{summary(results)}.{advised}
 
 Each pipeline's costs are real work with a known limiting stage (`tests/planted/`). What it really spent was measured before and
 after the probe, outside of it. A pipeline that had drifted from its description (its limiting stage was no longer ahead by 1.1, or
@@ -141,4 +156,9 @@ said of those: {dict(said_of_drifted)}.
     (out / "verdict.md").write_text(page)
     slim = [{key: value for key, value in result.items() if key not in ("run", "log")} for result in results]
     body = {"date": today(), "machine": machine(), "budget_s": budget, "seed": seed, "shares": shares(results), "cases": slim}
+    if longer:
+        body |= {
+            "longer_s": longer,
+            "probed_for_longer": [{"name": one["name"], "said": one["said"], "outcome": one["outcome"]} for one in again],
+        }
     (out / "verdict.json").write_text(json.dumps(body, indent=1) + "\n")

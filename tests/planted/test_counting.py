@@ -49,11 +49,35 @@ def test_the_matrix_has_a_row_for_what_was_planted_and_a_column_for_what_was_sai
 
 
 def test_the_page_is_written(tmp_path: Path) -> None:
-    confusion.write(RESULTS, tmp_path, budget=6, seed=0)
+    confusion.write(RESULTS, [], tmp_path, budget=6, longer=0, seed=0)
     page = (tmp_path / "verdict.md").read_text()
     assert "right 50.0%" in page
     assert "| decode-augment | wrong | augment |" in page
+    assert "for longer" not in page
     assert (tmp_path / "verdict.json").stat().st_size > 500
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome", "counts", "in_the_end"),
+    [
+        ("step", "right", "1 right, 0 confidently wrong, 0 still open", "right 75.0%, confidently wrong 25.0%, inconclusive 0.0%"),
+        ("ipc", "wrong", "0 right, 1 confidently wrong, 0 still open", "right 50.0%, confidently wrong 50.0%, inconclusive 0.0%"),
+        (
+            "step",
+            "drifted",
+            "0 right, 0 confidently wrong, 1 still open",
+            "right 50.0%, confidently wrong 25.0%, inconclusive 25.0%",
+        ),
+    ],
+)
+def test_what_a_longer_probe_says_is_told_beside_what_the_first_said(
+    tmp_path: Path, said: str, outcome: str, counts: str, in_the_end: str
+) -> None:
+    again = [result("step", said, outcome) | {"name": "step-inconclusive"}]
+    confusion.write(RESULTS, again, tmp_path, budget=6, longer=60, seed=0)
+    page = (tmp_path / "verdict.md").read_text()
+    assert "right 50.0%, confidently wrong 25.0%, inconclusive 25.0%" in page, "the first answers stay told"
+    assert f"1 left open and probed for longer: {counts}. In the end, 4 judged: {in_the_end}" in page
 
 
 def sleeping() -> dict[str, Any]:

@@ -1,0 +1,154 @@
+"""Looking at an object finds all that it holds, runs none of its code, and leaves it as quick as it was."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from pipefix import api
+from pipefix.vocabulary.attributes import attributes, has_any, own
+
+slower_once_asked = pytest.mark.skipif(
+    not (3, 11) <= sys.version_info < (3, 13), reason="instances have their dictionary from the start, or are as quick with it"
+)
+
+
+class Plain:
+    kind = "of the class"
+    shared: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.path, self.count, self.table = "here", 3, {"a": 1}
+        self.later = None
+
+    def method(self) -> int:
+        return self.count
+
+
+class Heir(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind = "of the instance"
+        self.function = len
+
+
+class Lazy(Plain):
+    @property
+    def costly(self) -> int:
+        raise AssertionError("looked at by running it")
+
+    @functools.cached_property
+    def once(self) -> int:
+        raise AssertionError("looked at by running it")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError("looked at by running it")
+
+
+class Slotted:
+    __slots__ = ("filled", "never")
+
+    def __init__(self) -> None:
+        self.filled = 1
+
+
+class Both(Slotted):
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = 2
+
+
+@dataclass
+class Record:
+    x: int = 1
+    y: Any = None
+
+
+def set_from_outside() -> Plain:
+    value = Plain()
+    value.unheard_of = object()  # type: ignore[attr-defined]
+    return value
+
+
+class Folded(dict[str, int]):
+    def __init__(self) -> None:
+        super().__init__(a=1)
+        self.note = "x"
+
+
+MADE = [Plain, Heir, Lazy, Record, set_from_outside, Folded, lambda: SimpleNamespace(a=1), lambda: torch.nn.Linear(1, 1)]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_all_that_its_dictionary_holds_is_found(make: Any) -> None:
+    value = make()
+    found = attributes(value)
+    held = object.__getattribute__(value, "__dict__")
+    # What is the class's own object, held by the instance too, need not be told twice.
+    assert found == {name: one for name, one in held.items() if name in found}
+    assert all(vars(type(value)).get(name) is held[name] for name in held.keys() - found.keys())
+    assert attributes(value) == held
+
+
+def test_slots_are_found_where_they_are_filled() -> None:
+    assert attributes(Slotted()) == {"filled": 1}
+    assert attributes(Both()) == {"filled": 1, "more": 2}
+    assert attributes(3) == attributes("words") == {}
+    assert has_any(Plain()) and has_any(Both()) and not has_any(Slotted()) and not has_any(3)
+
+
+def test_one_attribute_of_the_instance_itself() -> None:
+    assert own(Heir(), "kind") == "of the instance"
+    assert own(Plain(), "kind", "none") == "none"
+    assert own(Plain(), "method", "none") == "none"
+
+
+def asked_for(value: Any) -> bool:
+    """Whether its dictionary has been made."""
+    return any(type(one) is dict and one.keys() >= {"path", "count"} for one in gc.get_referents(value))
+
+
+@slower_once_asked
+@pytest.mark.parametrize("make", [Plain, Heir])
+def test_looking_makes_no_dictionary(make: Any) -> None:
+    value = make()
+    attributes(value), own(value, "count")
+    assert not asked_for(value)
+    assert vars(value) is not None and asked_for(value), "the test would not notice"
+
+
+class Scaled:
+    def __init__(self) -> None:
+        self.path, self.count = "somewhere", 7
+
+    def __call__(self, value: torch.Tensor) -> torch.Tensor:
+        return value * self.count
+
+
+class Held(Dataset[Any]):
+    def __init__(self) -> None:
+        self.path, self.count = "here", 256
+        self.transform = Scaled()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.transform(torch.full((64,), float(index)))
+
+
+@slower_once_asked
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_probe_leaves_a_pipelines_objects_as_quick_as_they_were(workers: int) -> None:
+    data = Held()
+    api.probe(DataLoader(data, batch_size=8, num_workers=workers), budget=1.5)
+    assert not asked_for(data)
+    assert not asked_for(data.transform)

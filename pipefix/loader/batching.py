@@ -112,7 +112,7 @@ class Maker:
         source, rules, asked = order
         indices = list(asked.index)
         if self._memory is None:
-            self._memory = Memory(1)
+            self._memory = Memory()
         pictures = self._memory.batch((len(indices), 3, source.height, source.width), source.kind)
         parts = Parts(source, indices, [key_of(rules.seed, asked.epoch, index) for index in indices], pictures)
         for place, index in enumerate(indices):

@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default
 from pipefix.loader.limits import cores
 from pipefix.loader.pace import Pace
 from pipefix.loader.portable import Portable
+from pipefix.loader.reused import Memory
 from pipefix.loader.stage_clock import StageClock
 
 MODES = ("close", "exact")
@@ -23,6 +24,7 @@ class Fusion:
     source: Any
     threads: int
     pace: Pace
+    memory: Memory
     why_processes: str | None = None
 
     def explain(self) -> str:
@@ -39,11 +41,11 @@ class Fusing:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
-        self.pace = Pace()
+        self.pace, self.memory = Pace(), Memory()
         self._known: dict[Any, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"mode": self.mode, "pace": Pace(), "_known": {}}
+        return {"mode": self.mode, "pace": Pace(), "memory": Memory(), "_known": {}}
 
     def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | str:
         """How batches of the next epoch are made, or why not so. ``moved``: a plan does transforms to whole batches."""
@@ -58,8 +60,8 @@ class Fusing:
             return source.why
         self._tell(source.fused)
         if not loader.num_workers:
-            return Fusion(source, max(1, int(cores())), self.pace)
-        return Fusion(source, loader.num_workers, self.pace, _for_processes(loader) or self.pace.processes())
+            return Fusion(source, max(1, int(cores())), self.pace, self.memory)
+        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or self.pace.processes())
 
     def _tell(self, fused: Any) -> None:
         """What `close` means here, said before it is used."""

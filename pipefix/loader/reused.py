@@ -17,9 +17,10 @@ import torch
 class Memory:
     """Blocks of one size. ``kept`` of them at most wait for the next batch."""
 
-    def __init__(self, kept: int) -> None:
+    def __init__(self, kept: int = 1) -> None:
+        self.kept = kept
         self.size = 0
-        self._free: deque[mmap.mmap] = deque(maxlen=max(1, kept))
+        self._free: deque[mmap.mmap] = deque()
 
     def batch(self, shape: tuple[int, ...], dtype: torch.dtype, *, pinned: bool = False) -> torch.Tensor:
         """A tensor of whatever was there. Pinned memory is torch's own: it is used again when copies out of it are done."""
@@ -31,7 +32,7 @@ class Memory:
             self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
             self._free.clear()
         try:
-            block = self._free.popleft()
+            block = self._free.pop()
         except IndexError:
             block = _block(self.size)
         held = _held(self.size).from_buffer(block)
@@ -39,7 +40,7 @@ class Memory:
         return torch.frombuffer(held, dtype=dtype, count=count).view(shape)
 
     def back(self, block: mmap.mmap) -> None:
-        if len(block) == self.size:
+        if len(block) == self.size and len(self._free) < self.kept:
             self._free.append(block)
 
 

@@ -38,12 +38,14 @@ class _Fused(_BaseDataLoaderIter):
     begin: Any
     _user_collates: Any
 
-    def _open(self, source: Source, threads: int, ahead: int) -> None:
+    def _open(self, source: Source, threads: int, ahead: int, memory: Memory) -> None:
         self._source = source
         self._ahead_by = ahead
         """Batches that are made while the caller has one; 0: a batch is made when it is asked for."""
         self._under_way: deque[Batch | Exception] = deque()
-        self._memory = Memory(ahead + HELD + 1)
+        # The loader's, so that the next epoch finds its pages written already.
+        self._memory = memory
+        memory.kept = max(memory.kept, ahead + HELD + 1)
         self._crew = Crew(threads)
         self._waited = 0.0
         self._end = weakref.finalize(self, self._crew.close)
@@ -103,7 +105,7 @@ class Threads(Own, _Fused):
         ahead = max(loader.prefetch_factor or 1, math.ceil(ENOUGH * made.threads / batch)) if workers else 0
         collate = loader.collate_fn
         self._user_collates = collate.collate_fn if isinstance(collate, Portable) else collate
-        self._open(made.source, made.threads, ahead)
+        self._open(made.source, made.threads, ahead, made.memory)
         if self.begin.again and not self.begin.fresh:
             set_as_then(loader, self.begin.generators)
             self._sampler_iter = iter(self._index_sampler)

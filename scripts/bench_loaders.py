@@ -5,9 +5,11 @@
     scripts/bench_loaders.py handover    a batch of 18 MiB from worker to training process: wall, CPU and page faults
     scripts/bench_loaders.py starting    8 workers and a dataset of 1.2 million paths: the first batch, by start method
     scripts/bench_loaders.py slow        1 % of samples 100 times slower, 8 workers, in order: throughput over the ideal
+    scripts/bench_loaders.py peers       the fused path beside every accelerated loader that is installed, on the same pictures
     scripts/bench_loaders.py memory      four workers over a list of 1.2 million paths for an epoch: PSS over one copy
 
-What is there of earlier parts stays. ``--only`` names pipelines or start methods.
+What is there of earlier parts stays. ``--only`` names pipelines, start methods, or peers and inputs. ``peers`` may be run in
+portions of ``--seconds``, which go on where one stopped; ``--python`` names interpreters of environments that peers are in.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "scripts"), os
 
 import psutil  # noqa: E402
 import torch  # noqa: E402
+from peers_bench import peers  # noqa: E402
+from peers_bench import table as peers_table  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
 from pipefix.loader.fast_loader import FastLoader  # noqa: E402
@@ -243,6 +247,7 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "starting": starting,
     "slow": slow,
     "memory": memory,
+    "peers": peers,
 }
 
 
@@ -324,6 +329,8 @@ def page(known: dict[str, Any]) -> str:
         lines += ["", "## Four workers over a list of 1.2 million paths, an epoch", ""]
         both = f"DataLoader {cell['DataLoader']:.2f}, FastLoader {cell['FastLoader']:.2f}"
         lines.append(f"PSS of all processes over the parent's before: {both}.")
+    if "peers" in known:
+        lines += peers_table(known["peers"])
     return "\n".join(lines) + "\n"
 
 
@@ -333,20 +340,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--workers", type=int, action="append", default=[], help="of part same; what is there of others stays")
+    parser.add_argument("--python", action="append", default=[], help="of part peers: another interpreter that peers may be in")
+    parser.add_argument("--seconds", type=float, default=0, help="of part peers: how long a portion may be")
+    parser.add_argument("--count", type=int, default=1200, help="of part peers: pictures")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     torch.set_num_threads(1)
-    more = {"counts": tuple(arguments.workers)} if arguments.workers else {}
+    more: dict[str, Any] = {"counts": tuple(arguments.workers)} if arguments.workers else {}
+    if arguments.part == "peers":
+        more = {"pythons": tuple(arguments.python), "seconds": arguments.seconds, "count": arguments.count}
     made = PARTS[arguments.part](arguments.rounds, arguments.only, **more)
     results = PLACE.with_suffix(".json")
     known = json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
     known["machine"] = machine()
-    if arguments.only or arguments.workers:
+    if arguments.part != "peers" and (arguments.only or arguments.workers):
         made = {**known.get(arguments.part, {}), **made}
     known[arguments.part] = made
     results.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     PLACE.with_suffix(".md").write_text(page(known), encoding="utf-8")
-    print(json.dumps(made, indent=1))
+    print(json.dumps({name: value for name, value in made.items() if name != "cells"}, indent=1))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ forked and spawned at any time. Files are mapped, so all processes of a machine 
 
 from __future__ import annotations
 
+import copy as copies
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from pipefix.caches import pictures, replay
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
 from pipefix.caches.parts import Parts
-from pipefix.caches.record import Decoder
+from pipefix.caches.record import Decoder, Picture, Pixels
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 
 CHECKS = ("first", "always", "never")
@@ -68,6 +69,18 @@ class CachedDataset(Dataset[Any]):
         made.root = manifest.source.root
         made._attach(dataset, None)
         return made
+
+    def given(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any], transform: Any) -> CachedDataset:
+        """A copy whose stored images become what these functions make of them, with ``transform`` in its transforms' place."""
+        made = copies.copy(self)
+        made.transform = transform
+        made._decode = Decoder(picture, pixels, copy=self._copy)
+        return made
+
+    @property
+    def images(self) -> str:
+        """What pictures become."""
+        return self._images
 
     def _begin(self, manifest: Manifest, folder: Path, *, images: str, check: str, copy: bool) -> None:
         if images not in pictures.FORMS or check not in CHECKS:

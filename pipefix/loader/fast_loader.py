@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataP
 
 from pipefix.loader import planned, resume
 from pipefix.loader.arena import Arena
+from pipefix.loader.fusion import MODES, Fusing, Fusion
 from pipefix.loader.guard import Rules
 from pipefix.loader.meter import Meter
 from pipefix.loader.planned import Planned
@@ -25,6 +26,7 @@ from pipefix.loader.quarantine import Quarantine, check
 from pipefix.loader.resume import Beginning, Standing
 from pipefix.loader.scheduling import make_board
 from pipefix.loader.stats import Course, Stats
+from pipefix.loader.threads import Threads
 from pipefix.loader.trial import SLOTS, TORCH, Trial
 from pipefix.loader.workers import AHEAD, Single, Work, Workers, make_arena
 
@@ -45,6 +47,8 @@ class FastLoader(DataLoader[T]):
     place (``refill``). ``max_bad``: the share of them that is too much. ``quarantine``: the file they are noted in.
     ``sample_timeout``: seconds after which a sample counts as one that cannot be read.
     ``augment``: what is done to each batch on its way to the caller. ``device``: where it is brought before that.
+    ``fuse``: pictures are decoded, transformed and written into the batch by one call each, where dataset and transforms are of a
+    known kind: with pixels ``close`` to the dataset's own, or only where they are equal (``exact``). See `explain`.
     ``rng``: whose random numbers samples draw: their worker's (``torch``), or their own (``sample``), by seed, epoch and index.
     ``scheduling``: who makes a sample: the worker whose turn its batch is (``batch``), or whichever is free (``sample``), so that a
     slow one does not hold up its neighbours; ``auto``: whichever is free where samples have random numbers of their own.
@@ -61,6 +65,7 @@ class FastLoader(DataLoader[T]):
         sample_timeout: float = 0,
         augment: Any = None,
         device: Any = None,
+        fuse: str | None = None,
         rng: str = "torch",
         scheduling: str = "auto",
         **kwargs: Any,
@@ -69,18 +74,24 @@ class FastLoader(DataLoader[T]):
             raise ValueError(f"engine option should be one of {', '.join(map(repr, ENGINES))}, but got engine={engine!r}")
         if rng not in RNGS:
             raise ValueError(f"rng option should be one of {', '.join(map(repr, RNGS))}, but got rng={rng!r}")
+        if fuse is not None and fuse not in MODES:
+            raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={fuse!r}")
         check(on_bad, max_bad, sample_timeout)
         _check_scheduling(scheduling, rng)
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
-        self.augment, self.device, self.scheduling = augment, device, scheduling
+        self.augment, self.device, self.fuse, self.scheduling = augment, device, fuse, scheduling
         self._planned: Planned | None = None
         if plan is not None:
             arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
             del arguments["self"]
             self._planned = planned.read(plan, arguments["dataset"])
             args, kwargs = (), planned.arguments(self._planned.plan.loader, arguments)
+        mode = (self._planned.fuse if self._planned is not None else None) or fuse
+        self._fusing = Fusing(mode) if mode is not None else None
+        self._fusion: Fusion | str | None = None
+        """How batches are fused, or why they are not; None: not asked for, or not known yet."""
         super().__init__(*args, **kwargs)
         if on_bad != "raise" or sample_timeout or rng != "torch":
             self._refuse_streams()
@@ -138,10 +149,25 @@ class FastLoader(DataLoader[T]):
         return int((self.generator or torch.default_generator).initial_seed())
 
     def _get_iterator(self) -> Any:
+        fused = self._decided()
+        if isinstance(fused, Fusion) and fused.why_processes is None:
+            self.check_worker_number_rationality()
+            return Threads(self)
         if self.num_workers == 0:
             return Single(self)
         self.check_worker_number_rationality()
         return Workers(self)
+
+    def _decided(self) -> Fusion | str | None:
+        if self._fusing is None:
+            return None
+        moved = False
+        if self._planned is not None:
+            self._planned.begin()
+            moved = self._planned.module is not None
+        reads = self._planned.reads if self._planned is not None else self.dataset
+        self._fusion = self._fusing.decide(self, reads, moved=moved)
+        return self._fusion
 
     def _work(self) -> Work:
         """What the next iterator does beside torch's own."""
@@ -149,7 +175,9 @@ class FastLoader(DataLoader[T]):
             self._planned.begin()
         check(self.on_bad, self.max_bad, self.sample_timeout)
         _check_scheduling(self.scheduling, self.rng)
-        rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if self.rng == "sample" else None)
+        fused = self._fusion if isinstance(self._fusion, Fusion) else None
+        keyed = self.rng == "sample" or fused is not None
+        rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None)
         steps = (self._planned.module if self._planned is not None else None, self.augment)
         work = Work(
             reads=self._planned.reads if self._planned is not None else self.dataset,
@@ -158,7 +186,11 @@ class FastLoader(DataLoader[T]):
             threads=self._planned.threads if self._planned is not None else None,
             carrier=None if self.device is None else Carrier(self.device),
             steps=tuple(step for step in steps if step is not None),
+            fused=fused,
         )
+        if fused is not None and fused.why_processes is None:
+            self._latest = work
+            return work
         scheduled = self._board(work)
         made = self._arena(work)
         if isinstance(made, Arena):
@@ -172,7 +204,7 @@ class FastLoader(DataLoader[T]):
 
     def _board(self, work: Work) -> str:
         """How samples come to workers."""
-        why = self._turns()
+        why = "fused calls make batches whole" if work.fused is not None else self._turns()
         if not why:
             try:
                 batches = AHEAD * (self.prefetch_factor or 0) * self.num_workers
@@ -231,7 +263,8 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        return {**self.__dict__, "_latest": None, "_standing": None, "_course": None, "_meter": None, "_trials": {}}
+        left = {"_latest": None, "_standing": None, "_course": None, "_meter": None, "_trials": {}, "_fusion": None}
+        return {**self.__dict__, **left}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
 
@@ -250,8 +283,11 @@ class FastLoader(DataLoader[T]):
         """How batches are made, and why so."""
         work = self._latest
         if work is None:
-            return self._why
-        told = [*self._handed(work), self._why_scheduled]
+            decided = self._decided()
+            return decided.explain() if isinstance(decided, Fusion) else " ".join([*self._not_fused(), self._why])
+        told = self._not_fused() if work.fused is None else [work.fused.explain()]
+        if work.fused is None or work.fused.why_processes is not None:
+            told += [*self._handed(work), self._why_scheduled]
         if work.foreseen:
             told.append(f"{work.foreseen} epochs began with batches that had been asked for before.")
         if work.board is not None and work.board.helped():
@@ -264,6 +300,9 @@ class FastLoader(DataLoader[T]):
         if self._planned is not None:
             told.append(self._planned.explain())
         return " ".join(part for part in told if part)
+
+    def _not_fused(self) -> list[str]:
+        return [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else []
 
     def _handed(self, work: Work) -> list[str]:
         handed, trial = work.handed, work.trial

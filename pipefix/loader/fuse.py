@@ -81,27 +81,48 @@ class Fused:
     def jpeg_into(self, data: Data, target: Target, index: int, key: int) -> None:
         """Make sample ``index`` of the batch from an encoded picture."""
         try:
+            self.attempt(data, target, index, key)
+        except CannotFollow as reason:
+            self.elsewhere[str(reason)] += 1
+            self._by_list(self._decoded(data), target, index, key)
+
+    def attempt(self, data: Data, target: Target, index: int, key: int, *, every_kind: bool = True, coloured: bool = False) -> None:
+        """The same where the list itself is not needed, else `CannotFollow`: nothing here touches the process's random numbers.
+
+        ``every_kind``: what the kernel does not decode may be decoded by the library whose pictures enter the list. ``coloured``:
+        a grey picture is left to the list.
+        """
+        try:
             header = self.kernel.header(data)
             if not header.plain:
                 raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
             if self.upright and header.orientation != 1:
                 raise BadPicture("unsupported", "it is to be turned upright")
+            if coloured and header.components != 3:
+                raise CannotFollow("a grey picture")
             cut = self.recipe.cut(header.width, header.height, key, exact=self.exact)
             self.kernel.jpeg_into(data, cut, self.recipe.finish, target, index)
-        except (BadPicture, CannotFollow) as reason:
+        except BadPicture as reason:
+            if not every_kind:
+                raise CannotFollow(str(reason)) from reason
+            picture = self._decoded(data)
+            pixels = np.asarray(picture) if self.source == "pil" else picture.permute(1, 2, 0).numpy()
+            if pixels.dtype != np.uint8:
+                raise CannotFollow("a picture of more than 8 bits") from reason
+            self.attempt_pixels(pixels, target, index, key)
             self.elsewhere[str(reason)] += 1
-            self._from_decoded(self._decoded(data), target, index, key)
 
     def pixels_into(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
         """Make sample ``index`` of the batch from RGB pixels, height x width x 3 bytes."""
         try:
-            self._by_kernel(pixels, target, index, key)
+            self.attempt_pixels(pixels, target, index, key)
         except CannotFollow as reason:
             self.elsewhere[str(reason)] += 1
             picture = Image.fromarray(pixels) if self.source == "pil" else torch.from_numpy(pixels.copy()).permute(2, 0, 1)
             self._by_list(picture, target, index, key)
 
-    def _by_kernel(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
+    def attempt_pixels(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
+        """`attempt` from RGB pixels."""
         cut = self.recipe.cut(pixels.shape[1], pixels.shape[0], key, exact=self.exact)
         self.kernel.pixels_into(pixels, cut, self.recipe.finish, target, index)
 
@@ -111,16 +132,6 @@ class Fused:
         if tuple(made.shape) != wanted:
             raise ValueError(f"The transforms made a sample of {tuple(made.shape)}; the batch takes {wanted}.")
         target.tensor[index].copy_(made)
-
-    def _from_decoded(self, picture: Any, target: Target, index: int, key: int) -> None:
-        """From what enters the list: by the kernel where it can follow, else by the list."""
-        pixels = np.asarray(picture) if self.source == "pil" else picture.permute(1, 2, 0).numpy()
-        try:
-            if pixels.dtype != np.uint8:
-                raise CannotFollow("a picture of more than 8 bits")
-            self._by_kernel(pixels, target, index, key)
-        except CannotFollow:
-            self._by_list(picture, target, index, key)
 
     def sample(self, data: Data, key: int) -> torch.Tensor:
         """One sample by itself, in memory of its own."""
@@ -145,6 +156,11 @@ class Fused:
         header = self.kernel.header(data)
         window = self.recipe.cut(header.width, header.height, key, exact=self.exact).window
         return window.width, window.height
+
+    def size(self) -> tuple[int, int] | None:
+        """Width and height of every sample, where they do not depend on the picture."""
+        found = {self.size_of(picture, key) for picture in pictures() for key in (0, 1) if self.follows(picture, key)}
+        return found.pop() if len(found) == 1 else None
 
     def own(self, data: Data, key: int) -> torch.Tensor:
         """The same sample as the list itself makes it."""

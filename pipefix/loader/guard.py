@@ -23,7 +23,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.fusing.chance import sample_key, seeded
-from pipefix.loader.threads import cap_threads
+from pipefix.loader.thread_caps import cap_threads
 
 
 class SampleTimeout(TimeoutError):
@@ -179,13 +179,18 @@ class Guarded:
     def _keyed(self, epoch: int, index: Any) -> Any:
         if self.rules.seed is None:
             return nullcontext()
-        number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
-        return drawing(sample_key(self.rules.seed, epoch, number))
+        return drawing(key_of(self.rules.seed, epoch, index))
 
     def _key_of(self, epoch: int, indices: list[Any]) -> int:
         """A batch's, by its samples: below zero, where no sample's is."""
         assert self.rules.seed is not None
         return sample_key(self.rules.seed, epoch, -1 - zlib.crc32(repr(indices).encode()))
+
+
+def key_of(seed: int, epoch: int, index: Any) -> int:
+    """Of a sample's random numbers."""
+    number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
+    return sample_key(seed, epoch, number)
 
 
 def drawing(key: int) -> Any:

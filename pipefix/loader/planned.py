@@ -19,7 +19,7 @@ from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader import packed
 from pipefix.loader.limits import cores
-from pipefix.loader.threads import CappedThreads
+from pipefix.loader.thread_caps import CappedThreads
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.vocabulary.errors import BadUsage
@@ -170,6 +170,10 @@ class Planned:
     @property
     def threads(self) -> int | None:
         return self.plan.loader.worker_threads if self.plan.loader is not None else None
+
+    @property
+    def fuse(self) -> str | None:
+        return self.plan.loader.fuse if self.plan.loader is not None else None
 
     def begin(self) -> None:
         """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""

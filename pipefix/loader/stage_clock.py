@@ -50,6 +50,11 @@ class StageClock:
         self._begun = 0
         self._call_ns = 0.0
 
+    @property
+    def users(self) -> Callable[[int], object] | None:
+        """The ``worker_init_fn`` that it was given."""
+        return self._init
+
     def __call__(self, worker: int) -> None:
         if self._init is not None:
             self._init(worker)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -29,11 +30,14 @@ from torch.utils.data.dataloader import (
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
+from pipefix.loader.batching import Maker, Orders
 from pipefix.loader.board import Board
 from pipefix.loader.foresight import DRAWN, Foreseen, kind_of
+from pipefix.loader.fusion import Fusion
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
 from pipefix.loader.limits import out_of_memory_kills
 from pipefix.loader.meter import Meter, samples_in, size_of
+from pipefix.loader.pace import PROCESSES
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
 from pipefix.loader.prefetch import Carrier
@@ -78,6 +82,8 @@ class Work:
     handed: Counter[str] = field(default_factory=Counter)
     foreseen: int = 0
     """Epochs that began with batches that had been asked for before."""
+    fused: Fusion | None = None
+    """Batches are made by fused calls, in this process."""
 
 
 class Own(_BaseDataLoaderIter):
@@ -99,6 +105,7 @@ class Own(_BaseDataLoaderIter):
     def _start(self, loader: Any) -> None:
         """An epoch begins."""
         self.begin = loader._beginning
+        self._since = time.perf_counter()
         self.standing = Standing(self.begin, self.begin.passed)
         self.meter = self._metered = loader.meter
         self.course = Course(self.meter, self.begin.epoch)
@@ -130,6 +137,8 @@ class Own(_BaseDataLoaderIter):
         """What samples are read from."""
         if isinstance(dataset, (IterDataPipe, MapDataPipe)):
             return dataset
+        if self._work.fused is not None:
+            return Orders(self._work.fused.source, self._work.rules)
         if self._work.rules and not isinstance(dataset, IterableDataset):
             return Guarded(self._work.reads, self._work.rules)
         return self._work.reads
@@ -194,6 +203,7 @@ class Own(_BaseDataLoaderIter):
                 batch = carrier.end(begun)
         except StopIteration:
             self.standing.ended = True
+            self._over(time.perf_counter() - self._since)
             raise
         except Exception as error:
             if not (isinstance(error, dying.WorkerDied) or str(error).startswith("DataLoader timed out")):
@@ -207,6 +217,11 @@ class Own(_BaseDataLoaderIter):
         if carrier is not None and carrier.streams and not self._staged and self._waits():
             self._staged.append((self._ahead(carrier), self._missed))
         return batch
+
+    def _over(self, seconds: float) -> None:
+        """The epoch has ended."""
+        if self._work.fused is not None:
+            self._work.fused.pace.ended(PROCESSES, self._num_yielded, seconds)
 
     def _ahead(self, carrier: Carrier) -> Any:
         """The batch that has arrived meanwhile, on its way already; an error keeps its place in the row."""
@@ -355,9 +370,10 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
 
     @_collate_fn.setter
     def _collate_fn(self, collate_fn: Any) -> None:
-        if isinstance(collate_fn, Portable) and self._work.arena is not None:
+        if isinstance(collate_fn, Portable) and (self._work.arena is not None or self._work.fused is not None):
             collate_fn = collate_fn.collate_fn
-        collates = Gathered(collate_fn) if self.guarded else collate_fn
+        fused = self._work.fused is not None
+        collates = Maker(collate_fn) if fused else Gathered(collate_fn) if self.guarded else collate_fn
         arena = self._work.arena
         self._collates = collates if arena is None else Assembler(collates, arena)
 

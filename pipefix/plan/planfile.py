@@ -47,6 +47,8 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     in_order: bool | None = None
     worker_threads: Annotated[int, Meta(ge=0, le=4096)] | None = None
     """Threads that native libraries may use in each worker."""
+    fuse: Literal["close", "exact"] | None = None
+    """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
     evidence: Evidence | None = None
 
 

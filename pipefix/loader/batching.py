@@ -1,0 +1,124 @@
+"""A fused batch from its parts: what the fused call left over is made by the dataset's own code, under the loader's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import default_collate
+from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
+
+from pipefix.kernels.picture import Target
+from pipefix.loader.fusing.stand_in import collated, placed
+from pipefix.loader.guard import Asked, Bad, Flawed, Guarded, Rules, SampleTimeout, bad, key_of, limited
+from pipefix.loader.reused import Memory
+
+if TYPE_CHECKING:
+    from pipefix.loader.fusing.source import Source
+
+
+class Parts:
+    """The samples of a batch: their pictures in one tensor, the rest of each, and which of them are not made."""
+
+    def __init__(self, source: Source, indices: Sequence[Any], keys: Sequence[int], pictures: torch.Tensor) -> None:
+        self.source, self.indices, self.keys = source, indices, keys
+        self.target = Target(pictures)
+        self.rests: list[Any] = [None] * len(indices)
+        """Samples but for their pictures."""
+        self.left: dict[int, Exception] = {}
+        """Places that are not made, and why."""
+
+    def make(self, place: int) -> None:
+        try:
+            self.rests[place] = self.source.begin(self.indices[place], self.keys[place], self.target, place)
+        except Exception as error:  # noqa: BLE001 - raised again, or lived with, when the batch is put together
+            self.left[place] = error
+
+    def together(self, rules: Rules, collate: Callable[[Any], Any] | None) -> Any:
+        """The batch; `Flawed` where samples could not be read and that is lived with. ``collate``: the user's own."""
+        flaws: dict[int, Bad] = {}
+        for place in sorted(self.left):
+            index, why = self.indices[place], self.left[place]
+            try:
+                if isinstance(why, SampleTimeout):
+                    raise why
+                with limited(rules.seconds, index):
+                    self.rests[place] = self.source.finish(index, self.keys[place], self.target, place, why)
+            except Exception as error:  # noqa: BLE001 - raised, or written down as the rules say
+                flaws[place] = bad(self.source.dataset, index, error)
+                if rules.on_bad == "raise":
+                    raise named(error, flaws[place]) from None
+        pictures, rests = self.target.tensor, self.rests
+        good = [place for place in range(len(rests)) if place not in flaws]
+        found = tuple(flaws.values())
+        if not good and flaws:
+            return Flawed(None, found, empty=True)
+        if flaws and rules.on_bad == "refill":
+            # The batch's other samples, in their order: a rank meets only what is its own.
+            for number, hole in enumerate(flaws):
+                other = good[number % len(good)]
+                pictures[hole].copy_(pictures[other])
+                rests[hole] = rests[other]
+        elif flaws:
+            pictures, rests = pictures[good], [rests[place] for place in good]
+        if collate is None:
+            made = collated(rests, pictures)
+        else:
+            made = collate([placed(rest, rest, picture) for rest, picture in zip(rests, pictures, strict=True)])
+        return Flawed(made, found, empty=False) if flaws else made
+
+
+def named(error: Exception, found: Bad) -> Exception:
+    """The user's error, which says of which sample it is where it does not."""
+    where = f"sample {found.index}" + (f", {found.source}" if found.source else "")
+    if found.source and found.source in str(error):
+        return error
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]} ({where})",)
+    elif hasattr(error, "add_note"):
+        error.add_note(f"It is {where}.")
+    return error
+
+
+def own_collate(collate: Any) -> Callable[[Any], Any] | None:
+    """The collate function, unless it is torch's own and does what torch's does."""
+    stacks = default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn
+    return None if collate is default_collate and stacks else collate
+
+
+# -- in worker processes -----------------------------------------------------------------------------------------------------
+
+
+class Orders(Guarded):
+    """Stands for the dataset in a worker: takes orders for batches, and leaves them to `Maker`."""
+
+    def __init__(self, source: Source, rules: Rules) -> None:
+        super().__init__(source.dataset, rules)
+        self.source = source
+
+    def __getitems__(self, asked: Asked) -> Any:
+        return self.source, self.rules, asked
+
+
+class Maker:
+    """The collate function of a worker that makes fused batches."""
+
+    def __init__(self, collate: Any) -> None:
+        self.collate = collate
+        self._memory: Memory | None = None
+
+    def __call__(self, order: Any) -> Any:
+        source, rules, asked = order
+        indices = list(asked.index)
+        if self._memory is None:
+            self._memory = Memory()
+        pictures = self._memory.batch((len(indices), 3, source.height, source.width), source.kind)
+        parts = Parts(source, indices, [key_of(rules.seed, asked.epoch, index) for index in indices], pictures)
+        for place, index in enumerate(indices):
+            with limited(rules.seconds, index):
+                parts.make(place)
+        return parts.together(rules, own_collate(self.collate))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"collate": self.collate, "_memory": None}

@@ -1,0 +1,258 @@
+"""Datasets of pictures whose samples can be made by the fused call: files, and caches of files, of JPEGs or of pixels.
+
+`listed` answers with a `Listing`, which tells of an index what is to be decoded and what the rest of the sample is, or says why the
+dataset is none. It goes by what the dataset's code does with a few samples, not by its class.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Subset
+
+from pipefix.caches import cut as cuts
+from pipefix.caches.dataset import CachedDataset
+from pipefix.loader.fusing import own_code, stand_in
+from pipefix.loader.fusing.layout import CannotFollow
+from pipefix.loader.fusing.opening import Opening, opening_of
+from pipefix.loader.fusing.recipe import Declined
+from pipefix.loader.fusing.stand_in import Made, StandIn, Touched
+
+TRIED = 8
+"""Samples that the dataset's code is looked at with, spread over its length."""
+AT_ONCE = 1 << 18
+"""Bytes of a file; most pictures have fewer."""
+
+
+class Unlisted(Exception):
+    """This dataset is none of the kind; ``str(error)`` says why."""
+
+
+class Listing:
+    """``dataset`` with a stand-in for each picture. One thread at a time runs the user's code in it."""
+
+    def __init__(self, dataset: Any, transform: Any, opening: Opening, read: Callable[[int, Made], Any]) -> None:
+        self.dataset, self.transform, self.opening = dataset, transform, opening
+        self._read = read
+        self._turn = threading.Lock()
+        self.like: Any = None
+        """A sample as the dataset's code makes it: where its picture lies."""
+
+    def sample(self, index: Any) -> tuple[Any, Made]:
+        """A sample but for its picture, and the picture's place in it. Raises what the user's code raises, or `Touched`."""
+        with self._turn:
+            sample = self.dataset[index]
+        made = stand_in.parts(sample)
+        if len(made) != 1:
+            raise Touched(f"gives {len(made) or 'no'} pictures a sample")
+        return sample, made[0]
+
+    def data(self, index: Any, made: Made) -> Any:
+        """What is to be decoded (bytes), or already is (an array of height x width x 3)."""
+        return self._read(index, made)
+
+
+def listed(dataset: Any) -> Listing | Declined:
+    try:
+        found = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
+        found.like = _try(found, len(dataset))
+    except Unlisted as error:
+        return Declined(str(error))
+    return found
+
+
+def _is_cache(dataset: Any) -> bool:
+    return isinstance(stand_in.chain_of(dataset)[-1], CachedDataset) or isinstance(dataset, CachedDataset)
+
+
+def _try(found: Listing, length: int) -> Any:
+    """A sample, after a few of them went well. What the user's code draws is given back."""
+    if not length:
+        raise Unlisted("the dataset is empty")
+    sample: Any = None
+    with cuts.seeded(0, 0):
+        before = cuts.drawn()
+        for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
+            try:
+                sample, _ = found.sample(index)
+            except Touched as error:
+                raise Unlisted(f"the dataset's code {error}") from error
+            except Exception as error:
+                raise Unlisted(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
+        if cuts.drawn() != before:
+            raise Unlisted("the dataset's code draws random numbers beside its transforms")
+    return sample
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------
+
+
+def _of_files(dataset: Any) -> Listing:
+    chain, transform, opening = _stood_in(dataset)
+    return Listing(chain[0], transform, opening, lambda _, made: _file(made.what))
+
+
+def _stood_in(dataset: Any) -> tuple[list[Any], Any, Opening]:
+    """The dataset's chain with stand-ins, its transforms, and how pictures come to them."""
+    if not hasattr(type(dataset), "__getitem__"):
+        raise Unlisted("the dataset is no map from index to sample")
+    if any(hasattr(one, "__getitems__") and not isinstance(one, Subset) for one in stand_in.chain_of(dataset)):
+        raise Unlisted("the dataset reads whole batches itself (__getitems__)")
+    try:
+        chain = stand_in.copied(dataset)
+    except Exception as error:
+        raise Unlisted(f"the dataset cannot be copied ({type(error).__name__}: {error})") from error
+    transform = _with_transforms(chain)
+    return chain, transform, _without_loading(chain)
+
+
+def _without_loading(chain: list[Any]) -> Opening:
+    """The picture's loader, which a stand-in takes the place of."""
+    for owner in reversed(chain):
+        if callable(vars(owner).get("loader")):
+            opening = opening_of(owner.loader)
+            if isinstance(opening, Declined):
+                raise Unlisted(opening.why)
+            vars(owner)["loader"] = stand_in.loaded
+            return opening
+    for owner in reversed(chain):
+        own = own_code.stood_in(owner)
+        if own is not None:
+            return own
+    raise Unlisted(
+        "it is not known how the dataset opens pictures (by a loader, as ImageFolder, or by Pillow's or torchvision's own)"
+    )
+
+
+def _with_transforms(chain: list[Any]) -> Any:
+    """The one list of transforms in the chain, which a stand-in takes the place of."""
+    holders = [holder for holder in stand_in.transforms_of(chain[0]) if any(holder.owner is one for one in chain)]
+    if not holders:
+        raise Unlisted("the dataset has no transforms (an attribute such as transform)")
+    if len(holders) > 1:
+        names = ", ".join(holder.name for holder in holders)
+        raise Unlisted(f"the dataset has more than one list of transforms ({names})")
+    holder = holders[0]
+    vars(holder.owner)[holder.name] = stand_in.Transforms()
+    return holder.value
+
+
+def _file(path: Any) -> bytes:
+    """Three calls into the system: after each of them the interpreter's lock is waited for."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        data = os.read(file, AT_ONCE)
+        if len(data) < AT_ONCE:
+            return data
+        parts = [data]
+        while data := os.read(file, max(AT_ONCE, os.fstat(file).st_size)):
+            parts.append(data)
+        return b"".join(parts)
+    finally:
+        os.close(file)
+
+
+# -- caches ----------------------------------------------------------------------------------------------------------------
+
+
+def _of_cache(dataset: Any) -> Listing:
+    outer = stand_in.copied(dataset)
+    place = next(number for number, one in enumerate(outer) if isinstance(one, CachedDataset))
+    cache: CachedDataset = outer[place]
+    if cache.manifest.recipe.store == "source":
+        return _of_source(outer, place, cache)
+    if cache.manifest.recipe.store not in ("resized", "decoded"):
+        raise Unlisted(f"the cache stores {cache.manifest.recipe.store}, not pictures that are to be decoded or resized")
+    return _of_pictures(outer, place, cache)
+
+
+def _of_source(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
+    if cache.dataset is None:
+        raise Unlisted("the cache stores source files, and was given no dataset whose code reads them")
+    if cache.transform is not None:
+        raise Unlisted("the cache has transforms of its own beside the dataset's")
+    chain, transform, opening = _stood_in(cache.dataset)
+    numbers = _Numbered(cache, chain[0])
+    outer[place] = numbers
+    if place:
+        vars(outer[place - 1])["dataset"] = numbers
+
+    def read(_: int, made: Made) -> bytes:
+        path, index = made.what
+        files = cache.files(index)
+        if len(files) != 1:
+            raise CannotFollow(f"{path} is one of {len(files)} files of its sample")
+        return next(iter(files.values()))
+
+    return Listing(outer[0], transform, opening, read)
+
+
+class _Numbered:
+    """The dataset that a cache was made from, asked for as the cache is; pictures know their record."""
+
+    def __init__(self, cache: CachedDataset, dataset: Any) -> None:
+        self.cache, self.dataset = cache, dataset
+
+    def __len__(self) -> int:
+        return len(self.cache)
+
+    def __getitem__(self, index: Any) -> Any:
+        sample = self.dataset[self.cache.sample_number(index.__index__())]
+        found = stand_in.parts(sample)
+        return stand_in.placed(sample, sample, Made((found[0].what, index.__index__()))) if len(found) == 1 else sample
+
+
+def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
+    likes: set[str] = set()
+
+    def picture(one: Any) -> StandIn:
+        likes.add(one.like)
+        return StandIn(one.data, f"jpeg {one.width}x{one.height}" if one.kind == "jpeg" else one.kind)
+
+    def pixels(one: Any) -> StandIn:
+        likes.add(one.like)
+        return StandIn(one.array, "pixels")
+
+    if len(outer) > 1 and any(name for one in outer[:place] for name in vars(one) if name == "transform"):
+        raise Unlisted("the cache is wrapped in a dataset with transforms of its own")
+    if cache.transform is None:
+        raise Unlisted("the cache has no transforms that run live")
+    transform = cache.transform.operations if isinstance(cache.transform, cuts.Chain) else cache.transform
+    given = cache.given(picture, pixels, stand_in.Transforms())
+    first = given[0]
+    if place:
+        vars(outer[place - 1])["dataset"] = given
+    else:
+        outer[0] = given
+    made = stand_in.parts(first)
+    if len(made) != 1 or not made[0].kind.startswith(("pixels", "jpeg")):
+        raise Unlisted(f"the cache holds pictures as {made[0].kind}" if made else "the cache holds no picture that is transformed")
+    form = cache.images if cache.images != "as-was" else next(iter(likes))
+    if form not in ("image", "tensor"):
+        raise Unlisted(f"the cache gives its pictures as {form}")
+    return Listing(outer[0], transform, Opening("pil" if form == "image" else "tensor", every_kind=False), _held)
+
+
+def _held(_: int, made: Made) -> Any:
+    """What a record holds. Grey pictures stay grey when a cache gives them, and other kinds are left to it too."""
+    if made.kind == "pixels":
+        array = made.what
+        if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8:
+            raise CannotFollow("pixels that are not three bytes each")
+        return array
+    if not made.kind.startswith("jpeg"):
+        raise CannotFollow(f"a picture stored as {made.kind}")
+    return Coloured(made.what)
+
+
+class Coloured:
+    """A JPEG that is fused only if it is in colour."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        self.data = data

@@ -1,0 +1,148 @@
+"""The user's own `__getitem__`, run with a stand-in in the picture's place: what it does beside decoding and transforming.
+
+A copy of the dataset gets a loader that reads nothing and transforms that do nothing. What its code returns then says which file it
+wanted, where in the sample the picture lies, and all the rest of the sample (labels, names), made by the user's own code. Code that
+does anything to the picture but hand it on touches the stand-in, and is found out.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
+
+from pipefix.caches import cut as cuts
+
+
+class Touched(Exception):
+    """The dataset's code looked into the picture. No AttributeError: `hasattr` would take that for an answer."""
+
+
+class StandIn:
+    """A picture that is not there: its file's path, or what a cache holds of it."""
+
+    __slots__ = ("kind", "what")
+
+    def __init__(self, what: Any, kind: str = "file") -> None:
+        self.what, self.kind = what, kind
+
+    @property
+    def __class__(self) -> Any:
+        raise Touched("asks what the picture is")
+
+    @__class__.setter
+    def __class__(self, kind: Any) -> None:
+        raise Touched("makes something else of the picture")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Touched(f"asks the picture for its {name}")
+
+    def _touch(self, *_: Any) -> NoReturn:
+        raise Touched("computes with the picture")
+
+    __array__ = __len__ = __iter__ = __getitem__ = __add__ = __sub__ = __mul__ = __truediv__ = _touch
+    __eq__ = __bool__ = __hash__ = _touch
+
+
+class Made(StandIn):
+    """What the transforms will make of a picture: its place in the sample."""
+
+    __slots__ = ()
+
+
+def is_stand_in(value: Any) -> bool:
+    return type(value) is StandIn
+
+
+class Transforms:
+    """Stands in the place of the transforms."""
+
+    def __call__(self, *given: Any, **named: Any) -> Made:
+        if len(given) != 1 or named or not is_stand_in(given[0]):
+            raise Touched("hands its transforms something else than the picture that was loaded")
+        return Made(given[0].what, given[0].kind)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Touched(f"asks its transforms for their {name}")
+
+
+def loaded(path: Any, *more: Any, **named: Any) -> StandIn:
+    """Stands in the place of a loader."""
+    if more or named:
+        raise Touched("loads pictures with more than a path")
+    return StandIn(path)
+
+
+def chain_of(dataset: Any) -> list[Any]:
+    """The dataset, the one that it wraps, and so on."""
+    found = [dataset]
+    while len(found) < 8:
+        inner = getattr(found[-1], "__dict__", {}).get("dataset")
+        if inner is None:
+            break
+        found.append(inner)
+    return found
+
+
+def copied(dataset: Any) -> list[Any]:
+    """The chain again, each a shallow copy that wraps the copy of the next."""
+    chain = [copy.copy(one) for one in chain_of(dataset)]
+    for outer, inner in pairwise(chain):
+        vars(outer)["dataset"] = inner
+    return chain
+
+
+def transforms_of(dataset: Any) -> list[cuts.Holder]:
+    """The attributes of a dataset, and of those that it wraps, that hold transforms of pictures."""
+    return cuts.holders(dataset)
+
+
+def parts(sample: Any) -> list[Made]:
+    """The pictures in a sample."""
+    if type(sample) is Made:
+        return [sample]
+    if isinstance(sample, dict):
+        return [one for value in sample.values() for one in parts(value)]
+    if isinstance(sample, (tuple, list)):
+        return [one for value in sample for one in parts(value)]
+    return []
+
+
+def collated(samples: list[Any], pictures: Any) -> Any:
+    """The batch: what `default_collate` makes of the samples, with ``pictures`` where they have a `Made`."""
+
+    def put(*_: Any, **__: Any) -> Any:
+        return pictures
+
+    known: dict[Any, Callable[..., Any]] = {Made: put, **default_collate_fn_map}
+    return collate(samples, collate_fn_map=known)
+
+
+def placed(sample: Any, like: Any, picture: Any) -> Any:
+    """``sample`` with ``picture`` where ``like`` has a `Made`."""
+    if type(like) is Made:
+        return picture
+    if isinstance(like, dict):
+        changed = copy.copy(sample)
+        for key, value in like.items():
+            if parts(value):
+                changed[key] = placed(sample[key], value, picture)
+        return changed
+    if isinstance(like, (tuple, list)) and isinstance(sample, (tuple, list)):
+        values = [placed(one, other, picture) if parts(other) else one for one, other in zip(sample, like, strict=True)]
+        return type(sample)(*values) if hasattr(sample, "_fields") else type(sample)(values)
+    return sample
+
+
+def picture_of(sample: Any, like: Any) -> Any:
+    """The value of a real sample that stands where ``like`` has a `Made`."""
+    if type(like) is Made:
+        return sample
+    pairs = like.items() if isinstance(like, dict) else enumerate(like) if isinstance(like, (tuple, list)) else ()
+    for key, value in pairs:
+        if parts(value):
+            return picture_of(sample[key], value)
+    return None

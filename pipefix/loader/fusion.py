@@ -1,0 +1,101 @@
+"""Whether a loader's batches are made by fused calls: what has to be so, and what is told where it is not."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default_collate
+
+from pipefix.loader.limits import cores
+from pipefix.loader.pace import Pace
+from pipefix.loader.portable import Portable
+from pipefix.loader.reused import Memory
+from pipefix.loader.stage_clock import StageClock
+
+MODES = ("close", "exact")
+
+
+@dataclass
+class Fusion:
+    """Fused calls, by threads of this process or by worker processes."""
+
+    source: Any
+    threads: int
+    pace: Pace
+    memory: Memory
+    why_processes: str | None = None
+
+    def explain(self) -> str:
+        number = f"{self.threads} threads" if self.threads > 1 else "A thread"
+        make = "make" if self.threads > 1 else "makes"
+        who = f"{number} of this process {make}"
+        if self.why_processes is not None:
+            who = f"Worker processes ({self.why_processes}) make"
+        return f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
+
+
+class Fusing:
+    """A loader's ``fuse`` option. What was compiled is kept as long as the transforms are the same."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.pace, self.memory = Pace(), Memory()
+        self._known: dict[Any, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"mode": self.mode, "pace": Pace(), "memory": Memory(), "_known": {}}
+
+    def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | str:
+        """How batches of the next epoch are made, or why not so. ``moved``: a plan does transforms to whole batches."""
+        why = _unfit(loader, moved=moved)
+        if why is not None:
+            return why
+        from pipefix.loader.fusing.recipe import Declined
+        from pipefix.loader.fusing.source import compiled
+
+        source = compiled(reads, self.mode, self._known)
+        if isinstance(source, Declined):
+            return source.why
+        self._tell(source.fused)
+        if not loader.num_workers:
+            return Fusion(source, max(1, int(cores())), self.pace, self.memory)
+        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or self.pace.processes())
+
+    def _tell(self, fused: Any) -> None:
+        """What `close` means here, said before it is used."""
+        if fused.difference.max and "told" not in self._known:
+            self._known["told"] = True
+            warnings.warn(
+                f"fuse={self.mode!r}: {fused.difference.sentence()}. fuse='exact' takes only what is equal to the bit.",
+                UserWarning,
+                stacklevel=6,
+            )
+
+
+def _unfit(loader: Any, *, moved: bool) -> str | None:
+    if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
+        return "the dataset is a stream, or made of data pipes: its samples are not asked for by index"
+    if loader.engine == "torch":
+        return "engine='torch' asks for another way"
+    if moved:
+        return "the plan moves transforms to whole batches"
+    if loader.batch_sampler is None:
+        return "batch_size=None puts no samples into batches"
+    if loader.sample_timeout and not loader.num_workers:
+        return "without workers sample_timeout would have to interrupt threads"
+    return None
+
+
+def _for_processes(loader: Any) -> str | None:
+    """Why workers make the batches rather than threads; None: threads do."""
+    if loader.engine == "processes":
+        return "engine='processes'"
+    collate = loader.collate_fn.collate_fn if isinstance(loader.collate_fn, Portable) else loader.collate_fn
+    if collate is not default_collate:
+        return "collate_fn is your own"
+    init = loader.worker_init_fn
+    if (init.users if isinstance(init, StageClock) else init) is not None:
+        return "worker_init_fn is called in them"
+    return "sample_timeout interrupts them" if loader.sample_timeout else None

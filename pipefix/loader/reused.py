@@ -1,0 +1,74 @@
+"""Memory for batches that are made in this process: used again once the caller has dropped every view of a batch.
+
+Pages that were written once stay: a batch in new memory costs a page fault for every 4 kB of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+from collections import deque
+from functools import cache
+
+import torch
+
+
+class Memory:
+    """Blocks of one size. ``kept`` of them at most wait for the next batch."""
+
+    def __init__(self, kept: int = 1) -> None:
+        self.kept = kept
+        self.size = 0
+        self._free: deque[mmap.mmap] = deque()
+
+    def batch(self, shape: tuple[int, ...], dtype: torch.dtype, *, pinned: bool = False) -> torch.Tensor:
+        """A tensor of whatever was there. Pinned memory is torch's own: it is used again when copies out of it are done."""
+        if pinned or 0 in shape:
+            return torch.empty(shape, dtype=dtype, pin_memory=pinned)
+        count = torch.Size(shape).numel()
+        size = count * dtype.itemsize
+        if size > self.size:
+            self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+            self._free.clear()
+        try:
+            block = self._free.pop()
+        except IndexError:
+            block = _block(self.size)
+        held = _held(self.size).from_buffer(block)
+        held.memory, held.block = self, block
+        return torch.frombuffer(held, dtype=dtype, count=count).view(shape)
+
+    def back(self, block: mmap.mmap) -> None:
+        if len(block) == self.size and len(self._free) < self.kept:
+            self._free.append(block)
+
+
+def _block(size: int) -> mmap.mmap:
+    """Private: a child that is forked has pages of its own. In large pages, where the system has some."""
+    private = getattr(mmap, "MAP_PRIVATE", None)
+    if private is None:
+        return mmap.mmap(-1, size)
+    block = mmap.mmap(-1, size, flags=private | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(AttributeError, OSError):
+        block.madvise(mmap.MADV_HUGEPAGE)
+    return block
+
+
+class Held(ctypes.Array):  # type: ignore[type-arg]
+    """A block, for as long as somebody looks at it."""
+
+    _type_ = ctypes.c_ubyte
+    _length_ = 0
+    memory: Memory
+    block: mmap.mmap
+
+    def __del__(self) -> None:
+        own = self.__dict__
+        if "memory" in own:
+            own["memory"].back(own["block"])
+
+
+@cache
+def _held(size: int) -> type[Held]:
+    return type("Held", (Held,), {"_length_": size, "_type_": ctypes.c_ubyte})

@@ -1,0 +1,595 @@
+"""`FastLoader(fuse=...)`: the samples of the dataset's own code, under the same numbers, in the same batches."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+import random
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    Subset,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+)
+from torchvision import io as tvio
+from torchvision import transforms as v1
+from torchvision.datasets import ImageFolder
+from torchvision.transforms import v2
+
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.dataset import CachedDataset
+from pipefix.loader.batching import Maker, Orders
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.fusing.source import Source, compiled
+from pipefix.loader.guard import Asked, Rules
+from pipefix.loader.meter import Meter
+from pipefix.loader.pace import PROCESSES, THREADS, Pace
+from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile, write
+from pipefix.watch.attach import Attachment
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
+
+M, S = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(M, S)])
+TENSORS = v2.Compose(
+    [v2.RandomResizedCrop(32), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(M, S)]
+)
+KINDS: dict[int, dict[str, Any]] = {3: {"mode": "L"}, 5: {"mode": "CMYK"}, 7: {"format": "PNG"}, 8: {"mode": "RGB", "quality": 30}}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory, photo: Callable[..., bytes]) -> Path:
+    """Nineteen pictures of two classes: in colour, grey, CMYK, a PNG."""
+    root = tmp_path_factory.mktemp("pictures")
+    for number in range(19):
+        place = root / ("cat" if number % 2 else "dog")
+        place.mkdir(exist_ok=True)
+        options = KINDS.get(number, {})
+        suffix = "png" if options.get("format") == "PNG" else "jpg"
+        (place / f"{number:02d}.{suffix}").write_bytes(photo(60 + number, 50 + 3 * (number % 5), **options))
+    return root
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+        warnings.filterwarnings("ignore", "'pin_memory' argument", UserWarning)
+        yield
+
+
+def both(dataset: Any, fuse: str = "exact", **options: Any) -> tuple[list[Any], list[Any], FastLoader[Any]]:
+    """Batches of the fused loader, and of the one that runs the dataset's own code under the same numbers."""
+    workers = options.pop("num_workers", 2)
+    torch.manual_seed(7)
+    fused = FastLoader(dataset, fuse=fuse, num_workers=workers, **options)
+    made = [batch for _ in range(2) for batch in fused]
+    torch.manual_seed(7)
+    own = FastLoader(dataset, rng="sample", num_workers=0, **options)
+    return made, [batch for _ in range(2) for batch in own], fused
+
+
+def assert_fused(loader: FastLoader[Any]) -> None:
+    assert "by fused calls" in loader.explain(), loader.explain()
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "shuffled": {"batch_size": 4, "shuffle": True},
+    "dropping the last": {"batch_size": 4, "shuffle": True, "drop_last": True},
+    "weights": {"batch_size": 5, "sampler": WeightedRandomSampler([0.1, 0.9] * 9, 14)},
+    "batches": {"batch_sampler": [[3, 1], [7], [5, 5, 18]]},
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_batches_are_those_of_the_datasets_own_code(name: str, workers: int, folder: Path) -> None:
+    made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=workers, **OPTIONS[name])
+    assert_same(made, own)
+    assert_fused(loader)
+    assert len(loader) * 2 == len(made)
+
+
+def test_close_is_close_and_says_how_close_before_it_is_used(folder: Path) -> None:
+    dataset = ImageFolder(
+        str(folder), v1.Compose([v1.ToTensor(), v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.Normalize(M, S)])
+    )
+    told = FastLoader(dataset, fuse="close", num_workers=1)
+    with pytest.warns(UserWarning, match=r"fuse='close': pixels differ from the list's own by 0\.\d+ levels .* at most"):
+        assert "(close): pixels differ from the list's own by 0." in told.explain()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(told)  # said once
+    with pytest.warns(UserWarning, match="fuse='close'"):
+        made, own, _ = both(dataset, "close", batch_size=19)
+    assert (made[0][0] - own[0][0]).abs().mean() / (1 / 255 / 0.225) < 1
+    with pytest.warns(UserWarning, match="fuse='close'"):
+        assert list(FastLoader(dataset, fuse="close"))
+    assert "Not fused: the list resizes floats, the kernel bytes, so that pixels would not be equal to the bit." in (
+        FastLoader(dataset, fuse="exact").explain()
+    )
+
+
+def test_each_epoch_draws_anew_and_a_rank_sees_its_own(folder: Path) -> None:
+    dataset = ImageFolder(str(folder), TRAIN)
+    sampler = DistributedSampler(dataset, num_replicas=2, rank=1, shuffle=False)
+    made, own, _ = both(dataset, batch_size=3, sampler=sampler)
+    assert_same(made, own)
+    assert not torch.equal(made[0][0], made[4][0])
+    assert made[0][1].tolist() == made[4][1].tolist()
+
+
+class Named(ImageFolder):
+    """More than pictures and labels."""
+
+    def __getitem__(self, index: int) -> Any:
+        picture, label = super().__getitem__(index)
+        return {"picture": picture, "label": label, "path": self.samples[index][0], "weight": torch.tensor(index / 2)}
+
+
+Pair = collections.namedtuple("Pair", "number picture")
+
+
+class Opens(Dataset[Any]):
+    """As most datasets are written."""
+
+    def __init__(self, folder: Path, transform: Any) -> None:
+        self.files = sorted(folder.glob("*/*"))
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> Any:
+        with Image.open(self.files[index]) as opened:
+            picture = opened.convert("RGB")
+        if self.transform is not None:
+            picture = self.transform(picture)
+        return Pair(index, picture)
+
+
+class Reads(Opens):
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(tvio.decode_image(str(self.files[index]), mode=tvio.ImageReadMode.RGB))
+
+
+class Around(Dataset[Any]):
+    """Transforms outside, the pictures within."""
+
+    def __init__(self, dataset: Any, transform: Any) -> None:
+        self.dataset, self.transform = dataset, transform
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        picture, label = self.dataset[index]
+        return self.transform(picture), 10 * label
+
+
+def turned(path: str) -> Any:
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+
+
+def read(path: str) -> torch.Tensor:
+    return tvio.read_image(path, tvio.ImageReadMode.RGB)
+
+
+DATASETS: dict[str, Callable[[Path], Any]] = {
+    "labels made into others": lambda root: ImageFolder(str(root), TRAIN, target_transform=lambda label: [label, -label]),
+    "a dict": lambda root: Named(str(root), TRAIN),
+    "a part": lambda root: Subset(ImageFolder(str(root), TRAIN), [17, 2, 3, 11, 5, 7]),
+    "a part of a part": lambda root: Subset(Subset(ImageFolder(str(root), TRAIN), [17, 2, 3, 11]), [3, 0]),
+    "transforms around": lambda root: Around(ImageFolder(str(root)), TRAIN),
+    "its own code, Pillow": lambda root: Opens(root, TRAIN),
+    "its own code, torchvision": lambda root: Reads(root, TENSORS),
+    "a loader that turns": lambda root: ImageFolder(str(root), TRAIN, loader=turned),
+    "a loader of tensors": lambda root: ImageFolder(str(root), TENSORS, loader=read),
+    "bytes": lambda root: ImageFolder(str(root), v2.Compose([v2.ToImage(), v2.CenterCrop(40)])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_whatever_the_datasets_code_does_beside_the_picture(name: str, folder: Path) -> None:
+    made, own, loader = both(DATASETS[name](folder), batch_size=4, shuffle=True)
+    assert_fused(loader)
+    assert_same(made, own)
+
+
+@pytest.mark.parametrize(("store", "size"), [("source", None), ("resized", 64), ("decoded", 64)])
+def test_a_cache(store: str, size: int | None, folder: Path, tmp_path: Path) -> None:
+    dataset = ImageFolder(str(folder), TRAIN)
+    convert(dataset, recipe_of("lmdb", store, size=size), tmp_path / "cache", target="folder", workers=1)
+    cache = CachedDataset(tmp_path / "cache", dataset=dataset)
+    made, own, loader = both(cache, batch_size=4, shuffle=True)
+    assert_fused(loader)
+    assert_same(made, own)
+
+
+def stacked(samples: list[Any]) -> Any:
+    """A collate function of the user's own, which looks at where it runs."""
+    info = get_worker_info()
+    return torch.stack([picture for picture, _ in samples]), [label for _, label in samples], info is not None
+
+
+def told(worker: int) -> None:
+    assert type(get_worker_info().dataset) is ImageFolder and get_worker_info().id == worker
+
+
+class TestProcesses:
+    """Where the loader's options ask for worker processes, these make the fused batches."""
+
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [
+            ({"engine": "processes"}, "engine='processes'"),
+            ({"collate_fn": stacked}, "collate_fn is your own"),
+            ({"worker_init_fn": told}, "worker_init_fn is called in them"),
+            ({"sample_timeout": 60}, "sample_timeout interrupts them"),
+        ],
+    )
+    def test_batches_are_the_same(self, options: dict[str, Any], why: str, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        torch.manual_seed(7)
+        loader = FastLoader(dataset, fuse="exact", num_workers=2, batch_size=4, shuffle=True, **options)
+        made = [batch for _ in range(2) for batch in loader]
+        torch.manual_seed(7)
+        unfused = FastLoader(dataset, rng="sample", batch_size=4, shuffle=True)
+        own = [batch for _ in range(2) for batch in unfused]
+        assert [batch[0].shape for batch in made] == [batch[0].shape for batch in own]
+        assert all(torch.equal(one[0], other[0]) for one, other in zip(made, own, strict=True))
+        assert [list(map(int, batch[1])) for batch in made] == [batch[1].tolist() for batch in own]
+        assert all(batch[2] for batch in made if len(batch) > 2)
+        assert loader.explain().startswith(f"Worker processes ({why}) make batches by fused calls. ")
+
+    def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        source = compiled(dataset, "exact")
+        assert isinstance(source, Source)
+        rules = Rules(seed=7)
+        orders, maker = pickle.loads(pickle.dumps((Orders(source, rules), Maker(default_collate))))
+        made = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
+        torch.manual_seed(7)
+        assert_same(made, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
+
+    def test_a_collate_function_without_workers(self, folder: Path) -> None:
+        made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=0, batch_size=4, collate_fn=stacked)
+        assert_same(made, own)
+        assert_fused(loader)
+
+    def test_bad_pictures(self, folder: Path, tmp_path: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        dataset.samples[5] = (str(tmp_path / "gone.jpg"), 0)
+        options = {"fuse": "exact", "num_workers": 2, "batch_size": 4, "engine": "processes"}
+        with pytest.raises(FileNotFoundError, match=r"gone\.jpg"):
+            list(FastLoader(dataset, **options))
+        loader = FastLoader(dataset, **options, on_bad="skip", max_bad=1, quarantine=str(tmp_path / "bad.jsonl"))
+        assert sum(len(labels) for _, labels in loader) == 18
+        assert "gone.jpg" in (tmp_path / "bad.jsonl").read_text()
+
+
+class TestPace:
+    """Threads, until epochs show that they are held up and that processes are quicker."""
+
+    def epochs(self, *ended: tuple[Any, ...]) -> Pace:
+        pace = Pace()
+        for one in ended:
+            pace.ended(*one)
+        return pace
+
+    def test_threads_that_compute_stay(self) -> None:
+        assert self.epochs((THREADS, 100, 10.0, 0.9, 0.95)).processes() is None
+
+    def test_threads_that_nobody_waits_for_stay(self) -> None:
+        assert self.epochs((THREADS, 100, 10.0, 0.05, 0.2)).processes() is None
+
+    def test_a_short_epoch_says_nothing(self) -> None:
+        assert self.epochs((THREADS, 4, 10.0, 0.9, 0.2)).processes() is None
+
+    def test_held_up_threads_are_compared_and_the_quicker_way_stays(self) -> None:
+        pace = self.epochs((THREADS, 100, 10.0, 0.5, 0.2))
+        assert pace.processes() == "to be compared: threads were held up for 80% of their time"
+        pace.ended(PROCESSES, 100, 5.0)
+        assert pace.processes() == "measured: 20 batches a second, 10 by threads"
+        pace.ended(PROCESSES, 100, 20.0)
+        assert pace.processes() is None
+
+    def test_a_loader_goes_by_it(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=1, fuse="exact", num_workers=1)
+        list(loader)
+        pace = loader._fusing.pace
+        assert set(pace.rates) == {THREADS}
+        pace.ended(THREADS, 19, 1000.0, 0.5, 0.2)
+        list(loader)
+        assert "Worker processes (to be compared: threads were held up for 80% of their time) make" in loader.explain()
+        list(loader)
+        assert "Worker processes (measured: " in loader.explain()
+
+
+class TestDeclined:
+    """Each reason is a sentence, and the loader goes on as without."""
+
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [
+            ({"engine": "torch"}, "engine='torch' asks for another way"),
+            ({"batch_size": None}, "batch_size=None puts no samples into batches"),
+            ({"sample_timeout": 60}, "without workers sample_timeout would have to interrupt threads"),
+        ],
+    )
+    def test_by_the_loaders_options(self, options: dict[str, Any], why: str, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), fuse="exact", **options)
+        assert loader.explain().startswith(f"Not fused: {why}. ")
+        assert len(list(loader)) == 19
+        assert f"Not fused: {why}." in loader.explain()
+
+    def declined(self, dataset: Any, why: str) -> None:
+        torch.manual_seed(1), np.random.seed(1), random.seed(1)
+        before = torch.get_rng_state()
+        assert f"Not fused: {why}" in FastLoader(dataset, fuse="exact").explain()
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_by_the_dataset(self, folder: Path) -> None:
+        root = str(folder)
+        self.declined(pipelines.Stream(), "the dataset is a stream, or made of data pipes: its samples are not asked for by index.")
+        self.declined(pipelines.Tensors(), "the dataset has no transforms (an attribute such as transform).")
+        self.declined(
+            Around(ImageFolder(root, TRAIN), TRAIN), "the dataset has more than one list of transforms (transform, transform)."
+        )
+        self.declined(Subset(ImageFolder(root, TRAIN), []), "the dataset is empty.")
+        self.declined(
+            ImageFolder(root, v1.Compose([v1.Resize(32), v1.ColorJitter(0.5), v1.ToTensor()])), "ColorJitter is no transform"
+        )
+        self.declined(
+            ImageFolder(root, v1.Compose([v1.Resize(32), v1.ToTensor()])), "samples are of different sizes, as their pictures are."
+        )
+        grey = ImageFolder(root, TRAIN, loader=lambda path: Image.open(path).convert("L"))
+        self.declined(
+            grey, "its loader TestDeclined.test_by_the_dataset.<locals>.<lambda> gives a PIL Image in L with pixels of its own, "
+        )
+        self.declined(Odd(folder, "size"), "the dataset's code asks the picture for its size.")
+        self.declined(Odd(folder, "kind"), "the dataset's code asks what the picture is.")
+        self.declined(Odd(folder, "twice"), "the dataset's code gives 2 pictures a sample.")
+        self.declined(Odd(folder, "none"), "the dataset's code gives no pictures a sample.")
+        self.declined(Odd(folder, "random"), "the dataset's code draws random numbers beside its transforms.")
+        self.declined(
+            Odd(folder, "other"), "the dataset's code hands its transforms something else than the picture that was loaded."
+        )
+        self.declined(Odd(folder, "missing"), "the dataset's code does not go without its picture (KeyError: 'missing').")
+        self.declined(Odd(folder, "grey"), "the dataset's code converts pictures to 'L'.")
+        self.declined(Batched(root, TRAIN), "the dataset reads whole batches itself (__getitems__).")
+        self.declined(Unknown(folder, TRAIN), "it is not known how the dataset opens pictures ")
+
+    def test_by_a_plan(self, folder: Path, tmp_path: Path) -> None:
+        path = tmp_path / "pipefix.plan.toml"
+        write(PlanFile(augmentation=AugmentationChange(backend="kornia")), path)
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), fuse="close", plan=path)
+        assert loader.explain().startswith("Not fused: the plan moves transforms to whole batches. ")
+
+    def test_words_that_are_none(self, folder: Path) -> None:
+        with pytest.raises(ValueError, match="fuse option should be one of 'close', 'exact' or None, but got fuse='near'"):
+            FastLoader(ImageFolder(str(folder), TRAIN), fuse="near")
+
+
+class Odd(Opens):
+    """Does something to its pictures."""
+
+    def __init__(self, folder: Path, how: str) -> None:
+        super().__init__(folder, TRAIN)
+        self.how = how
+
+    def __getitem__(self, index: int) -> Any:
+        if self.how == "grey":
+            return self.transform(Image.open(self.files[index]).convert("L"))
+        picture = Image.open(self.files[index]).convert("RGB")
+        if self.how == "size" and picture.size[0] > 70:
+            return self.transform(picture), 1
+        if self.how == "kind" and not isinstance(picture, Image.Image):
+            return None
+        if self.how == "other":
+            return self.transform(np.zeros((40, 40, 3)))
+        if self.how == "missing":
+            return {}["missing"]
+        if self.how == "random":
+            return self.transform(picture), random.random()
+        made = self.transform(picture)
+        return {"twice": (made, made), "none": index}.get(self.how, made)
+
+
+class Batched(ImageFolder):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in reversed(indices)]
+
+
+class Unknown(Opens):
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(other_module_opens(self.files[index]))
+
+
+def other_module_opens(path: Path) -> Any:
+    return Image.open(path).convert("RGB")
+
+
+class TestBadPictures:
+    @pytest.fixture
+    def torn(self, tmp_path: Path, photo: Callable[..., bytes]) -> ImageFolder:
+        for number in range(12):
+            data = photo(60 + number, 50)
+            (tmp_path / "all").mkdir(exist_ok=True)
+            (tmp_path / "all" / f"{number:02d}.jpg").write_bytes({4: data[:900], 9: b"nothing"}.get(number, data))
+        return ImageFolder(str(tmp_path), TRAIN)
+
+    def test_the_librarys_own_error_names_the_file_and_iteration_goes_on(self, torn: ImageFolder) -> None:
+        loader = FastLoader(torn, batch_size=4, fuse="exact", num_workers=2)
+        iterator = iter(loader)
+        assert next(iterator)[1].tolist() == [0] * 4
+        with pytest.raises(OSError, match=r"image file is truncated .* \(sample 4, .*04\.jpg\)"):
+            next(iterator)
+        with pytest.raises(OSError, match=r"cannot identify image file .*09\.jpg"):
+            next(iterator)
+        assert list(iterator) == []
+        assert_fused(loader)
+
+    def test_a_file_that_is_gone(self, torn: ImageFolder) -> None:
+        Path(torn.samples[2][0]).unlink()
+        with pytest.raises(FileNotFoundError, match=r"No such file or directory: .*02\.jpg"):
+            list(FastLoader(torn, batch_size=4, fuse="exact", num_workers=1))
+
+    @pytest.mark.parametrize("how", ["skip", "refill"])
+    def test_they_are_lived_with(self, how: str, torn: ImageFolder, tmp_path: Path) -> None:
+        options = {"batch_size": 4, "on_bad": how, "max_bad": 0.5, "quarantine": str(tmp_path / "bad.jsonl")}
+        made, own, loader = both(torn, **options)
+        assert_same(made, own)
+        assert "4 samples could not be read" in loader.explain() or "2 samples could not be read" in loader.explain()
+        told = [line for line in (tmp_path / "bad.jsonl").read_text().splitlines() if "04.jpg" in line]
+        assert len(told) == 4 and len(set(told)) == 2  # each epoch once, told alike by both loaders
+
+    def test_a_batch_of_none_is_left_out(self, torn: ImageFolder, tmp_path: Path) -> None:
+        loader = FastLoader(torn, batch_sampler=[[4, 9], [1]], fuse="exact", on_bad="skip", max_bad=1, quarantine=None)
+        assert [labels.tolist() for _, labels in loader] == [[0]]
+
+
+class TestResume:
+    @pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 3)])
+    def test_what_follows_is_the_same(self, before: int, after: int, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        torch.manual_seed(3)
+        whole = FastLoader(dataset, batch_size=4, shuffle=True, fuse="exact", num_workers=before)
+        list(whole)
+        iterator = iter(whole)
+        next(iterator), next(iterator)
+        state = whole.state_dict()
+        rest = list(iterator)
+        torch.manual_seed(99)
+        other = FastLoader(dataset, batch_size=4, shuffle=True, fuse="exact", num_workers=after)
+        other.load_state_dict(state)
+        assert_same(list(other), rest)
+        unfused = FastLoader(dataset, batch_size=4, shuffle=True, rng="sample")
+        unfused.load_state_dict(state)
+        assert_same(list(unfused), rest)
+
+    def test_nothing_that_lies_behind_is_read(self, folder: Path) -> None:
+        whole = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1)
+        iterator = iter(whole)
+        next(iterator), next(iterator)
+        dataset = ImageFolder(str(folder), TRAIN)
+        other = FastLoader(dataset, batch_size=4, fuse="exact", num_workers=1)
+        other.load_state_dict(whole.state_dict())
+        gone = [dataset.samples[index] for index in range(3, 8)]
+        dataset.samples = [(str(folder / "gone.jpg"), 0) if one in gone else one for one in dataset.samples]
+        assert len(list(other)) == 3
+
+
+class TestManners:
+    def test_a_batch_belongs_to_the_caller(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=2, fuse="exact", num_workers=2)
+        kept = [batch[0] for batch in loader]
+        once = [batch.clone() for batch in kept]
+        views = [batch[0][-1] for batch in loader]
+        for _ in range(2):
+            list(loader)
+        assert_same(kept, once)
+        assert not any(torch.equal(one[-1], view) for one, view in zip(kept, views, strict=True))
+
+    def test_memory_is_used_again(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=2, fuse="exact", num_workers=1)
+        places = set()
+        for batch in loader:
+            places.add(batch[0].data_ptr())
+            del batch
+        assert len(places) <= 6 < len(loader)
+
+    def test_persistent_workers_and_an_epoch_left_early(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        options = {"batch_size": 4, "shuffle": True, "num_workers": 2, "persistent_workers": True, "fuse": "exact"}
+        torch.manual_seed(5)
+        loader = FastLoader(dataset, **options)
+        first = iter(loader)
+        next(first)
+        assert iter(loader) is first
+        made = list(loader)
+        torch.manual_seed(5)
+        own = DataLoader(range(19), **{name: value for name, value in options.items() if name != "fuse"})
+        next(iter(own)), iter(own)
+        assert [batch[1].tolist() for batch in made] == [[dataset.targets[index] for index in batch] for batch in own]
+
+    def test_threads_end_with_their_iterator(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=2)
+        iterator = iter(loader)
+        next(iterator)
+        working = [thread for thread in threading.enumerate() if thread.name.startswith("pipefix-")]
+        assert len(working) >= 2
+        del iterator
+        for thread in working[-2:]:
+            thread.join(20)
+            assert not thread.is_alive()
+
+    def test_the_dataset_and_the_users_generators_stay_as_they_are(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        before = dict(vars(dataset))
+        torch.manual_seed(3), np.random.seed(3), random.seed(3)
+        threads = torch.get_num_threads()
+        loader = FastLoader(dataset, batch_size=4, fuse="exact", num_workers=2)
+        loader.explain()
+        assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(3).get_state())
+        assert random.getstate() == random.Random(3).getstate()
+        list(loader)
+        assert vars(dataset) == before and torch.get_num_threads() == threads
+
+    def test_transforms_changed_between_epochs_are_seen(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), v1.Compose([v1.RandomResizedCrop(32), v1.ToTensor()]))
+        loader = FastLoader(dataset, batch_size=4, fuse="exact")
+        assert next(iter(loader))[0].shape == (4, 3, 32, 32)
+        dataset.transform.transforms[0].size = (24, 40)
+        assert next(iter(loader))[0].shape == (4, 3, 24, 40)
+
+    def test_a_watch_sees_its_steps(self, folder: Path) -> None:
+        meter = Meter()
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=2)
+        watched = Attachment(loader, meter)
+        watched.attach()
+        list(loader)
+        watched.detach()
+        assert (meter.batches, meter.samples, meter.epochs) == (5, 20, 1)
+        assert_fused(loader)
+
+    def test_a_loader_that_was_used_can_be_pickled_and_built_anew(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact")
+        batches = list(loader)
+        again = pickle.loads(pickle.dumps(loader))
+        assert_same([batch[1] for batch in again], [batch[1] for batch in batches])
+        assert_fused(again)
+        assert FastLoader(loader.dataset, batch_size=4, fuse=loader.fuse).fuse == "exact"
+
+    def test_timeout(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        go = threading.Event()
+        begin = Source.begin
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1, timeout=0.05)
+        assert_fused(loader)
+        monkeypatch.setattr(Source, "begin", lambda *given: (go.wait(20), begin(*given))[1])
+        iterator = iter(loader)
+        with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.05 seconds"):
+            next(iterator)
+        go.set()
+        monkeypatch.setattr(Source, "begin", begin)
+
+    def test_the_plan_has_the_last_word(self, folder: Path, tmp_path: Path) -> None:
+        path = tmp_path / "pipefix.plan.toml"
+        write(PlanFile(loader=LoaderChange(num_workers=1, fuse="exact")), path)
+        assert_fused(FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, plan=path))
+        assert 'fuse = "exact"' in path.read_text()

@@ -64,10 +64,11 @@ def made_up(seed: int, grids: Sequence[Grid]) -> dict[str, Any]:
 
 
 class Hungry(Dataset[Any]):
-    """Every worker keeps so many bytes more with every sample, up to a size."""
+    """Every worker keeps so many bytes more with every sample, up to a size; a sample takes at least ``seconds``."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, seconds: float = 0.001) -> None:
         self.most = most
+        self.seconds = seconds
         self.held: list[bytearray] = []
 
     def __len__(self) -> int:
@@ -76,7 +77,7 @@ class Hungry(Dataset[Any]):
     def __getitem__(self, index: int) -> torch.Tensor:
         if sum(map(len, self.held)) < self.most:
             self.held.append(bytearray(b"x" * 1_000_000))
-        time.sleep(0.001)
+        time.sleep(self.seconds)
         return torch.zeros(20_000)
 
 

@@ -89,14 +89,18 @@ from tests.tuning.limited import Hungry
 from pipefix.tuning import usage
 import pipefix
 limit = usage.read([os.getpid()]).memory_bytes + 600e6
-loader = DataLoader(Hungry(4_000_000_000), batch_size=8, num_workers=1)
-tuned = pipefix.tune(loader, budget=6.0, trials=1, max_memory=limit, max_workers=1)
+loader = DataLoader(Hungry(4_000_000_000, seconds=0.002), batch_size=8, num_workers=1)
+tuned = pipefix.tune(loader, budget=300.0, trials=1, max_memory=limit, max_workers=1)
 print(json.dumps([[one.status, one.used and one.used.memory_bytes / limit] for one in tuned.trials]))
 """
 
 
 def test_a_trial_that_outgrows_its_memory_is_ended(root: Path) -> None:
-    """In a process of its own: pages that a large one shares with its trials count for each of them in part only."""
+    """In a process of its own: pages that a large one shares with its trials count for each of them in part only.
+
+    The worker grows by 500 MB a second at most, so that a watcher who comes late still comes in time; and the trial is given many
+    times as long as that takes, for it is over as soon as it is ended.
+    """
     told = subprocess.run([sys.executable, "-c", GROWING.format(root=str(root))], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     trials = json.loads(told.stdout)

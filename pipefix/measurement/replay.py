@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
@@ -81,6 +82,8 @@ class Pool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._loader = _loader(subject, self.switch, options, known)
+        self._taken: deque[int] = deque(maxlen=max(1, self.workers * self.prefetch))
+        """When the latest batches were taken: as each is, a worker is told to make the one so many places further on."""
 
     @property
     def prefetch(self) -> int:
@@ -131,6 +134,8 @@ class Pool:
         delivered = self._advance()
         computed = thread_time_ns() - cpu
         got = perf_counter_ns()
+        room = self._taken[0] if len(self._taken) == self._taken.maxlen else 0
+        self._taken.append(got)
         waited = received = 0
         if hand is not None:
             counters = hand.take()
@@ -144,7 +149,7 @@ class Pool:
                 batch = self.last_batch
             self.consumer(batch)
         done = perf_counter_ns()
-        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace))
+        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room)
         if row.trace.facts:
             self.told.append(row)
         return row
@@ -169,6 +174,7 @@ class Pool:
         """A copy of the next batch, for arms that run without a loader."""
         self.start()
         delivered = self._advance()
+        self._taken.append(perf_counter_ns())
         trace = traces.decode(delivered.trace)
         if trace.facts:
             self.told.append(Row(0, 0, 0, 0, 0, trace))

@@ -30,6 +30,7 @@ from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.replay import Pool, without_recording
 from pipefix.tuning.limits import Batch
 from pipefix.tuning.space import Settings
+from pipefix.tuning.supply import Made, turns
 from pipefix.tuning.told import Told
 from pipefix.tuning.usage import read
 from pipefix.vocabulary.errors import PipefixError
@@ -193,7 +194,12 @@ def told(block: Block, pool: Pool, started: float) -> Told:
         process_cpu_s=_threads(rows) if pool.workers else None,
         workers=pool.serving if pool.workers else 0,
         started_s=started,
+        turns=turns([_made(row) for row in rows]) if pool.workers else (),
     )
+
+
+def _made(row: Row) -> Made:
+    return Made(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9)
 
 
 def _threads(rows: tuple[Row, ...]) -> float | None:

@@ -5,6 +5,7 @@ A plan names files relative to itself, so everything here is told the folder tha
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import sys
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.vocabulary.errors import BadUsage
 
@@ -110,6 +112,18 @@ class CappedThreads:
             self.then(worker)
 
 
+class SharedBy:
+    """A ``worker_init_fn`` that sets how the worker shares the memory of its tensors, and then does what the user's own does."""
+
+    def __init__(self, strategy: str, then: Callable[[int], object] | None = None) -> None:
+        self.strategy, self.then = strategy, then
+
+    def __call__(self, worker: int) -> None:
+        torch.multiprocessing.set_sharing_strategy(self.strategy)
+        if self.then is not None:
+            self.then(worker)
+
+
 def cap_threads(threads: int) -> None:
     """In this process, for libraries that are loaded and for those that will be. 0 is none beside the caller, for OpenCV."""
     for name in _THREAD_VARIABLES:
@@ -134,6 +148,8 @@ def arguments(change: LoaderChange | None, given: Mapping[str, Any]) -> dict[str
             changed["multiprocessing_context"] = _context(change.start_method)
         if change.worker_threads is not None:
             changed["worker_init_fn"] = CappedThreads(change.worker_threads, changed.get("worker_init_fn"))
+        if change.sharing is not None:
+            changed["worker_init_fn"] = SharedBy(change.sharing, changed.get("worker_init_fn"))
     if not changed.get("num_workers"):
         changed = {name: value for name, value in changed.items() if name not in _WORKERS_ONLY} | {"timeout": 0}
     return changed
@@ -166,4 +182,7 @@ def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[
         given["batch_sampler"] = theirs.batch_sampler
     else:
         given |= {"batch_size": theirs.batch_size, "drop_last": theirs.drop_last, "sampler": theirs.sampler}
-    return DataLoader(dataset(theirs.dataset, plan, folder), **arguments(plan.loader, given))
+    make: Callable[..., DataLoader[Any]] = getattr(theirs, "another", DataLoader)
+    if plan.loader is not None and plan.loader.engine is not None:
+        make = DataLoader if plan.loader.engine == "torch" else functools.partial(FastLoader, engine=plan.loader.engine)
+    return make(dataset(theirs.dataset, plan, folder), **arguments(plan.loader, given))

@@ -7,7 +7,9 @@ Arguments, attributes, warnings and errors are those of `DataLoader`, and with t
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -137,6 +139,7 @@ class FastLoader(DataLoader[T]):
             rules=rules,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
             threads=self._planned.threads if self._planned is not None else None,
+            sharing=self._planned.sharing if self._planned is not None else None,
             carrier=None if self.device is None else Carrier(self.device),
             steps=tuple(step for step in steps if step is not None),
         )
@@ -149,13 +152,18 @@ class FastLoader(DataLoader[T]):
         self._latest = work
         return work
 
+    @property
+    def _engine(self) -> str:
+        """As the plan has it, or the code."""
+        return (self._planned.engine if self._planned is not None else None) or self.engine
+
     def _arena(self, work: Work) -> Arena | str:
         """What the workers write into, or why there is none."""
         if self.num_workers == 0:
             return "without workers there is nothing to hand over"
-        if self.engine == "torch":
+        if self._engine == "torch":
             return "engine='torch' asks for it"
-        if self.engine == "processes":
+        if self._engine == "processes":
             work.trial.verdict = SLOTS
         else:
             setting = (self.num_workers, self.prefetch_factor, self.pin_memory, id(self.collate_fn), id(self.batch_sampler))
@@ -168,6 +176,11 @@ class FastLoader(DataLoader[T]):
             return f"this system has no memory to share without a name ({error})"
         made.verdict = work.trial.verdict
         return made
+
+    @property
+    def another(self) -> Callable[..., DataLoader[Any]]:
+        """Makes loaders over other datasets, called as `DataLoader` is: they hand batches over as this one was told to."""
+        return functools.partial(FastLoader, engine="processes") if self._engine == "processes" else DataLoader
 
     # -- where an epoch stands ---------------------------------------------------------------------------------------------
 

@@ -155,10 +155,10 @@ class Gathered:
 
 
 class Prepared:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, and threads are set."""
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, and threads and sharing are set."""
 
-    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None) -> None:
-        self.init_fn, self.threads = init_fn, threads
+    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None, sharing: str | None = None) -> None:
+        self.init_fn, self.threads, self.sharing = init_fn, threads, sharing
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
@@ -166,6 +166,8 @@ class Prepared:
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         if self.threads is not None:
             set_threads(self.threads)
+        if self.sharing is not None:
+            torch.multiprocessing.set_sharing_strategy(self.sharing)
         if self.init_fn is not None:
             self.init_fn(worker)
 

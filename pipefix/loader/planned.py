@@ -39,6 +39,14 @@ class Planned:
     def threads(self) -> int | None:
         return self.plan.loader.worker_threads if self.plan.loader is not None else None
 
+    @property
+    def engine(self) -> str | None:
+        return self.plan.loader.engine if self.plan.loader is not None else None
+
+    @property
+    def sharing(self) -> str | None:
+        return self.plan.loader.sharing if self.plan.loader is not None else None
+
     def _cache(self, dataset: Any) -> Any:
         cache = self.plan.cache
         if cache is None:

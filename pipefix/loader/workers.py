@@ -55,6 +55,7 @@ class Work:
     rules: Rules = field(default_factory=Rules)
     quarantine: Quarantine | None = None
     threads: int | None = None
+    sharing: str | None = None
     arena: Arena | None = None
     trial: Trial = field(default_factory=Trial)
     carrier: Carrier | None = None
@@ -273,8 +274,9 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
 
     @property
     def _worker_init_fn(self) -> Any:
-        if self.guarded or self._work.threads is not None:
-            return Prepared(self._users_init_fn, self._work.threads)
+        work = self._work
+        if self.guarded or work.threads is not None or work.sharing is not None:
+            return Prepared(self._users_init_fn, work.threads, work.sharing)
         return self._users_init_fn
 
     @_worker_init_fn.setter

@@ -326,11 +326,13 @@ def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, kno
             "multiprocessing_context": theirs.multiprocessing_context,
             "prefetch_factor": theirs.prefetch_factor or 2,
         }
+    # A loader that hands batches over in a way of its own brings what makes another that does.
+    make = getattr(theirs, "another", DataLoader)
     if subject.iterable:
         stream = StreamStandIn(theirs.dataset, theirs.collate_fn, switch, options, theirs.batch_size, theirs.drop_last)
-        return DataLoader(stream, **settings)
+        return make(stream, **settings)
     kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
-    return DataLoader(StandIn(theirs.dataset, theirs.collate_fn, switch, options, kind), sampler=Orders(subject, known), **settings)
+    return make(StandIn(theirs.dataset, theirs.collate_fn, switch, options, kind), sampler=Orders(subject, known), **settings)
 
 
 def _clone(value: Any) -> Any:

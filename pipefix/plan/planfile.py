@@ -47,6 +47,10 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     in_order: bool | None = None
     worker_threads: Annotated[int, Meta(ge=0, le=4096)] | None = None
     """Threads that native libraries may use in each worker."""
+    engine: Literal["auto", "processes", "torch"] | None = None
+    """FastLoader's way of handing batches over."""
+    sharing: Literal["file_descriptor", "file_system"] | None = None
+    """Torch's way of sharing a tensor's memory, in each worker."""
     evidence: Evidence | None = None
 
 

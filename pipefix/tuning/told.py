@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ class Told:
     """From the start of the workers to the first batch."""
     turns: tuple[float, ...] = ()
     """Seconds that batches kept their workers (`supply.turns`); empty where that is not known."""
+    nvml: dict[str, float] = field(default_factory=dict)
+    """What the driver said of the device meanwhile; empty without one."""
 
     @property
     def rate(self) -> float:
@@ -99,6 +101,12 @@ def _stall(rows: NDArray[np.float64], workers: int) -> float:
     waited, stepped, turned, turns = (float(total) for total in rows.sum(axis=0))
     turn = turned / turns if turns >= workers > 0 else 0.0
     return max(waited / max(waited + stepped, 1e-12), shortage(turn, workers, stepped / len(rows)))
+
+
+def nvml(blocks: Sequence[Told]) -> dict[str, float]:
+    """Means of what the driver said, figure by figure."""
+    names = {name for block in blocks for name in block.nvml}
+    return {name: float(np.mean([block.nvml[name] for block in blocks if name in block.nvml])) for name in sorted(names)}
 
 
 PRIOR_SPREAD = 0.03

@@ -27,7 +27,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.failing import Failure, Unfit, cannot_start, raised
 from pipefix.measurement.measurement import Block, Row
-from pipefix.measurement.stand_in import StandIn, StreamStandIn, WorkerInit, close_benches
+from pipefix.measurement.stand_in import Deferred, StandIn, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
 from pipefix.subject.subject import Subject
 
@@ -60,6 +60,11 @@ class Orders(Sampler[Any]):
 def as_is(value: Any) -> Any:
     """The collate function of a loader whose dataset makes whole batches."""
     return value
+
+
+def called(make: Any) -> Any:
+    """The same, where the dataset gives what makes them."""
+    return make()
 
 
 class Pool:
@@ -332,7 +337,10 @@ def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, kno
         stream = StreamStandIn(theirs.dataset, theirs.collate_fn, switch, options, theirs.batch_size, theirs.drop_last)
         return make(stream, **settings)
     kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
-    return make(StandIn(theirs.dataset, theirs.collate_fn, switch, options, kind), sampler=Orders(subject, known), **settings)
+    if make is not DataLoader:
+        settings["collate_fn"] = called
+    stand_in = (StandIn if make is DataLoader else Deferred)(theirs.dataset, theirs.collate_fn, switch, options, kind)
+    return make(stand_in, sampler=Orders(subject, known), **settings)
 
 
 def _clone(value: Any) -> Any:

@@ -255,7 +255,7 @@ def _adopted(made: Any, kind: type[TimedFileIO], key: str, newline: str | None) 
         return made
     at = buffer.tell()
     raw = kind(os.dup(bottom.fileno()))
-    raw.name = bottom.name  # type: ignore[misc]
+    raw.name = bottom.name
     raw.key = key
     if raw.tap.recording is not None:
         _by_path[key] = raw

@@ -120,14 +120,14 @@ def theirs(monkeypatch):
 @pytest.mark.parametrize(
     "reader", ["whole", "bytes path", "unbuffered", "text", "newline", "lines", "pieces", "seek", "peek", "into"]
 )
-def test_what_stands_in_for_open_keeps_the_contract(seams, path, reader, theirs):
+def test_what_stands_in_for_open_keeps_the_contract(theirs, seams, path, reader):
     seams.contract(lambda: READERS[reader](path), "files", ops=FILES)
 
 
-def test_what_stands_in_for_open_is_called_and_its_time_is_storage(seams, path, theirs):
+def test_what_stands_in_for_open_is_called_and_its_time_is_storage(theirs, seams, path):
     seams.install("files")
     assert seams.run(lambda: _read(path)) == TEXT.encode()
-    assert theirs == [path]
+    assert theirs == [str(path)]
     assert seams.tap.bytes_read == path.stat().st_size
     seams.run(lambda: _read(path), record=True)
     del theirs[:]
@@ -136,7 +136,7 @@ def test_what_stands_in_for_open_is_called_and_its_time_is_storage(seams, path, 
     assert theirs == [], "what was recorded is not opened again"
 
 
-def test_what_it_gives_is_left_as_it_is_where_it_is_no_file(seams, path, monkeypatch):
+def test_what_it_gives_is_left_as_it_is_where_it_is_no_file(monkeypatch, seams, path):
     monkeypatch.setattr(builtins, "open", lambda file, mode="r": io.BytesIO(b"from elsewhere"))
     seams.install("files")
     assert seams.run(lambda: type(open(path, "rb"))) is io.BytesIO

@@ -45,6 +45,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument("--max-shm", type=arguments.size, metavar="SIZE", help="of /dev/shm (default: what is free)")
     parser.add_argument("--max-files", type=arguments.batch_size, metavar="N", help="open in one process (default: ulimit -n)")
     parser.add_argument("--max-cores", type=arguments.rate, metavar="N", help="CPU cores that the loop may keep busy")
+    parser.add_argument("--max-vram", type=arguments.size, metavar="SIZE", help="of the device (default: what is free)")
     parser.add_argument("--keep-order", action="store_true", help="never try in_order=False")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--write", type=Path, default=PLAN, metavar="PATH", help=f"the plan file (default: {PLAN})")
@@ -65,8 +66,8 @@ def run(arguments: Namespace) -> int:
             batch_size=arguments.batch_size, workers=arguments.workers, batch_sizes=arguments.batch_sizes,
             budget=arguments.budget, trials=arguments.trials, max_workers=arguments.max_workers,
             max_memory=arguments.max_memory, max_shm=arguments.max_shm, max_files=arguments.max_files,
-            max_cores=arguments.max_cores, keep_order=arguments.keep_order, write=arguments.write, seed=arguments.seed,
-            progress=progress,
+            max_cores=arguments.max_cores, max_vram=arguments.max_vram, keep_order=arguments.keep_order, write=arguments.write,
+            seed=arguments.seed, progress=progress,
         )  # fmt: skip
     report = found.report
     if report.written is not None:

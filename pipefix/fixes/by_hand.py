@@ -12,7 +12,6 @@ WHY = {
     "batched-tokenisation": "tokenising would move from the dataset to collate_fn, which is your code",
     "collate-faster": "collate_fn, or what the dataset returns, is your code",
     "uint8-wire": "the transform and the training step would have to change together, and both are your code",
-    "handover-slots": "it is not a setting of DataLoader: use the loader that has it, pipefix.FastLoader",
 }
 
 

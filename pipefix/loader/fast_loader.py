@@ -7,7 +7,9 @@ Arguments, attributes, warnings and errors are those of `DataLoader`, and with t
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -184,6 +186,7 @@ class FastLoader(DataLoader[T]):
             rules=rules,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
             threads=self._planned.threads if self._planned is not None else None,
+            sharing=self._planned.sharing if self._planned is not None else None,
             carrier=None if self.device is None else Carrier(self.device),
             steps=tuple(step for step in steps if step is not None),
             fused=fused,
@@ -219,7 +222,7 @@ class FastLoader(DataLoader[T]):
         """Why workers take batches in turn; empty where they need not."""
         if self.num_workers < 2:
             return "there are not two workers"
-        if self.engine == "torch":
+        if self._engine == "torch":
             return "engine='torch' asks for it"
         if self.scheduling == "batch":
             return "scheduling='batch' asks for it"
@@ -227,13 +230,18 @@ class FastLoader(DataLoader[T]):
             return "what a sample draws depends on its worker"
         return "" if self._auto_collation else "there are no batches to share"
 
+    @property
+    def _engine(self) -> str:
+        """As the plan has it, or the code."""
+        return (self._planned.engine if self._planned is not None else None) or self.engine
+
     def _arena(self, work: Work) -> Arena | str:
         """What the workers write into, or why there is none."""
         if self.num_workers == 0:
             return "without workers there is nothing to hand over"
-        if self.engine == "torch":
+        if self._engine == "torch":
             return "engine='torch' asks for it"
-        if self.engine == "processes":
+        if self._engine == "processes":
             work.trial.verdict = SLOTS
         else:
             setting = (self.num_workers, self.prefetch_factor, self.pin_memory, id(self.collate_fn), id(self.batch_sampler))
@@ -246,6 +254,11 @@ class FastLoader(DataLoader[T]):
             return f"this system has no memory to share without a name ({error})"
         made.verdict = work.trial.verdict
         return made
+
+    @property
+    def another(self) -> Callable[..., DataLoader[Any]]:
+        """Makes loaders over other datasets, called as `DataLoader` is: they hand batches over as this one was told to."""
+        return functools.partial(FastLoader, engine="processes") if self._engine == "processes" else DataLoader
 
     # -- where an epoch stands ---------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.fusing.chance import sample_key, seeded
-from pipefix.loader.thread_caps import cap_threads
+from pipefix.loader.worker_settings import cap_threads
 
 
 class SampleTimeout(TimeoutError):
@@ -218,10 +218,12 @@ class Gathered:
 
 
 class Prepared:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, and threads are set."""
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, and threads and sharing are set."""
 
-    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None, board: Any = None) -> None:
-        self.init_fn, self.threads, self.board = init_fn, threads, board
+    def __init__(
+        self, init_fn: Callable[[int], Any] | None, threads: int | None, sharing: str | None = None, board: Any = None
+    ) -> None:
+        self.init_fn, self.threads, self.sharing, self.board = init_fn, threads, sharing, board
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
@@ -231,6 +233,8 @@ class Prepared:
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         if self.threads is not None:
             cap_threads(self.threads)
+        if self.sharing is not None:
+            torch.multiprocessing.set_sharing_strategy(self.sharing)
         if self.init_fn is not None:
             self.init_fn(worker)
 

@@ -7,9 +7,10 @@ to itself, so everything here is told the folder that it lies in.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader import packed
 from pipefix.loader.limits import cores
-from pipefix.loader.thread_caps import CappedThreads
+from pipefix.loader.worker_settings import CappedThreads, SharedBy
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.vocabulary.errors import BadUsage
@@ -126,7 +127,7 @@ def arguments(change: LoaderChange | None, given: Mapping[str, Any]) -> dict[str
 
 
 def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
-    """torch's loader with the plan in place: the same samplers, the same collate function, the same batches."""
+    """A loader with the plan in place: the same samplers, the same collate function, the same batches."""
     given: dict[str, Any] = {
         "num_workers": theirs.num_workers,
         "collate_fn": theirs.collate_fn,
@@ -146,12 +147,24 @@ def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[
     else:
         given |= {"batch_size": theirs.batch_size, "drop_last": theirs.drop_last, "sampler": theirs.sampler}
     reads = dataset(theirs.dataset, plan, folder)
-    if plan.loader is not None and plan.loader.worker_threads is not None:
-        given["worker_init_fn"] = CappedThreads(plan.loader.worker_threads, theirs.worker_init_fn)
+    change = plan.loader or LoaderChange()
+    if change.worker_threads is not None:
+        given["worker_init_fn"] = CappedThreads(change.worker_threads, given["worker_init_fn"])
+    if change.sharing is not None:
+        given["worker_init_fn"] = SharedBy(change.sharing, given["worker_init_fn"])
     made = arguments(plan.loader, given)
     if made.get("multiprocessing_context") == "forkserver":
         packed.preload(reads, theirs.collate_fn)
-    return DataLoader(reads, **made)
+    return _kind(theirs, change)(reads, **made)
+
+
+def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
+    """What the plan's loader is made by: as the plan says, or as ``theirs`` was told to hand batches over."""
+    from pipefix.loader.fast_loader import FastLoader
+
+    if change.engine is None:
+        return getattr(theirs, "another", DataLoader)
+    return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)
 
 
 class Planned:
@@ -174,6 +187,14 @@ class Planned:
     @property
     def fuse(self) -> str | None:
         return self.plan.loader.fuse if self.plan.loader is not None else None
+
+    @property
+    def engine(self) -> str | None:
+        return self.plan.loader.engine if self.plan.loader is not None else None
+
+    @property
+    def sharing(self) -> str | None:
+        return self.plan.loader.sharing if self.plan.loader is not None else None
 
     def begin(self) -> None:
         """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""

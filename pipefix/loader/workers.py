@@ -72,6 +72,7 @@ class Work:
     rules: Rules = field(default_factory=Rules)
     quarantine: Quarantine | None = None
     threads: int | None = None
+    sharing: str | None = None
     arena: Arena | None = None
     board: Board | None = None
     """By which samples are given to whichever worker is free."""
@@ -379,8 +380,9 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
 
     @property
     def _worker_init_fn(self) -> Any:
-        if self.guarded or self._work.threads is not None:
-            return Prepared(self._users_init_fn, self._work.threads, self._work.board)
+        work = self._work
+        if self.guarded or work.threads is not None or work.sharing is not None:
+            return Prepared(self._users_init_fn, work.threads, work.sharing, work.board)
         return self._users_init_fn
 
     @_worker_init_fn.setter

@@ -15,6 +15,9 @@ import torch
 EVERY_S = 0.2
 """NVML updates its utilisation figure a few times a second; asking more often tells nothing new."""
 
+IDLE = 1
+"""NVML's reason for low clocks that is none: there was nothing to do."""
+
 
 def present() -> bool:
     return bool(torch.cuda.is_available())
@@ -86,6 +89,7 @@ class NvmlWatch:
             "nvml_utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(self._handle(nvml)).gpu / 100,
             "nvml_memory_bytes": lambda: float(nvml.nvmlDeviceGetMemoryInfo(self._handle(nvml)).used),
             "nvml_power_w": lambda: nvml.nvmlDeviceGetPowerUsage(self._handle(nvml)) / 1e3,
+            "nvml_throttled": lambda: float(bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle(nvml)) & ~IDLE)),
         }
         while asked and not self._stop.wait(EVERY_S):
             for name, ask in list(asked.items()):

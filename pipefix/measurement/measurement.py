@@ -24,6 +24,8 @@ class Row:
     trace: BatchTrace
     device: int = 0
     """Nanoseconds the step kept a device busy, by events."""
+    room: int = 0
+    """When a worker could be told to make it, an earlier batch being taken; 0 where there was room from the beginning."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
@@ -26,7 +27,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.failing import Failure, Unfit, cannot_start, raised
 from pipefix.measurement.measurement import Block, Row
-from pipefix.measurement.stand_in import StandIn, StreamStandIn, WorkerInit, close_benches
+from pipefix.measurement.stand_in import Deferred, StandIn, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
 from pipefix.subject.subject import Subject
 
@@ -61,6 +62,11 @@ def as_is(value: Any) -> Any:
     return value
 
 
+def called(make: Any) -> Any:
+    """The same, where the dataset gives what makes them."""
+    return make()
+
+
 class Pool:
     """The subject's loader with the stand-in dataset: its processes stay up while arms come and go."""
 
@@ -81,6 +87,8 @@ class Pool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._loader = _loader(subject, self.switch, options, known)
+        self._taken: deque[int] = deque(maxlen=max(1, self.workers * self.prefetch))
+        """When the latest batches were taken: as each is, a worker is told to make the one so many places further on."""
 
     @property
     def prefetch(self) -> int:
@@ -131,6 +139,8 @@ class Pool:
         delivered = self._advance()
         computed = thread_time_ns() - cpu
         got = perf_counter_ns()
+        room = self._taken[0] if len(self._taken) == self._taken.maxlen else 0
+        self._taken.append(got)
         waited = received = 0
         if hand is not None:
             counters = hand.take()
@@ -144,7 +154,7 @@ class Pool:
                 batch = self.last_batch
             self.consumer(batch)
         done = perf_counter_ns()
-        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace))
+        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room)
         if row.trace.facts:
             self.told.append(row)
         return row
@@ -169,6 +179,7 @@ class Pool:
         """A copy of the next batch, for arms that run without a loader."""
         self.start()
         delivered = self._advance()
+        self._taken.append(perf_counter_ns())
         trace = traces.decode(delivered.trace)
         if trace.facts:
             self.told.append(Row(0, 0, 0, 0, 0, trace))
@@ -320,11 +331,16 @@ def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, kno
             "multiprocessing_context": theirs.multiprocessing_context,
             "prefetch_factor": theirs.prefetch_factor or 2,
         }
+    # A loader that hands batches over in a way of its own brings what makes another that does.
+    make = getattr(theirs, "another", DataLoader)
     if subject.iterable:
         stream = StreamStandIn(theirs.dataset, theirs.collate_fn, switch, options, theirs.batch_size, theirs.drop_last)
-        return DataLoader(stream, **settings)
+        return make(stream, **settings)
     kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
-    return DataLoader(StandIn(theirs.dataset, theirs.collate_fn, switch, options, kind), sampler=Orders(subject, known), **settings)
+    if make is not DataLoader:
+        settings["collate_fn"] = called
+    stand_in = (StandIn if make is DataLoader else Deferred)(theirs.dataset, theirs.collate_fn, switch, options, kind)
+    return make(stand_in, sampler=Orders(subject, known), **settings)
 
 
 def _clone(value: Any) -> Any:

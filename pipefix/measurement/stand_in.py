@@ -6,6 +6,7 @@ recorded, timed or not. The user's dataset, collate function and worker_init_fn 
 
 from __future__ import annotations
 
+import functools
 import multiprocessing.queues
 import os
 import signal
@@ -38,6 +39,13 @@ class StandIn(Dataset["Delivered | Failure"]):
         if _failed_to_begin:
             return _failed_to_begin[0]
         return _bench(self).attempt(order)
+
+
+class Deferred(StandIn):
+    """Gives what makes the batch, for loaders that collate in a place of their own: it is called there."""
+
+    def __getitem__(self, order: Any) -> Any:
+        return functools.partial(super().__getitem__, order)
 
 
 class StreamStandIn(IterableDataset["Delivered | Failure"]):

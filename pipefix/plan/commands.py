@@ -33,6 +33,12 @@ def augmentation(target: str, verbs: frozenset[str]) -> str:
     return f"pipefix swap {shlex.quote(target)} --to kornia"
 
 
+def settings(target: str, verbs: frozenset[str], **changes: object) -> str:
+    """Arguments to change, and what finds all of them together."""
+    told = loader(**changes)
+    return f"{told}  # or all settings at once: pipefix tune {shlex.quote(target)}" if "tune" in verbs else told
+
+
 def loader(**changes: object) -> str:
     """Arguments of the DataLoader to change."""
     return "DataLoader(..., " + ", ".join(f"{name}={value!r}" for name, value in changes.items()) + ")"

@@ -48,6 +48,8 @@ class Telling:
     sizes: Sequence[BatchSize] = ()
     dealt: bool = True
     """Every trial read samples of its own."""
+    vram: str | None = None
+    """What is to be said of the device's memory."""
 
     def report(self, *, created: str, written: str | None) -> TuneReport:
         changes, found, now = self.changes(), self.found, self.settings
@@ -128,6 +130,16 @@ class Telling:
             yield (f"Starting the workers took {seconds(self.found.started_s)}; kept between epochs, they start once.")
         if self.found.used.memory_bytes:
             yield (f"The loop with these settings took {size(self.found.used.memory_bytes)} of memory.")
+        chosen = self.found.chosen
+        if chosen.engine is not None:
+            yield "engine='processes' is FastLoader's: batches lie in memory that is used again. The plan file asks it for that."
+        if chosen.sharing is not None:
+            yield (
+                f"torch.multiprocessing.set_sharing_strategy({chosen.sharing!r}) is to be called in every worker (worker_init_fn); "
+                "FastLoader does so by the plan."
+            )
+        if self.vram:
+            yield self.vram
         sweet = _sweet_spot(self.sizes, self.settings.batch_size)
         if sweet:
             yield (sweet)
@@ -156,7 +168,20 @@ class Telling:
             f"batches' time, and may wait {percent(self.stall)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
             "delivered."
         )
-        return _with(base, fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent, sentence=told)
+        return _with(
+            base, fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent,
+            nvml=telling.nvml(blocks), sentence=told + _device(telling.nvml(blocks)),
+        )  # fmt: skip
+
+
+def _device(nvml: dict[str, float]) -> str:
+    """What supports it: the driver's view, which counts a device as busy that does little."""
+    if "nvml_utilisation" not in nvml:
+        return ""
+    told = f" The driver says that the device was busy {percent(nvml['nvml_utilisation'])} of the time"
+    if nvml.get("nvml_throttled"):
+        told += f", and that its clocks were held back {percent(nvml['nvml_throttled'])} of it"
+    return f"{told}."
 
 
 def _with(base: Certificate, **values: Any) -> Certificate:
@@ -172,6 +197,8 @@ def _setting(settings: Settings, *, persistent: bool) -> Setting:
         start_method=settings.start_method,
         in_order=settings.in_order,
         worker_threads=settings.worker_threads,
+        engine=settings.engine,
+        sharing=settings.sharing,
         batch_size=settings.batch_size,
     )
 
@@ -186,7 +213,9 @@ def _figures(one: Tried) -> TrialFigures:
         reason=one.reason,
         rate=one.rate,
         stall=one.stall,
-        used=Resources(memory_bytes=used.memory_bytes, shm_bytes=used.shm_bytes, files=used.files, cores=used.cores),
+        used=Resources(
+            memory_bytes=used.memory_bytes, shm_bytes=used.shm_bytes, files=used.files, cores=used.cores, vram_bytes=used.vram_bytes
+        ),
         seconds=one.seconds,
     )
 

@@ -22,8 +22,10 @@ def _lines(report: TuneReport, paint: Paint) -> Iterator[str]:
     yield paint.ink(f"pipefix tune {paint.text(report.target)}", "bold")
     yield paint.rule()
     yield from paint.labelled("RESULT", report.sentence, "bold")
-    if report.changes:
-        yield from paint.command(f"DataLoader(..., {', '.join(f'{key}={value!r}' for key, value in report.changes.items())})")
+    arguments = {key: value for key, value in report.changes.items() if key not in ("worker_threads", "sharing")}
+    if arguments:
+        kind = "pipefix.FastLoader" if "engine" in arguments else "DataLoader"
+        yield from paint.command(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in arguments.items())})")
     fed = report.certificate.fed
     yield from paint.labelled("FED", report.certificate.sentence, *(["green"] if fed else ["yellow"] if fed is False else []))
     for note in report.notes:

@@ -19,6 +19,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start_method: str | None = None
     in_order: bool = True
     worker_threads: int | None = None
+    engine: str | None = None
+    """FastLoader's."""
+    sharing: str | None = None
+    """Torch's sharing strategy, in every worker."""
     batch_size: int | None = None
 
 
@@ -32,6 +36,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """Open in one process."""
     cores: float
     """CPU seconds a second."""
+    vram_bytes: float = 0.0
+    """Of the device."""
 
 
 class TrialFigures(msgspec.Struct, frozen=True, kw_only=True):

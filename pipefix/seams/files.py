@@ -9,6 +9,7 @@ Opening for writing, by descriptor or with unusual arguments goes straight to th
 
 from __future__ import annotations
 
+import builtins
 import functools
 import io
 import os
@@ -270,14 +271,53 @@ def install(tap: Tap, patches: Patches) -> None:
             raw.close()
             raise
 
-    import builtins
+    def timed_by_theirs(file: Any, *args: Any, **kwargs: Any) -> Any:
+        """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is timed."""
+        mode = args[0] if args else kwargs.get("mode", "r")
+        if not tap.live or mode not in _READING or not isinstance(file, (str, bytes, os.PathLike)):
+            return theirs(file, *args, **kwargs)
+        key, files = key_of(file), remembered(tap)
+        if files is not None and files.knows(key):
+            return timed_open(file, *args, **kwargs)
+        tap.misses += files is not None
+        made = tap.through(_STORAGE, "open", theirs, (file, *args), kwargs, replayable=False)
+        tap.pause()
+        try:
+            return _adopted(made, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
+        finally:
+            tap.resume()
 
-    patches.replace(builtins, "open", timed_open, everywhere=True)
+    theirs = builtins.open
+    front = timed_open if theirs is original else functools.wraps(theirs)(timed_by_theirs)
+    patches.replace(builtins, "open", front, everywhere=True)
     patches.replace(io, "open", timed_open)
     accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
     if accessor is not None:
         patches.replace(accessor, "open", staticmethod(timed_open))
-    tap.reread = functools.partial(_reread, tap)
+    tap.reread = functools.partial(_reread, tap, None if theirs is original else theirs)
+
+
+def _adopted(made: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:
+    """A file that somebody else opened, with a timed raw file at its bottom; as it is where it is no plain file."""
+    buffer = made.buffer if type(made) is io.TextIOWrapper else made
+    bottom = buffer.raw if type(buffer) is io.BufferedReader else buffer
+    if type(bottom) is not io.FileIO or not bottom.seekable():
+        return made
+    at = buffer.tell()
+    raw = kind(os.dup(bottom.fileno()))
+    raw.name = bottom.name
+    raw.key = key
+    if raw.tap.recording is not None:
+        _by_path[key] = raw
+        note(raw.tap, key, 0, b"", os.fstat(raw.fileno()).st_size)
+    raw.alone = bottom is made
+    again: Any = raw if raw.alone else io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
+    again.seek(at)
+    if made is not buffer:
+        again = io.TextIOWrapper(again, made.encoding, made.errors, newline, made.line_buffering)
+        again.mode = made.mode
+    made.close()
+    return again
 
 
 def stand_in(tap: Tap, value: Any) -> Any:
@@ -299,17 +339,23 @@ def _buffer_size(block: int) -> int:
     return block
 
 
-def _reread(tap: Tap, ranges: Reads) -> None:
-    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost."""
+def _reread(tap: Tap, theirs: Any, ranges: Reads) -> None:
+    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost.
+
+    ``theirs`` opens the file, where somebody put something in the place of ``open``.
+    """
     by_key: dict[str, list[tuple[int, int]]] = {}
     for key, offset, count in ranges:
         by_key.setdefault(key, []).append((offset, count))
     for key, pieces in by_key.items():
-        tap.bytes_read += tap.through(_STORAGE, "read", _read_ranges, (key, pieces), replayable=False)
+        tap.bytes_read += tap.through(_STORAGE, "read", _read_ranges, (key, pieces, theirs), replayable=False)
 
 
-def _read_ranges(key: str, pieces: list[tuple[int, int]]) -> int:
+def _read_ranges(key: str, pieces: list[tuple[int, int]], theirs: Any = None) -> int:
     known = _by_path.get(key)
+    if theirs is not None and (known is None or known.closed):
+        with theirs(key, "rb") as file:
+            return sum(len(file.read(count)) for offset, count in pieces if file.seek(offset) == offset)
     descriptor = _FILENO(known) if known is not None and not known.closed else _OS_OPEN(key, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return sum(len(_OS_PREAD(descriptor, count, offset)) for offset, count in pieces)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import dataclasses
+import functools
 import itertools
 import multiprocessing
 import os
@@ -23,13 +24,16 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.replay import Pool, without_recording
 from pipefix.tuning.limits import Batch
 from pipefix.tuning.space import Settings
+from pipefix.tuning.supply import Made, turns
 from pipefix.tuning.told import Told
 from pipefix.tuning.usage import read
 from pipefix.vocabulary.errors import PipefixError
@@ -63,14 +67,17 @@ def die_with_parent() -> None:
 class InWorker:
     """In every worker of a trial, before the user's worker_init_fn."""
 
-    def __init__(self, inner: Callable[[int], None] | None, threads: int | None) -> None:
+    def __init__(self, inner: Callable[[int], None] | None, threads: int | None, sharing: str | None = None) -> None:
         self.inner = inner
         self.threads = threads
+        self.sharing = sharing
 
     def __call__(self, worker: int) -> None:
         die_with_parent()
         if self.threads is not None:
             cap_threads(self.threads)
+        if self.sharing is not None:
+            torch.multiprocessing.set_sharing_strategy(self.sharing)
         if self.inner is not None:
             self.inner(worker)
 
@@ -112,7 +119,10 @@ def with_settings(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any
     own["in_order"] = settings.in_order
     own["prefetch_factor"] = settings.prefetch if settings.workers else None
     own["num_workers"] = settings.workers
-    own["worker_init_fn"] = InWorker(loader.worker_init_fn, settings.worker_threads)
+    own["worker_init_fn"] = InWorker(loader.worker_init_fn, settings.worker_threads, settings.sharing)
+    if settings.engine is not None:
+        own["another"] = functools.partial(FastLoader, engine=settings.engine)
+        own["engine"] = settings.engine  # what a FastLoader of the user's own goes by
     context = loader.multiprocessing_context
     if settings.start_method is not None:
         context = multiprocessing.get_context(settings.start_method)
@@ -155,8 +165,9 @@ def serve(connection: Connection, work: Work, settings: Settings, lot: int, pare
                 continue
             if not started:
                 started = _start(pool)
-            block = pool.block(PLAIN, asked, most=LONGEST_BLOCK)
-            connection.send(told(block, pool, started))
+            with NvmlWatch() as device:
+                block = pool.block(PLAIN, asked, most=LONGEST_BLOCK)
+            connection.send(dataclasses.replace(told(block, pool, started), nvml=device.figures))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         pass
     except PipefixError as error:
@@ -193,7 +204,12 @@ def told(block: Block, pool: Pool, started: float) -> Told:
         process_cpu_s=_threads(rows) if pool.workers else None,
         workers=pool.serving if pool.workers else 0,
         started_s=started,
+        turns=turns([_made(row) for row in rows]) if pool.workers else (),
     )
+
+
+def _made(row: Row) -> Made:
+    return Made(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9)
 
 
 def _threads(rows: tuple[Row, ...]) -> float | None:

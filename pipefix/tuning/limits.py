@@ -22,6 +22,8 @@ TRIED = 1.1
 """The same from trials."""
 WORKER_BYTES = 60_000_000
 """Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
+HANDING_S, FRESH_RATE = 0.0006, 0.9e9
+"""Seconds that handing over a batch takes a worker however small it is, and bytes a second into fresh shared memory."""
 WORKER_FILES = 12
 """Pipes and queues of a worker."""
 
@@ -37,6 +39,8 @@ class Limits:
     """That one process has open."""
     cores: float | None = None
     """CPU seconds a second, on average over a trial."""
+    vram_bytes: float | None = None
+    """Of the device."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +51,20 @@ class Usage:
     shm_bytes: float = 0.0
     files: float = 0.0
     cores: float = 0.0
+    vram_bytes: float = 0.0
 
     def most(self, other: Usage) -> Usage:
         """The greater of both, figure by figure."""
         return Usage(*(max(getattr(self, name), getattr(other, name)) for name in FIGURES))
 
 
-FIGURES = ("memory_bytes", "shm_bytes", "files", "cores")
+FIGURES = ("memory_bytes", "shm_bytes", "files", "cores", "vram_bytes")
 _WORDS = {
     "memory_bytes": ("of memory", "memory"),
     "shm_bytes": ("of /dev/shm", "/dev/shm"),
     "files": ("open files", "open files"),
     "cores": ("CPU cores", "CPU"),
+    "vram_bytes": ("of the device's memory", "the device's memory"),
 }
 
 
@@ -120,6 +126,16 @@ class Batch:
     seconds: float
     samples: float = 1.0
 
+    @property
+    def handing(self) -> float:
+        """Handing it over to another process, as part of its making: every page is a fault in memory that was never used."""
+        return (HANDING_S + self.bytes / FRESH_RATE) / max(self.seconds, 1e-9)
+
+
+def _times(tried: Settings, settings: Settings) -> float:
+    """What a device takes grows with the batch, as long as nobody knows better; it never shrinks below what was seen."""
+    return max(1.0, settings.batch_size / tried.batch_size) if settings.batch_size and tried.batch_size else 1.0
+
 
 @dataclass(frozen=True)
 class Footprint:
@@ -139,12 +155,17 @@ class Footprint:
         batch, workers = self.batch, settings.workers
         grow = 1.0 if not settings.batch_size else settings.batch_size / max(1, self._batch_size())
         in_flight = (settings.in_flight + workers + 1) * batch.bytes * grow if workers else 0.0
+        slots = settings.engine == "processes"
+        if slots:
+            in_flight += workers * batch.bytes * grow  # one a worker lies with the consumer until the next is asked for
+        crossing = 0 if slots or settings.sharing == "file_system" else (settings.in_flight + workers) * batch.storages
         margin = TRIED if self._seen() else UNTRIED
         return Usage(
             memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * self._worker_bytes() * margin + in_flight,
             shm_bytes=in_flight,
-            files=batch.process_files + workers * WORKER_FILES + (settings.in_flight + workers) * batch.storages,
+            files=batch.process_files + workers * WORKER_FILES + crossing,
             cores=self._cores(settings),
+            vram_bytes=max((usage.vram_bytes * _times(one, settings) for one, usage in (*self.trials, *self.ended)), default=0.0),
         )
 
     def _seen(self) -> list[tuple[Settings, Usage]]:

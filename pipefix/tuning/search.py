@@ -31,6 +31,10 @@ BUSY = 1.3
 """Cores that the threads of one worker keep busy, above which it is tried with one."""
 REORDERING = 0.02
 """What giving up the order of batches must gain to be worth it."""
+HANDING = 0.05
+"""Part of a batch's making that handing it over takes, above which memory that is used again is tried."""
+SCATTERED = 16
+"""Tensors of a batch, each with a descriptor of its own, above which sharing them by name is tried."""
 LATE = 4.0
 """The slowest batches take so many times as long as most: whoever keeps the order waits for them."""
 
@@ -74,6 +78,10 @@ class Look:
     doubt: float = 0.1
     cpu_s: float | None = None
     """CPU seconds a sample."""
+    handing: float = 0.0
+    """Handing a batch over to another process, as part of its making: what batches of its size are known to take."""
+    tensors: int = 1
+    """Of a batch, each in memory of its own."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +140,10 @@ class Search:
         """Nothing is known and the start cannot be run: the most modest settings that can."""
         tried = {one.settings.normal() for one in seen}
         for workers in (max(1, self.start.workers // 2), 1, 0):
-            settings = replace(self.start, workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
-            if self._may(settings, tried, seen, fits):
-                return Try(settings, "the settings as they are do not fit the limits")
+            modest = replace(self.start, workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
+            for settings in self._ways(modest, fits):
+                if self._may(settings, tried, seen, fits):
+                    return Try(settings, "the settings as they are do not fit the limits")
         return Done("no settings fit the limits")
 
     def _may(self, settings: Settings, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> bool:
@@ -154,6 +163,12 @@ class Search:
             )
         if space.reorder and settings.in_order and (at.tail or 0.0) > LATE:
             yield Knob("in_order", False, f"the slowest batches take {at.tail:.0f} times as long as most, and all others wait")
+        look = known.look
+        if space.slots and settings.engine is None and look is not None and look.handing > HANDING:
+            share = f"{100 * look.handing:.0f} %"
+            yield Knob("engine", "processes", f"handing over a batch takes about {share} of its making, in fresh memory each time")
+        elif space.sharing and settings.engine is settings.sharing is None and look is not None and look.tensors > SCATTERED:
+            yield Knob("sharing", "file_system", f"{look.tensors} tensors of a batch cross with a descriptor each")
         if space.pin and not settings.pin_memory:
             yield Knob("pin_memory", True, "a device copies from pinned memory while the step runs")
         if settings.prefetch < space.most_prefetch and at is known.best:
@@ -168,9 +183,17 @@ class Search:
             if gains[place] < WORTH_A_TRIAL:
                 return None
             settings = replace(known.base, workers=int(known.cloud.counts[place])).normal()
-            if self._may(settings, tried, seen, fits):
-                return Try(settings, self._promise(known, settings, float(gains[place])))
+            for one in self._ways(settings, fits):
+                if self._may(one, tried, seen, fits):
+                    return Try(one, self._promise(known, one, float(gains[place])))
         return None
+
+    def _ways(self, settings: Settings, fits: Fits) -> Iterator[Settings]:
+        """The settings; and where they do not fit, the same with fewer open files."""
+        yield settings
+        free = settings.workers and settings.engine is None and settings.sharing is None
+        if self.space.sharing and free and fits(settings) is not None:
+            yield replace(settings, sharing="file_system")
 
     def _promise(self, known: _Known, settings: Settings, gain: float) -> str:
         forecast = known.cloud.forecast(settings.workers)
@@ -192,7 +215,7 @@ class _Known:
         self.told = told
         demands = [one.demand for one in told if one.demand is not None]
         self.demand = float(np.median(demands)) if demands else 0.0
-        self._look = look
+        self.look = look
         self.base = self._base(self._raw_best())
         self.effects = _effects(self.base, told)
         self.cloud = self._fit()
@@ -249,7 +272,7 @@ class _Known:
                 continue
             supply, doubt = self._supply(one)
             points.append(Point(one.settings.workers, supply * math.exp(-effect), doubt + 0.3 * abs(effect)))
-        look, space = self._look, self.search.space
+        look, space = self.look, self.search.space
         ceiling = None
         if look is not None:
             if not any(point.workers == 0 for point in points):

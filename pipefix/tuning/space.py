@@ -22,6 +22,10 @@ class Settings:
     """None for the platform's default."""
     worker_threads: int | None = None
     """Threads that native libraries may use in each worker; None leaves them alone."""
+    engine: str | None = None
+    """``processes``: FastLoader hands batches over, through memory that is used again; None: as the loader does."""
+    sharing: str | None = None
+    """How torch shares the memory of what workers make; None for its default."""
     batch_size: int | None = None
     """None where it is not the tuner's to choose."""
 
@@ -29,7 +33,9 @@ class Settings:
         """The same without what means nothing: with no workers nothing is in flight and nobody comes late."""
         if self.workers:
             return self
-        return replace(self, prefetch=FEW_PREFETCHED, in_order=True, start_method=None, worker_threads=None)
+        return replace(
+            self, prefetch=FEW_PREFETCHED, in_order=True, start_method=None, worker_threads=None, engine=None, sharing=None
+        )
 
     @property
     def in_flight(self) -> int:
@@ -65,6 +71,10 @@ def said(settings: Settings, *, than: Settings | None = None) -> str:
     if settings.worker_threads != base.worker_threads:
         count = settings.worker_threads
         parts.append("threads as they are" if count is None else f"{count} thread{'s' if count != 1 else ''} a worker")
+    if settings.engine != base.engine:
+        parts.append("reused memory" if settings.engine == "processes" else "handed over as torch does")
+    if settings.sharing != base.sharing:
+        parts.append("memory shared by name" if settings.sharing == "file_system" else "memory shared by descriptor")
     if settings.batch_size != base.batch_size and settings.batch_size is not None:
         parts.append(f"batch {settings.batch_size}")
     return ", ".join(parts)
@@ -97,8 +107,10 @@ class Space:
     """Batches may come in another order than the sampler's."""
     pin: bool = False
     """A device takes the batches from this process, so pinned memory can matter."""
-    start_methods: tuple[str, ...] = ()
-    """Others than the present one."""
+    slots: bool = False
+    """FastLoader may hand batches over."""
+    sharing: bool = False
+    """Workers may share memory by the names of files instead of their descriptors."""
     declined: Mapping[str, str] | None = None
     open: bool = False
     """Nobody said how many workers there may be: a pipeline that waits more than it computes may have more."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipefix.measurement.statistics import bootstrap, interval
+from pipefix.tuning.supply import shortage
 from pipefix.vocabulary.quantity import Interval
 
 
@@ -29,16 +31,27 @@ class Told:
     workers: int
     started_s: float
     """From the start of the workers to the first batch."""
+    turns: tuple[float, ...] = ()
+    """Seconds that batches kept their workers (`supply.turns`); empty where that is not known."""
+    nvml: dict[str, float] = field(default_factory=dict)
+    """What the driver said of the device meanwhile; empty without one."""
 
     @property
     def rate(self) -> float:
-        return self.samples / self.seconds
+        """Samples a second in the long run: what a queue that drains adds for a while is left out."""
+        seen = self.samples / self.seconds
+        return seen * (1 - self.stall) / (1 - self.waited) if any(self.steps) else seen
 
     @property
-    def stall(self) -> float:
+    def waited(self) -> float:
         """Share of the time that the consumer waited."""
         waited, stepped = sum(self.waits), sum(self.steps)
         return waited / max(waited + stepped, 1e-12)
+
+    @property
+    def stall(self) -> float:
+        """Share of the time that it waits in the long run."""
+        return _stall(_columns(self), self.workers) if self.waits else 0.0
 
     @property
     def demand(self) -> float | None:
@@ -69,12 +82,31 @@ def threads(blocks: Sequence[Told]) -> float | None:
 
 
 def stall(blocks: Sequence[Told], *, seed: int = 0) -> Interval:
-    """Share of the time waited, with the interval that resampling of blocks and batches leaves it."""
-    groups = [np.column_stack([block.waits, block.steps]) for block in blocks if block.waits]
-    waited = sum(float(group[:, 0].sum()) for group in groups)
-    whole = sum(float(group.sum()) for group in groups)
-    draws = bootstrap(groups, lambda rows: np.atleast_1d(rows[:, 0].sum() / max(rows.sum(), 1e-12)), seed=seed)
-    return interval(draws[:, 0], waited / max(whole, 1e-12))
+    """Share of the time waited in the long run, with the interval that resampling of blocks and batches leaves it."""
+    workers = blocks[-1].workers if blocks else 0
+    groups = [_columns(block) for block in blocks if block.waits]
+    draws = bootstrap(groups, lambda rows: np.atleast_1d(_stall(rows, workers)), seed=seed)
+    return interval(draws[:, 0], _stall(np.concatenate(groups), workers) if groups else 0.0)
+
+
+def _columns(block: Told) -> NDArray[np.float64]:
+    """(batch: waited, stepped, turn, whether there is one); turns stand in any place, since they are only ever summed."""
+    turns = np.zeros((2, len(block.waits)))
+    count = min(len(block.turns), len(block.waits))
+    turns[0, :count], turns[1, :count] = block.turns[:count], 1.0
+    return np.column_stack([block.waits, block.steps, *turns])
+
+
+def _stall(rows: NDArray[np.float64], workers: int) -> float:
+    waited, stepped, turned, turns = (float(total) for total in rows.sum(axis=0))
+    turn = turned / turns if turns >= workers > 0 else 0.0
+    return max(waited / max(waited + stepped, 1e-12), shortage(turn, workers, stepped / len(rows)))
+
+
+def nvml(blocks: Sequence[Told]) -> dict[str, float]:
+    """Means of what the driver said, figure by figure."""
+    names = {name for block in blocks for name in block.nvml}
+    return {name: float(np.mean([block.nvml[name] for block in blocks if name in block.nvml])) for name in sorted(names)}
 
 
 PRIOR_SPREAD = 0.03

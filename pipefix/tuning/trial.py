@@ -18,6 +18,7 @@ from pipefix.tuning.child import LONGEST_BLOCK, Work, serve
 from pipefix.tuning.limits import Batch, Usage
 from pipefix.tuning.space import Settings
 from pipefix.tuning.told import Told
+from pipefix.tuning.vram import Vram
 from pipefix.vocabulary.errors import TargetError
 
 LOOK_EVERY = 0.05
@@ -44,10 +45,11 @@ class Ended(Exception):
 class Trial:
     """Settings that run. ``close`` leaves no process, no shared memory and no file behind."""
 
-    def __init__(self, work: Work, settings: Settings, lot: int, watch: Watch) -> None:
+    def __init__(self, work: Work, settings: Settings, lot: int, watch: Watch, vram: Vram | None = None) -> None:
         context = multiprocessing.get_context("fork")
         self.settings = settings
         self._watch = watch
+        self._vram = vram
         self._ours, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs, work, settings, lot, os.getpid()), name="pipefix-trial")
         self._begun = time.perf_counter()
@@ -106,7 +108,8 @@ class Trial:
             cores = max(0.0, found.cpu_s - before) / max(begun - since, 1.0)
         else:
             self._cpu = (begun, found.cpu_s)
-        self.now = Usage(found.memory_bytes, found.shm_bytes, found.files, cores)
+        vram = self._vram.of(processes) if self._vram is not None else 0.0
+        self.now = Usage(found.memory_bytes, found.shm_bytes, found.files, cores, vram)
         self.used = self.used.most(self.now)
         why = self._watch(self.now)
         if why is not None:
@@ -174,8 +177,9 @@ def _unlink(processes: set[int]) -> None:
 class Processes:
     """Runs trials for real."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, vram: Vram | None = None) -> None:
         self.work = work
+        self.vram = vram
         self._lot = 0
 
     def own(self) -> Usage:
@@ -193,7 +197,7 @@ class Processes:
 
     def start(self, settings: Settings, watch: Watch) -> Trial:
         self._lot += 1
-        return Trial(self.work, settings, self._lot - 1, watch)
+        return Trial(self.work, settings, self._lot - 1, watch, self.vram)
 
 
 def can_fork() -> str | None:

@@ -199,7 +199,12 @@ class Tuner:
             computing = batch.cpu_s / max(batch.seconds, 1e-9)
             most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, computing))
             self.search = replace(self.search, space=replace(space, most_workers=most))
-        self.look = Look(batch.samples / max(batch.seconds, 1e-9), cpu_s=batch.cpu_s / batch.samples)
+        self.look = Look(
+            batch.samples / max(batch.seconds, 1e-9),
+            cpu_s=batch.cpu_s / batch.samples,
+            handing=batch.handing,
+            tensors=batch.storages,
+        )
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -438,4 +443,5 @@ def _together(one: Usage, others: Sequence[Usage]) -> Usage:
         one.shm_bytes + sum(other.shm_bytes for other in others),
         max([one.files, *(other.files for other in others)]),
         one.cores,
+        one.vram_bytes + sum(other.vram_bytes for other in others),
     )

@@ -30,7 +30,7 @@ from pipefix.verbs.target import Progress, load_target, silent
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE
 
-VERBS = frozenset({"convert", "swap"})
+VERBS = frozenset({"convert", "swap", "tune"})
 """Commands that remedies may name."""
 
 QUIET_BUDGET = 8.0

@@ -65,6 +65,7 @@ def tune(
     max_shm: float | None = None,
     max_files: int | None = None,
     max_cores: float | None = None,
+    max_vram: float | None = None,
     keep_order: bool = False,
     write: Path | None = None,
     seed: int = 0,
@@ -81,10 +82,12 @@ def tune(
     from pipefix.tuning.search import Goal
     from pipefix.tuning.trial import Processes
     from pipefix.tuning.tuner import Plan, Tuner
+    from pipefix.tuning.vram import Vram
 
     say = progress or silent
     _check(trials, stall)
     older = planfile.read(write) if write is not None and write.is_file() else None
+    vram = Vram()
     threads = torch.get_num_threads()
     # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
     torch.set_num_threads(1)
@@ -95,10 +98,10 @@ def tune(
         _check_forks(subject, emulated=step_ms is not None or target_rate is not None)
         machine = look()
         space = _space(subject, machine, max_workers, keep_order)
-        limits = _limits(machine, max_memory, max_shm, max_files, max_cores)
+        limits = _limits(machine, max_memory, max_shm, max_files, max_cores, _least(max_vram, vram.free))
         consumer = _consumer(subject, step_ms, target_rate)
         work = Work(subject, lambda one: consumer_for(one, step_ms=step_ms, target_rate=target_rate), _lots(subject), seed, threads)
-        bench = Processes(work)
+        bench = Processes(work, vram)
         plan = Plan(space, Goal(stall, consumer.present), _start(subject), limits, budget, trials, seed)
         with randomness.untouched(subject.loader):
             found = Tuner(bench, plan, progress=say).run()
@@ -106,8 +109,10 @@ def tune(
     finally:
         torch.set_num_threads(threads)
         _set(_ASLEEP, asked)
+        vram.close()
     telling = Telling(
-        subject.target, subject.settings, plan.start, space, limits, found, consumer, stall, sizes, dealt=work.lots > 1
+        subject.target, subject.settings, plan.start, space, limits, found, consumer, stall, sizes, dealt=work.lots > 1,
+        vram=_unwatched(vram.why, max_vram, gpus=bool(machine.gpus)),
     )  # fmt: skip
     return _tuned(telling, machine, older, write)
 
@@ -163,6 +168,15 @@ def _start(subject: Subject) -> Settings:
     ).normal()  # fmt: skip
 
 
+def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | None:
+    """What is to be said where the device's memory is not watched."""
+    if why is None:
+        return None
+    if limit is not None:
+        return f"--max-vram could not be watched: {why}."
+    return f"The device's memory was not watched: {why}." if gpus else None
+
+
 def _space(subject: Subject, machine: Machine, most: int | None, keep_order: bool) -> Space:
     from pipefix.tuning.space import Space, most_workers
 
@@ -181,6 +195,11 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
         declined["start_method"] = "fork starts workers quickest"
     else:
         declined["start_method"] = f"{now.start_method} was chosen, and a library may need it; it changes the start, not the pace"
+    slots, sharing = _handing(subject, declined)
+    declined["batched_fetch"] = {
+        "batched": "the dataset has __getitems__, and is asked for whole batches already",
+        "iterable": "a stream is not asked for indices",
+    }.get(now.kind, "the dataset has no __getitems__; what one would bring is told by pipefix probe")
     if not now.batch_size:
         declined["batch_size"] = "your own sampler decides it"
     else:
@@ -190,12 +209,32 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
         cores=machine.effective_cores,
         reorder=not keep_order and not subject.iterable,
         pin=bool(machine.gpus) and real,
+        slots=slots,
+        sharing=sharing,
         declined=declined,
         open=most is None,
     )
 
 
-def _limits(machine: Machine, memory: float | None, shm: float | None, files: int | None, cores: float | None) -> Limits:
+def _handing(subject: Subject, declined: dict[str, str]) -> tuple[bool, bool]:
+    """Whether batches may be handed over through memory that is used again, and whether memory may be shared by name."""
+    from torch import multiprocessing
+    from torch.utils.data import DataLoader
+
+    theirs = subject.loader
+    known = multiprocessing.get_sharing_strategy()
+    slots = getattr(theirs, "another", DataLoader) is DataLoader and getattr(theirs, "engine", None) != "torch"
+    if not slots:
+        declined["engine"] = f"engine={getattr(theirs, 'engine', None)!r} was chosen"
+    sharing = slots and known == "file_descriptor" and "file_system" in multiprocessing.get_all_sharing_strategies()
+    if not sharing:
+        declined["sharing"] = "batches cross through memory that is used again" if not slots else f"{known} is the strategy already"
+    return slots, sharing
+
+
+def _limits(
+    machine: Machine, memory: float | None, shm: float | None, files: int | None, cores: float | None, vram: float | None
+) -> Limits:
     """What was asked for, and no more than there is."""
     from pipefix.tuning.limits import Limits
     from pipefix.tuning.usage import read
@@ -208,6 +247,7 @@ def _limits(machine: Machine, memory: float | None, shm: float | None, files: in
         shm_bytes=_least(shm, machine.shm_free_bytes),
         files=_least(files, machine.fd_soft),
         cores=cores,
+        vram_bytes=vram,
     )
 
 

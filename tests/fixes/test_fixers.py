@@ -16,7 +16,11 @@ from pipefix.fixes.fixer import Place
 from pipefix.fixes.move_augment import MoveAugment
 from pipefix.fixes.registry import all_fixers, fixer_for
 from pipefix.loader import planned
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.replay import Pool, without_recording
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedy import all_remedies
@@ -57,6 +61,32 @@ def test_every_remedy_has_one_fixer_or_is_refused_with_a_reason():
 def test_what_is_done_by_hand_says_why(place, id):
     assert fixer_for(id).refuses(step(id), place) == WHY[id]
     assert fixer_for(id).plan(step(id), place) == place.plan
+
+
+def test_the_hand_over_is_fastloaders(place):
+    fixer = fixer_for("handover-slots")
+    assert fixer.refuses(step("handover-slots"), place) == "without workers there is nothing to hand over"
+    busy = Place(place.subject, PlanFile(loader=LoaderChange(num_workers=2)), place.folder, MACHINE)
+    assert fixer.refuses(step("handover-slots"), busy) is None
+    plan = fixer.plan(step("handover-slots"), busy)
+    assert plan.loader == LoaderChange(num_workers=2, engine="processes")
+    done = Place(place.subject, plan, place.folder, MACHINE)
+    assert fixer.refuses(step("handover-slots"), done) == "the plan hands batches over through reused memory already"
+    loader = applied.fixed(place.subject, plan, place.folder).loader
+    assert isinstance(loader, FastLoader) and loader.another(loader.dataset).engine == "processes"
+    theirs = Place(load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE)
+    assert "already" in fixer.refuses(step("handover-slots"), theirs)
+
+
+def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
+    plan = PlanFile(loader=LoaderChange(num_workers=1, engine="processes"))
+    subject = applied.fixed(place.subject, plan, place.folder)
+    pool = Pool(subject, without_recording(StandInOptions(0, 1), 1), Consumer())
+    try:
+        assert pool.block(PLAIN, 0.1).rate > 0
+        assert "through memory that is used again" in pool._loader.explain()
+    finally:
+        pool.close(at_once=True)
 
 
 def test_a_remedy_of_a_later_version_is_refused(place):

@@ -60,6 +60,27 @@ def test_threads_of_workers_are_set(plan: Any) -> None:
     assert {int(batch[5]) for batch in loader} == {2}
 
 
+def test_batches_are_handed_over_as_the_plan_has_it(plan: Any) -> None:
+    loader = FastLoader(pipelines.Tensors(8), num_workers=1, batch_size=4, plan=plan(loader=LoaderChange(engine="processes")))
+    assert len(list(loader)) == 2
+    assert "through memory that is used again" in loader.explain()
+    assert loader.engine == "auto", "as it was passed"
+    change = LoaderChange(engine="torch", sharing="file_system")
+    told = FastLoader(Strategy(), num_workers=1, batch_size=1, engine="processes", plan=plan(loader=change))
+    assert next(iter(told)) == ["file_system"]
+    assert "engine='torch' asks for it" in told.explain()
+
+
+class Strategy(Dataset[Any]):
+    """How the worker shares memory."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> str:
+        return torch.multiprocessing.get_sharing_strategy()
+
+
 class Files(Dataset[Any]):
     """Reads a file a sample."""
 

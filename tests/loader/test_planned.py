@@ -39,6 +39,14 @@ def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch, tmp_path
     assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["PIPEFIX_TEST_WORKER"] == "5"
 
 
+def test_memory_is_shared_as_the_plan_has_it(monkeypatch):
+    monkeypatch.setenv("PIPEFIX_TEST_WORKER", "")
+    asked = []
+    monkeypatch.setattr(torch.multiprocessing, "set_sharing_strategy", asked.append)
+    planned.arguments(LoaderChange(sharing="file_system"), {"num_workers": 2, "worker_init_fn": _first})["worker_init_fn"](3)
+    assert asked == ["file_system"] and os.environ["PIPEFIX_TEST_WORKER"] == "3"
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -50,7 +58,8 @@ def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch, tmp_path
 @pytest.mark.parametrize("workers", [0, 1])
 def test_batches_are_the_same(tmp_path, options, workers):
     theirs = DataLoader(DATA, **options)
-    ours = planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=workers)), tmp_path)
+    engine = "processes" if workers else None
+    ours = planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=workers, engine=engine)), tmp_path)
     assert ours.num_workers == workers
     assert [str(batch) for batch in ours] == [str(batch) for batch in theirs]
 

@@ -102,6 +102,46 @@ def test_errors_are_the_same(seams, path, monkeypatch, args):
     assert seams.run(error) == bare
 
 
+@pytest.fixture
+def theirs(monkeypatch):
+    """Somebody's own ``open``, in the place of Python's: paths that it was asked for."""
+    asked = []
+    before = builtins.open
+
+    def slow(file, *args, **kwargs):
+        asked.append(os.fspath(file) if isinstance(file, os.PathLike) else file)
+        return before(file, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "open", slow)
+    return asked
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(
+    "reader", ["whole", "bytes path", "unbuffered", "text", "newline", "lines", "pieces", "seek", "peek", "into"]
+)
+def test_what_stands_in_for_open_keeps_the_contract(theirs, seams, path, reader):
+    seams.contract(lambda: READERS[reader](path), "files", ops=FILES)
+
+
+def test_what_stands_in_for_open_is_called_and_its_time_is_storage(theirs, seams, path):
+    seams.install("files")
+    assert seams.run(lambda: _read(path)) == TEXT.encode()
+    assert theirs == [str(path)]
+    assert seams.tap.bytes_read == path.stat().st_size
+    seams.run(lambda: _read(path), record=True)
+    del theirs[:]
+    path.rename(path.with_suffix(".away"))
+    assert seams.run(lambda: _read(path, "r", encoding="utf-8", newline=""), replace=[Stage.STORAGE]) == TEXT
+    assert theirs == [], "what was recorded is not opened again"
+
+
+def test_what_it_gives_is_left_as_it_is_where_it_is_no_file(monkeypatch, seams, path):
+    monkeypatch.setattr(builtins, "open", lambda file, mode="r": io.BytesIO(b"from elsewhere"))
+    seams.install("files")
+    assert seams.run(lambda: type(open(path, "rb"))) is io.BytesIO
+
+
 def test_writing_is_left_alone(seams, path):
     seams.install("files")
     with open(path, "wb") as file:

@@ -47,23 +47,34 @@ def loader_of(ratio: float, workers: int) -> DataLoader[Any]:
     return DataLoader(Paced(workers * STEP_S / BATCH / ratio), batch_size=BATCH, num_workers=workers, collate_fn=as_list)
 
 
+LONGEST_DRAIN = 600
+"""Batches that a plain loop takes at most before what was made in advance is believed to be gone."""
+
+
+def drained(ratio: float, workers: int) -> int:
+    """Batches after which a plain loop has used up what was made in advance, where less is made than it takes."""
+    ahead = 2 * workers
+    return 4 * workers + (min(LONGEST_DRAIN, round(ahead / (1 - ratio))) if ratio < 1 else 0) // workers * workers
+
+
 def plain_stall(ratio: float, workers: int, seconds: float) -> float:
-    """Share of a plain loop's time that it waits for batches; what was prefetched before it began is left out."""
+    """Share of a plain loop's time that it waits for batches; what was made before it began, and what lasts of it, is left out."""
     waited = stepped = 0.0
     loader = loader_of(ratio, workers)
     iterator = iter(loader)
     until = time.perf_counter() + 60
+    settled = drained(ratio, workers)
     for number in range(10**9):
         asked = time.perf_counter()
         next(iterator)
         got = time.perf_counter()
         time.sleep(STEP_S)
         done = time.perf_counter()
-        if number == 4 * workers:
+        if number == settled:
             until = done + seconds
-        if number > 4 * workers:
+        if number > settled:
             waited, stepped = waited + got - asked, stepped + done - got
-            if done > until and (number - 4 * workers) % workers == 0:
+            if done > until and (number - settled) % workers == 0:
                 break
     del iterator
     return waited / (waited + stepped)

@@ -54,6 +54,37 @@ def test_late_batches_suggest_another_order_and_threads_a_cap() -> None:
     assert not isinstance(asked, Try) or asked.settings.in_order
 
 
+@pytest.mark.parametrize(
+    ("look", "turned"),
+    [
+        (Look(100.0, handing=0.3), {"engine": "processes"}),
+        (Look(100.0, tensors=40), {"sharing": "file_system"}),
+        (Look(100.0, handing=0.01, tensors=2), {}),
+    ],
+)
+def test_batches_that_are_large_or_scattered_are_handed_over_another_way(look: Look, turned: dict[str, str]) -> None:
+    space = Space(most_workers=4, cores=2, slots=True, sharing=True, reorder=False)
+    search = Search(space, Goal(), Settings(2))
+    seen: list[Seen] = []
+    while isinstance(asked := search.next(seen, look=look), Try):
+        better = 1.3 if asked.settings.engine or asked.settings.sharing else 1.0
+        seen.append(Seen(asked.settings, 100.0 * better * min(2, asked.settings.workers or 1), doubt=0.01))
+    best = search.best(seen, look=look)
+    assert best is not None
+    assert {name: getattr(best.settings, name) for name in turned} == turned
+    assert all(one.settings.engine is one.settings.sharing is None for one in seen) == (not turned)
+
+
+def test_open_files_that_do_not_fit_are_shared_by_name() -> None:
+    def fits(settings: Settings) -> str | None:
+        return None if settings.sharing or not settings.workers else "it would take about 300 open files"
+
+    asked = Search(replace(SPACE, sharing=True), Goal(), Settings(4)).next([], fits=fits)
+    assert isinstance(asked, Try)
+    assert asked.settings == Settings(2, sharing="file_system")
+    assert isinstance(Search(SPACE, Goal(), Settings(4)).next([], fits=fits), Try)
+
+
 def test_what_does_not_fit_is_not_asked_for() -> None:
     search = Search(SPACE, Goal(), Settings(4))
 

@@ -16,10 +16,13 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import pipefix
+from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile
+from pipefix.subject.load import load
 from pipefix.tuning import usage
-from pipefix.tuning.child import Lot, cap_threads, with_settings
+from pipefix.tuning.child import Lot, Work, cap_threads, with_settings
 from pipefix.tuning.space import Settings
+from pipefix.tuning.trial import Processes
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning.paced import Paced, as_list
 
@@ -201,3 +204,31 @@ def test_what_a_process_takes_can_be_read() -> None:
     assert reading.processes == 1
     assert usage.read([2**22 - 1]).processes == 0
     assert os.getpid() in usage.group(os.getsid(0)) or os.getsid(0) == 0
+
+
+class Wide(Dataset[Any]):
+    """Samples of a few tensors each, a batch large enough to be felt."""
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> list[torch.Tensor]:
+        return [torch.full((3000,), float(index)) for _ in range(20)]
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("settings", [Settings(2, engine="processes"), Settings(2, sharing="file_system")])
+def test_other_ways_of_handing_over_run_and_leave_nothing(settings: Settings) -> None:
+    files = usage.read([os.getpid()]).files
+    subject = load(DataLoader(Wide(), batch_size=8))
+    bench = Processes(Work(subject, lambda one: consumer_for(one, step_ms=5.0), lots=1))
+    trial = bench.start(settings, lambda _: None)
+    try:
+        told = trial.block(0.3)
+        assert told.rate > 0
+        assert len(told.turns) > 2
+        assert 0 <= told.stall < 1
+        if settings.engine is not None:
+            assert trial.used.files < files + 60, "no descriptor for each of 20 tensors of 4 batches"
+    finally:
+        trial.close()

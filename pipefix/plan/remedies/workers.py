@@ -82,7 +82,7 @@ def _proposed(at: Situation, count: int, gain: Interval, *, measured: bool) -> P
         title=_title(at, count),
         why=why,
         speedup=gain,
-        command=commands.loader(num_workers=count),
+        command=commands.settings(at.target, at.verbs, num_workers=count),
         measured=measured,
         frees=frees,
         risk=_risk(at, count),

@@ -1,4 +1,5 @@
-"""Threads of native libraries in workers: one a process is enough where there are as many processes as cores."""
+"""What a plan sets in workers: threads of native libraries, of which one a process is enough where there are as many processes as
+cores, and how the memory of tensors is shared."""
 
 from __future__ import annotations
 
@@ -19,6 +20,18 @@ class CappedThreads:
 
     def __call__(self, worker: int) -> None:
         cap_threads(self.threads)
+        if self.then is not None:
+            self.then(worker)
+
+
+class SharedBy:
+    """A ``worker_init_fn`` that sets how the worker shares the memory of its tensors, and then does what the user's own does."""
+
+    def __init__(self, strategy: str, then: Callable[[int], object] | None = None) -> None:
+        self.strategy, self.then = strategy, then
+
+    def __call__(self, worker: int) -> None:
+        torch.multiprocessing.set_sharing_strategy(self.strategy)
         if self.then is not None:
             self.then(worker)
 

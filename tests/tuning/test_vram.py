@@ -1,0 +1,100 @@
+"""The device's memory, told by a driver that is made up."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+import pipefix
+from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
+from pipefix.tuning.space import Settings
+from pipefix.tuning.vram import Vram
+from tests.tuning.paced import Paced, as_list
+
+GIB = 2**30
+
+
+@dataclass
+class Driver:
+    """NVML with one device of 8 GiB."""
+
+    used: int = GIB
+    held: dict[int, int | None] = field(default_factory=dict)
+    """By process."""
+    devices: int = 1
+    broken: bool = False
+    begun: int = 0
+
+    class NVMLError(Exception):
+        pass
+
+    def nvmlInit(self) -> None:
+        if self.broken:
+            raise self.NVMLError("driver not loaded")
+        self.begun += 1
+
+    def nvmlShutdown(self) -> None:
+        self.begun -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        return self.devices
+
+    def nvmlDeviceGetHandleByIndex(self, device: int) -> int:
+        return device
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return SimpleNamespace(total=8 * GIB, used=self.used)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in self.held.items()]
+
+
+def test_what_processes_hold_is_summed() -> None:
+    driver = Driver()
+    vram = Vram(driver)
+    assert vram.why is None and vram.free == 7 * GIB
+    driver.held, driver.used = {10: GIB, 11: 2 * GIB, 99: GIB}, 5 * GIB
+    assert vram.of([10, 11]) == 3 * GIB
+    vram.close()
+    vram.close()
+    assert driver.begun == 0
+    assert vram.of([10]) == 0.0
+
+
+@pytest.mark.parametrize("held", [{4711: GIB}, {10: None}])
+def test_where_the_driver_knows_other_numbers_all_that_came_counts(held: dict[int, int | None]) -> None:
+    driver = Driver()
+    vram = Vram(driver)
+    assert vram.of([10]) == 0.0, "nothing runs yet"
+    driver.held, driver.used = held, 3 * GIB
+    assert vram.of([10]) == 2 * GIB
+
+
+def test_why_nothing_is_watched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Vram(Driver(devices=0)).why == "the driver knows no device"
+    assert Vram(Driver(broken=True)).why == "the driver cannot be asked: driver not loaded"
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    vram = Vram()
+    assert vram.why is not None and "nvidia-ml-py" in vram.why
+    assert vram.free is None and vram.of([1]) == 0.0
+
+
+def test_device_memory_is_a_limit_like_any_other() -> None:
+    limits = Limits(vram_bytes=8 * GIB)
+    footprint = Footprint(Batch(1e6, 1, 3e8, 40, 0.01, 0.01)).with_trial(Settings(2, batch_size=32), Usage(vram_bytes=3.0 * GIB))
+    assert refusal(limits, footprint.predict(Settings(4, batch_size=32))) is None
+    told = refusal(limits, footprint.predict(Settings(2, batch_size=96)))
+    assert told == "it would take about 9.66 GB of the device's memory, and the limit is 8.59 GB of the device's memory"
+    assert ending(limits, Usage(vram_bytes=7.5 * GIB)) is not None
+    assert ending(limits, Usage(vram_bytes=6.5 * GIB), Usage(vram_bytes=5.0 * GIB)) is not None, "it grows"
+
+
+def test_a_limit_that_cannot_be_watched_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Driver(broken=True))
+    tuned = pipefix.tune(DataLoader(Paced(0.001), batch_size=2, collate_fn=as_list), budget=1.5, trials=1, max_vram=1e9)
+    assert "--max-vram could not be watched: the driver cannot be asked: driver not loaded." in tuned.report.notes

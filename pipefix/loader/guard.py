@@ -23,7 +23,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.fusing.chance import sample_key, seeded
-from pipefix.loader.threads import cap_threads
+from pipefix.loader.thread_caps import cap_threads
 
 
 class SampleTimeout(TimeoutError):

@@ -19,7 +19,7 @@ from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader import packed
 from pipefix.loader.limits import cores
-from pipefix.loader.threads import CappedThreads
+from pipefix.loader.thread_caps import CappedThreads
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.vocabulary.errors import BadUsage

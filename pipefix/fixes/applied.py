@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pipefix.loader import planned
+from pipefix.loader import as_planned, planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.planfile import PlanFile
 from pipefix.subject.subject import Subject
@@ -19,7 +19,7 @@ def fixed(subject: Subject, plan: PlanFile, folder: Path) -> Subject:
     """The subject with a loader that the plan is applied to; the one given stays as it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more workers than cores: what that brings is about to be measured
-        return replace(subject, loader=planned.loader(subject.loader, plan, folder))
+        return replace(subject, loader=as_planned.loader(subject.loader, plan, folder))
 
 
 def consumer(of: Consumer, subject: Subject, plan: PlanFile, folder: Path) -> Consumer:

@@ -276,7 +276,7 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        left = {"_latest": None, "_standing": None, "_course": None, "_meter": None, "_trials": {}, "_fusion": None}
+        left: dict[str, Any] = {"_latest": None, "_standing": None, "_course": None, "_meter": None, "_trials": {}, "_fusion": None}
         return {**self.__dict__, **left}
 
     # -- what is told ------------------------------------------------------------------------------------------------------

@@ -7,20 +7,17 @@ to itself, so everything here is told the folder that it lies in.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader import packed
 from pipefix.loader.limits import cores
-from pipefix.loader.worker_settings import CappedThreads, SharedBy
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.vocabulary.errors import BadUsage
@@ -124,47 +121,6 @@ def arguments(change: LoaderChange | None, given: Mapping[str, Any]) -> dict[str
     if not changed.get("num_workers"):
         changed = {name: value for name, value in changed.items() if name not in OF_WORKERS}
     return changed
-
-
-def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
-    """A loader with the plan in place: the same samplers, the same collate function, the same batches."""
-    given: dict[str, Any] = {
-        "num_workers": theirs.num_workers,
-        "collate_fn": theirs.collate_fn,
-        "pin_memory": theirs.pin_memory,
-        "timeout": theirs.timeout,
-        "worker_init_fn": theirs.worker_init_fn,
-        "multiprocessing_context": theirs.multiprocessing_context,
-        "generator": theirs.generator,
-        "prefetch_factor": theirs.prefetch_factor,
-        "persistent_workers": theirs.persistent_workers,
-        "in_order": theirs.in_order,
-    }
-    if isinstance(theirs.dataset, IterableDataset):
-        given |= {"batch_size": theirs.batch_size, "drop_last": theirs.drop_last}
-    elif theirs.batch_size is None and theirs.batch_sampler is not None:
-        given["batch_sampler"] = theirs.batch_sampler
-    else:
-        given |= {"batch_size": theirs.batch_size, "drop_last": theirs.drop_last, "sampler": theirs.sampler}
-    reads = dataset(theirs.dataset, plan, folder)
-    change = plan.loader or LoaderChange()
-    if change.worker_threads is not None:
-        given["worker_init_fn"] = CappedThreads(change.worker_threads, given["worker_init_fn"])
-    if change.sharing is not None:
-        given["worker_init_fn"] = SharedBy(change.sharing, given["worker_init_fn"])
-    made = arguments(plan.loader, given)
-    if made.get("multiprocessing_context") == "forkserver":
-        packed.preload(reads, theirs.collate_fn)
-    return _kind(theirs, change)(reads, **made)
-
-
-def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
-    """What the plan's loader is made by: as the plan says, or as ``theirs`` was told to hand batches over."""
-    from pipefix.loader.fast_loader import FastLoader
-
-    if change.engine is None:
-        return getattr(theirs, "another", DataLoader)
-    return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)
 
 
 class Planned:

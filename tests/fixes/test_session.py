@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipefix.fixes.outcome import Applied, Refused
-from pipefix.loader import planned
+from pipefix.loader import as_planned
 from pipefix.plan import planfile
 from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
 from tests.fixes.benchtop import Bench, declined, step
@@ -38,7 +38,7 @@ def test_the_fixed_pipeline_is_looked_at_next_and_gives_the_same_samples(tmp_pat
     plain = [list(map(str, batch)) for batch in bench.target]
     assert [list(map(str, batch)) for batch in again.loader] == plain
     plan = planfile.read(bench.out / "pipefix.plan.toml")
-    assert [list(map(str, batch)) for batch in planned.loader(bench.target, plan, bench.out)] == plain
+    assert [list(map(str, batch)) for batch in as_planned.loader(bench.target, plan, bench.out)] == plain
 
 
 @pytest.mark.parametrize(

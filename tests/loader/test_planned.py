@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
-from pipefix.loader import planned, thread_caps
+from pipefix.loader import as_planned, planned, worker_settings
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
@@ -31,10 +31,10 @@ def _first(worker: int) -> None:
 
 
 def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch, tmp_path):
-    for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *thread_caps._VARIABLES):
+    for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *worker_settings._VARIABLES):
         monkeypatch.setenv(name, "7")
     theirs = DataLoader(DATA, num_workers=2, worker_init_fn=_first)
-    found = planned.loader(theirs, PlanFile(loader=LoaderChange(worker_threads=1)), tmp_path).worker_init_fn
+    found = as_planned.loader(theirs, PlanFile(loader=LoaderChange(worker_threads=1)), tmp_path).worker_init_fn
     found(5)
     assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["PIPEFIX_TEST_WORKER"] == "5"
 
@@ -59,7 +59,7 @@ def test_memory_is_shared_as_the_plan_has_it(monkeypatch):
 def test_batches_are_the_same(tmp_path, options, workers):
     theirs = DataLoader(DATA, **options)
     engine = "processes" if workers else None
-    ours = planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=workers, engine=engine)), tmp_path)
+    ours = as_planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=workers, engine=engine)), tmp_path)
     assert ours.num_workers == workers
     assert [str(batch) for batch in ours] == [str(batch) for batch in theirs]
 
@@ -71,12 +71,12 @@ class Stream(IterableDataset):
 
 def test_streams(tmp_path):
     theirs = DataLoader(Stream(), batch_size=4)
-    ours = planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=1)), tmp_path)
+    ours = as_planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=1)), tmp_path)
     assert [str(batch) for batch in ours] == [str(batch) for batch in theirs]
     with pytest.raises(BadUsage, match="the dataset is a stream"):
-        planned.loader(theirs, PlanFile(cache=CacheChange(path="c", store="sample")), tmp_path)
+        as_planned.loader(theirs, PlanFile(cache=CacheChange(path="c", store="sample")), tmp_path)
 
 
 def test_a_cache_that_is_gone_is_told(tmp_path):
     with pytest.raises(UnreadableFile):
-        planned.loader(DataLoader(DATA), PlanFile(cache=CacheChange(path="gone", store="sample")), tmp_path)
+        as_planned.loader(DataLoader(DATA), PlanFile(cache=CacheChange(path="gone", store="sample")), tmp_path)

@@ -80,7 +80,7 @@ def tune(library: Library) -> Library:
 def test_what_is_asked(tune: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     tune.meanwhile = lambda: print("noise")
     plan = tmp_path / "plan.toml"
-    words = "--stall 2% --step-ms 25 --budget 30 --trials 5 --max-memory 2GB --max-shm 64MB --max-files 500 --max-cores 3"
+    words = "--stall 2% --step-ms 25 --budget 30 --trials 5 --max-memory 2GB --max-shm 64MB --max-files 500 --max-cores 3 --max-vram 4GB"
     assert main(["tune", "train.py", *words.split(), "--keep-order", "--write", str(plan), "--batch-sizes", "-q"]) == 0
     (given, named) = tune.asked[0]
     assert given == ("train.py",)

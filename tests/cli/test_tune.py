@@ -81,6 +81,7 @@ def test_what_is_asked(tune: Library, capsys: pytest.CaptureFixture[str], tmp_pa
     tune.meanwhile = lambda: print("noise")
     plan = tmp_path / "plan.toml"
     words = "--stall 2% --step-ms 25 --budget 30 --trials 5 --max-memory 2GB --max-shm 64MB --max-files 500 --max-cores 3"
+    words += " --max-vram 4GB"
     assert main(["tune", "train.py", *words.split(), "--keep-order", "--write", str(plan), "--batch-sizes", "-q"]) == 0
     (given, named) = tune.asked[0]
     assert given == ("train.py",)
@@ -88,7 +89,7 @@ def test_what_is_asked(tune: Library, capsys: pytest.CaptureFixture[str], tmp_pa
         "stall": 0.02, "step_ms": 25.0, "target_rate": None, "batch_size": None, "workers": None, "batch_sizes": True,
         "budget": 30.0,
         "trials": 5, "max_workers": None, "max_memory": 2_000_000_000, "max_shm": 64_000_000, "max_files": 500, "max_cores": 3.0,
-        "keep_order": True, "write": plan, "seed": 0,
+        "max_vram": 4_000_000_000, "keep_order": True, "write": plan, "seed": 0,
     }  # fmt: skip
     told = capsys.readouterr()
     assert "noise" not in told.out

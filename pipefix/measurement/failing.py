@@ -172,6 +172,10 @@ _SAID: tuple[tuple[tuple[str, ...], str], ...] = (
         "Return tensors, arrays, numbers, strings, or dicts and lists of them, or give the DataLoader a collate_fn of your own.",
     ),
     (
+        ("AF_UNIX path too long",),
+        "Workers send through sockets in the directory for temporary files, whose name is too long for one: try TMPDIR=/tmp.",
+    ),
+    (
         ("re-initialize CUDA in forked subprocess",),
         'Move batches to the GPU in the training step, or give the DataLoader multiprocessing_context="spawn".',
     ),

@@ -8,8 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -132,14 +133,27 @@ def test_nowhere_to_put_temporary_files(target: Callable[[str], Path], shell: Sh
     told.check(3, "TMPDIR")
 
 
+def test_temporary_files_too_deep_for_a_socket(target: Callable[[str], Path], shell: Shell, tmp_path: Path) -> None:
+    path = target("loader = DataLoader(Good(), batch_size=16, num_workers=2)")
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    shell(f"TMPDIR={deep} $PIPEFIX probe {path} -q --budget 2").check(3, "AF_UNIX path too long", "try TMPDIR=/tmp")
+
+
 # -- Ctrl-C --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A directory for temporary files, with a name that is short enough for sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="pf") as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize("everybody", [True, False], ids=["from the terminal", "to the program alone"])
-def test_ctrl_c(target: Callable[[str], Path], tmp_path: Path, everybody: bool) -> None:
+def test_ctrl_c(target: Callable[[str], Path], tmp_path: Path, temporary: Path, everybody: bool) -> None:
     path = target("loader = DataLoader(Good(), batch_size=16, num_workers=2)")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "temporary")}
-    (tmp_path / "temporary").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "pipefix", "probe", str(path), "--budget", "10", "--out", str(tmp_path / "run.json")]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
@@ -158,6 +172,6 @@ def test_ctrl_c(target: Callable[[str], Path], tmp_path: Path, everybody: bool) 
     assert time.monotonic() - begun < 10
     assert "VERDICT" in out and "Traceback" not in err
     assert json.loads((tmp_path / "run.json").read_text())["partial"] is True
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list(temporary.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.killpg(program.pid, 0)

@@ -133,6 +133,7 @@ def test_nowhere_to_put_temporary_files(target: Callable[[str], Path], shell: Sh
     told.check(3, "TMPDIR")
 
 
+@mounts
 def test_temporary_files_too_deep_for_a_socket(target: Callable[[str], Path], shell: Shell, tmp_path: Path) -> None:
     path = target("loader = DataLoader(Good(), batch_size=16, num_workers=2)")
     deep = tmp_path / ("d" * 100)

@@ -148,6 +148,9 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
         return 250_000
 
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+        return gpu.IDLE if self.asked % 2 else 4
+
 
 class TestNvml:
     def watched(self, monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, *, looks: int = 4) -> gpu.NvmlWatch:
@@ -166,6 +169,7 @@ class TestNvml:
         assert 0.4 <= watch.figures["nvml_utilisation"] <= 0.6
         assert watch.figures["nvml_memory_bytes"] == 1_000_000
         assert watch.figures["nvml_power_w"] == 250
+        assert 0.25 <= watch.figures["nvml_throttled"] <= 0.75, "idling is no throttling"
         assert nvml.shut == 1
 
     def test_a_driver_that_does_not_answer_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +180,7 @@ class TestNvml:
     def test_a_figure_that_it_cannot_tell_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A part of a device has no utilisation of its own."""
         watch = self.watched(monkeypatch, FakeNvml(broken="utilisation"))
-        assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w"}
+        assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w", "nvml_throttled"}
         assert watch.declined == {"nvml_utilisation": "Not Supported"}
 
     def test_without_a_device_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:

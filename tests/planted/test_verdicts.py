@@ -22,17 +22,12 @@ TRIES = 3
 CASES = (
     plant("storage: many small reads", storage=3, source="open", step=0.8),
     plant("storage: two workers wait for a socket", workers=2, storage=6, source="socket", shape="methods"),
-    plant("storage: a worker waits for HTTP", workers=1, storage=6, source="urllib", step=1),
     plant("decode: JPEG, no consumer", decode=3, truth="decode"),
     plant("decode: a stream of PNG in a worker", workers=1, decode=3, format="png", shape="stream"),
-    plant("decode: batched fetching of npz", decode=3, format="npz", shape="batched", step=1),
     plant("augment: a folder, two workers", workers=2, augment=3, shape="folder", step=0.5),
-    plant("augment: inline OpenCV", augment=3, decode=0.8, shape="inline", format="cv2"),
     plant("collate: padding lists", collate=3, format="json", step=1),
-    plant("collate: a worker merges dicts", workers=1, collate=3, batcher="merge"),
     plant("ipc: objects through the pipe", workers=1, decode=0.3, augment=0.3, ipc=3, step=0.3),
     plant("step: emulated, two workers", workers=2, decode=1, step=4),
-    plant("step: real and waiting", decode=1, step=4, consumer="real", waits=("step",)),
     plant("step: real and computing, a worker", workers=1, decode=0.8, step=6, consumer="real"),
 )
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,8 @@ def killed(nursery: Nursery, out: Path, within: float, random: random.Random, **
                 wrong.append(f"ended with {code}")
             return kills, wrong
         kills += 1
-        (os.killpg if random.random() < 0.7 else os.kill)(process, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ends at this very moment
+            (os.killpg if random.random() < 0.7 else os.kill)(process, signal.SIGKILL)
         code = nursery.code()
         if code == 0:
             return kills - 1, wrong  # it was done in the moment before

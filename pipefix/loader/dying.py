@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,18 @@ class WorkerDied(RuntimeError):
     def __init__(self, text: str, pid: int | None = None, exit_code: int | None = None) -> None:
         super().__init__(text)
         self.pid, self.exit_code = pid, exit_code
+
+
+DYING_S = 2.0
+"""In which the end of a process whose sockets are closed is seen."""
+
+
+def awaited(workers: Sequence[Any], seconds: float = DYING_S) -> list[int]:
+    """Pids of those that have died, or that die within ``seconds``. (A sentinel is closed before its process counts as dead.)"""
+    until = time.monotonic() + seconds
+    while not (dead := [worker.pid for worker in workers if not worker.is_alive()]) and time.monotonic() < until:
+        time.sleep(0.005)
+    return dead
 
 
 _NEXT = {

@@ -19,6 +19,7 @@ from typing import Any
 
 from torch import multiprocessing
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
+from torch.utils.data._utils import MP_STATUS_CHECK_INTERVAL
 from torch.utils.data.dataloader import (
     DataLoader,
     _BaseDataLoaderIter,
@@ -453,6 +454,16 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             self._try_put_index()
 
     # -- how many are under way ----------------------------------------------------------------------------------------------
+
+    def _try_get_data(self, timeout: float = MP_STATUS_CHECK_INTERVAL) -> Any:
+        try:
+            return super()._try_get_data(timeout)  # type: ignore[no-untyped-call]
+        except (OSError, EOFError) as error:
+            # Tensors are fetched from the worker that sent them. One that was killed refuses that before it counts as dead.
+            dead = dying.awaited(self._workers)
+            if not dead:
+                raise
+            raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(map(str, dead))}) exited unexpectedly") from error
 
     def _get_data(self) -> Any:
         number, data = super()._get_data()  # type: ignore[no-untyped-call]

@@ -63,11 +63,26 @@ os._exit(0)
 """
 
 
+REFUSED = """
+    class Gone:
+        def get(self, timeout):
+            os.kill(victim, signal.SIGKILL)
+            raise ConnectionResetError(104, "Connection reset by peer")
+    iterator._data_queue = Gone()
+"""
+"""Instead of the kill: the worker is killed while its tensors are fetched from it."""
+
+
 @pytest.mark.parametrize("rng", ["torch", "sample"])
-def test_a_killed_worker_is_told_with_its_signal(rng: str) -> None:
+@pytest.mark.parametrize("killed", ["at any moment", "while its tensors are fetched"])
+def test_a_killed_worker_is_told_with_its_signal(killed: str, rng: str) -> None:
     """In a process of its own: torch's signal handler raises wherever the main thread happens to be, the test runner included."""
     root = str(Path(__file__).resolve().parents[2])
-    told = subprocess.run([sys.executable, "-c", KILLED.format(root=root, rng=rng)], capture_output=True, text=True, check=False)
+    code = KILLED.format(root=root, rng=rng)
+    if killed != "at any moment":
+        code = code.replace("    os.kill(victim, signal.SIGKILL)", REFUSED.strip("\n"))
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
     victim, kind, words = told.stdout.split(" ", 2)
     assert re.match(rf"DataLoader worker \(pid(\(s\))? {victim}\)", words), told
     assert kind in ("RuntimeError", WorkerDied.__name__)

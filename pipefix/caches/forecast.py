@@ -24,10 +24,13 @@ from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.writer import stream
 from pipefix.vocabulary.errors import BadUsage
 
-_SECONDS = 4.0
+_ROUNDS_S = (0.0, 1.0, 3.0, 3.0)
+"""About how long each round of trial takes; the first is the least that gives a pace."""
+_ENOUGH_S = 2.0
+"""A round this long is the last."""
 _BLOCKS = 24
 _READ_AT_MOST = 128
-_ROUNDS = 5
+_READ_TIMES = 5
 
 
 class Blocks(Blueprint, frozen=True, kw_only=True):
@@ -37,6 +40,28 @@ class Blocks(Blueprint, frozen=True, kw_only=True):
 
     def range(self, number: int) -> tuple[int, int | None]:
         return self.starts[number], self.starts[number] + self.part_samples
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that converting takes: once, whatever the length (to start processes, to reach the disk), and for each sample."""
+
+    once: float
+    each: float
+
+    def of(self, samples: int) -> float:
+        return self.once + self.each * samples
+
+
+def pace_of(rounds: list[tuple[int, float]]) -> Pace:
+    """From rounds of ever more samples, and what each took. The last tells; the one before it tells what of that is spent once."""
+    many, long = rounds[-1]
+    each = long / many
+    if len(rounds) > 1 and rounds[-2][0] < many:
+        few, short = rounds[-2]
+        # Files that were read for the first time then and not now, or noise, may not turn it upside down.
+        each = min(each, max(each / 2, (long - short) / (many - few)))
+    return Pace(long - each * many, each)
 
 
 @dataclass(frozen=True)
@@ -68,7 +93,9 @@ def forecast(
     progress: Callable[[State], None] | None = None,
 ) -> Forecast:
     """Convert about four seconds' worth beside ``folder``, and remove it again."""
+    begun = time.perf_counter()
     source = survey(dataset, recipe, target)
+    surveyed_s = time.perf_counter() - begun
     samples = source.blueprint.samples or recipe.limit or _told_length(dataset)
     if samples is None:
         raise BadUsage(
@@ -78,7 +105,7 @@ def forecast(
     place = _nearest(Path(os.path.abspath(folder)))
     scratch = Path(tempfile.mkdtemp(prefix=".pipefix-forecast-", dir=place))
     try:
-        return _tried(source, samples, scratch, workers, progress or converting.silent, place)
+        return _tried(source, samples, scratch, workers, progress or converting.silent, surveyed_s)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -99,25 +126,31 @@ def _told_length(dataset: Any) -> int | None:
 
 
 def _tried(
-    source: Surveyed, samples: int, scratch: Path, workers: int | None, say: Callable[[State], None], place: Path
+    source: Surveyed, samples: int, scratch: Path, workers: int | None, say: Callable[[State], None], surveyed_s: float
 ) -> Forecast:
     plan = source.blueprint
     for name in ("parts", "index"):
         (scratch / name).mkdir()
     count = workers if workers is not None else converting.cores()
-    # A first small round tells the pace, a second one fills the time.
-    pace, _ = _round(source, samples, scratch, min(8 * max(1, count), samples), workers, say)
-    wanted = min(samples, max(32, int(_SECONDS / max(pace, 1e-6))))
-    pace, manifest = _round(source, samples, scratch, wanted, workers, say)
+    rounds: list[tuple[int, float]] = []
+    wanted = 8 * max(1, count)
+    for lasting in _ROUNDS_S:
+        if rounds:
+            pace = pace_of(rounds)
+            wanted = max(32, 2 * rounds[-1][0], int((lasting - pace.once) / max(pace.each, 1e-6)))
+        seconds, manifest = _round(source, samples, scratch, min(wanted, samples), workers, say)
+        rounds.append((sum(part.stop - part.start for part in manifest.parts), seconds))
+        if wanted >= samples or seconds >= _ENOUGH_S:
+            break
     tried = sum(part.stop - part.start for part in manifest.parts)
     return Forecast(
         samples=samples,
         tried=tried,
         bytes=manifest.bytes / tried * samples,
         source_bytes=manifest.source.bytes / tried * samples,
-        seconds=pace * samples,
+        seconds=surveyed_s + pace_of(rounds).of(samples),
         gain=_gain(source, manifest, scratch),
-        free=shutil.disk_usage(place).free,
+        free=shutil.disk_usage(scratch).free,
         kept=tuple(plan.cut.kept) if plan.cut is not None else (),
         live=tuple(plan.cut.live) if plan.cut is not None else (),
         unseen_bytes=source.unseen_bytes,
@@ -127,7 +160,7 @@ def _tried(
 def _round(
     source: Surveyed, samples: int, scratch: Path, wanted: int, workers: int | None, say: Callable[[State], None]
 ) -> tuple[float, Manifest]:
-    """Seconds a sample, and what was made: blocks from all over the source, or the beginning of a stream."""
+    """Seconds, and what was made: blocks from all over the source, or the beginning of a stream."""
     plan = source.blueprint
     beginning = plan.samples is None
     blocks = 1 if beginning else max(1, min(_BLOCKS, wanted // 4))
@@ -147,7 +180,7 @@ def _round(
         manifest = _manifest(building, trial)
     finally:
         building.close()
-    return seconds / sum(part.stop - part.start for part in manifest.parts), manifest
+    return seconds, manifest
 
 
 def _manifest(building: Building, plan: Blueprint) -> Manifest:
@@ -169,7 +202,7 @@ def _gain(source: Surveyed, manifest: Manifest, scratch: Path) -> float | None:
         positions = list(range(len(positions)))  # a stream is read from its beginning, without gaps
     numbers = [cached.sample_number(position) for position in positions]
     ratios = []
-    for attempt in range(_ROUNDS + 1):
+    for attempt in range(_READ_TIMES + 1):
         own = _seconds(_without(source), numbers)
         ours = _seconds(cached.__getitem__, positions)
         if attempt:

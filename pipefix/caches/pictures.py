@@ -45,8 +45,8 @@ def kind_of(head: bytes) -> str | None:
 def check_whole(data: bytes, kind: str) -> None:
     """Raise `Torn` where a picture is cut short: some decoders fill up what is missing with grey, and say nothing."""
     if kind == "jpeg":
-        scan = data.find(b"\xff\xda")
-        if scan < 0 or data.find(b"\xff\xd9", _after_header(data)) < 0:
+        scan = data.find(b"\xff\xda", _after_header(data))
+        if scan < 0 or data.rfind(b"\xff\xd9") < scan:
             raise Torn("the JPEG is cut short: it has no end-of-image mark")
     elif kind == "png" and data.rfind(b"IEND") < 0:
         raise Torn("the PNG is cut short: it has no IEND chunk")

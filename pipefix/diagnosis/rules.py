@@ -14,6 +14,9 @@ from pipefix.vocabulary.stage import Stage
 
 DOMINATES = 1.08
 """A stage that costs hardly more than the next is not singled out: mending it alone would gain next to nothing."""
+ALIKE = 1.12
+"""Up to this lead stages count as balanced, unless the first is surely ahead by `DOMINATES`. The borders overlap, so that a lead which
+lies between them, however well it is known, is not left open."""
 SURE = 0.95
 """A verdict is given when at least this part of the resamplings agree on it."""
 EVEN = 0.9
@@ -22,7 +25,8 @@ DECISIVE = 1.08
 """Where the clocks leave it open, an arm that gains this much more than every other decides."""
 STATEMENT = (
     f"a stage is named when it costs over {DOMINATES:g}x the next one of what limits, in at least {SURE:.0%} of resamplings, "
-    "and no replayed arm contradicts it"
+    f"and no replayed arm contradicts it; stages are called balanced when none is so, and in {EVEN:.0%} of them the lead is at most "
+    f"{ALIKE:g}x"
 )
 """The rule as it is printed beside a verdict."""
 CONTRADICTION = 1.05
@@ -102,7 +106,7 @@ def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     ratio = supply_over_main(draws, workers)
     pool = _pool_costs(draws, workers)
     waits, fed = float(np.mean(ratio > DOMINATES)), float(np.mean(ratio < 1 / DOMINATES))
-    even = 1 - waits - fed
+    even = float(np.mean((ratio <= ALIKE) & (ratio >= 1 / ALIKE)))
     if waits >= SURE:
         return _rank(pool, WORKER, base=waits)
     if fed >= SURE:
@@ -124,7 +128,7 @@ def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
     first, second = int(order[0]), int(order[1])
     ratio = costs[:, first] / np.maximum(np.delete(costs, first, axis=1).max(axis=1), 1e-12)
     ahead = float(np.mean(ratio > DOMINATES))
-    near = float(np.mean(ratio <= DOMINATES))
+    near = float(np.mean(ratio <= ALIKE))
     lead = interval(ratio)
     if ahead >= SURE:
         kind = "step-bound" if stages[first] is Stage.STEP else "input-bound"

@@ -113,6 +113,8 @@ def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:
         names = getattr(module, "__dict__", None)
         if not isinstance(module, ModuleType) or names is None or module.__name__.startswith("pipefix"):
             continue
+        if swaps.keys().isdisjoint(map(id, list(names.values()))):
+            continue  # nearly every module: hundreds of them, with a hundred thousand names
         for name, value in list(names.items()):
             found = swaps.get(id(value))
             if found is not None and found[0] is value:

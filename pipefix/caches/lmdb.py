@@ -24,8 +24,8 @@ from pipefix.vocabulary.errors import CacheDamaged
 KEY = struct.Struct(">Q")
 _FIRST_MAP = 1 << 24
 _GROWTH = 2
-_COMMIT_BYTES = 4 << 20
-"""Pages that were written to wait in memory until a transaction ends."""
+_COMMIT_BYTES = 1 << 20
+"""What was written waits in memory until a transaction ends: no more than a core's cache holds, or all is fetched again."""
 
 
 class Writer:

@@ -15,8 +15,8 @@ from pipefix.vocabulary.stage import Stage
 DOMINATES = 1.08
 """A stage that costs hardly more than the next is not singled out: mending it alone would gain next to nothing."""
 ALIKE = 1.12
-"""Up to this lead stages count as balanced, unless the first is surely ahead by `DOMINATES`. The borders overlap, so that a lead which
-lies between them, however well it is known, is not left open."""
+"""Up to this lead stages count as balanced, unless the first is surely ahead by `DOMINATES`. The borders overlap: a lead that lies
+between them, however well it is known, would be left open otherwise."""
 SURE = 0.95
 """A verdict is given when at least this part of the resamplings agree on it."""
 EVEN = 0.9
@@ -25,8 +25,8 @@ DECISIVE = 1.08
 """Where the clocks leave it open, an arm that gains this much more than every other decides."""
 STATEMENT = (
     f"a stage is named when it costs over {DOMINATES:g}x the next one of what limits, in at least {SURE:.0%} of resamplings, "
-    f"and no replayed arm contradicts it; stages are called balanced when none is so, and in {EVEN:.0%} of them the lead is at most "
-    f"{ALIKE:g}x"
+    f"and no replayed arm contradicts it; stages are called balanced when none is so, and in {EVEN:.0%} of them the lead is at "
+    f"most {ALIKE:g}x"
 )
 """The rule as it is printed beside a verdict."""
 CONTRADICTION = 1.05

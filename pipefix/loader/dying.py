@@ -24,12 +24,14 @@ DYING_S = 2.0
 """In which the end of a process whose sockets are closed is seen."""
 
 
-def awaited(workers: Sequence[Any], seconds: float = DYING_S) -> list[int]:
-    """Pids of those that have died, or that die within ``seconds``. (A sentinel is closed before its process counts as dead.)"""
-    until = time.monotonic() + seconds
+def check(workers: Sequence[Any], error: Exception) -> None:
+    """Raise as torch does where ``error`` comes of a worker's death: its tensors are fetched from it, and once killed it
+    refuses that before it counts as dead. (A sentinel too is closed before that.)"""
+    until = time.monotonic() + DYING_S
     while not (dead := [worker.pid for worker in workers if not worker.is_alive()]) and time.monotonic() < until:
         time.sleep(0.005)
-    return dead
+    if dead:
+        raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(map(str, dead))}) exited unexpectedly") from error
 
 
 _NEXT = {

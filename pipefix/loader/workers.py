@@ -459,11 +459,8 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         try:
             return super()._try_get_data(timeout)  # type: ignore[no-untyped-call]
         except (OSError, EOFError) as error:
-            # Tensors are fetched from the worker that sent them. One that was killed refuses that before it counts as dead.
-            dead = dying.awaited(self._workers)
-            if not dead:
-                raise
-            raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(map(str, dead))}) exited unexpectedly") from error
+            dying.check(self._workers, error)
+            raise
 
     def _get_data(self) -> Any:
         number, data = super()._get_data()  # type: ignore[no-untyped-call]

@@ -13,7 +13,6 @@ import itertools
 import multiprocessing
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,6 +24,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader
 
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.worker_settings import cap_threads
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
@@ -80,16 +80,6 @@ class InWorker:
             torch.multiprocessing.set_sharing_strategy(self.sharing)
         if self.inner is not None:
             self.inner(worker)
-
-
-def cap_threads(count: int) -> None:
-    """Native libraries of this process compute in so many threads."""
-    torch.set_num_threads(max(1, count))
-    cv2 = sys.modules.get("cv2")
-    if cv2 is not None:
-        cv2.setNumThreads(count)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = str(max(1, count))  # for libraries that are loaded later
 
 
 # -- the loader ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile
 from pipefix.subject.load import load
 from pipefix.tuning import usage
-from pipefix.tuning.child import Lot, Work, cap_threads, with_settings
+from pipefix.tuning.child import Lot, Work, with_settings
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import Processes
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -181,18 +181,6 @@ def test_lots_share_no_batch_and_leave_none_out() -> None:
 
     lots = [list(Lot(Numbered(), number, 3).orders()) for number in range(3)]
     assert sorted(order for lot in lots for order in lot) == list(range(12))
-
-
-def test_threads_are_capped_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        monkeypatch.setenv(name, "9")
-    before = torch.get_num_threads()
-    try:
-        cap_threads(1)
-        assert torch.get_num_threads() == 1
-        assert os.environ["OMP_NUM_THREADS"] == "1"
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_what_a_process_takes_can_be_read() -> None:

@@ -10,6 +10,8 @@ import functools
 import multiprocessing.queues
 import os
 import signal
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -97,6 +99,7 @@ class WorkerInit:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _hear_once)
         if info is not None:
+            sys.excepthook = _unless_left(sys.excepthook)
             # Frozen for users: worker_init_fn and __iter__ look for their own dataset there.
             object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[attr-defined]
         if self.inner is not None:
@@ -113,6 +116,17 @@ def _unsendable(queue: Any, error: Exception, sent: Any) -> None:
         traceback.print_exception(error)
     else:
         queue.put((number, failing.of_handover(error)))
+
+
+def _unless_left(shown: Callable[..., object]) -> Callable[..., object]:
+    """The thread that hands a worker's tensors out shows an error where the training process was interrupted and has left it alone:
+    nobody waits for those tensors, and the interruption is told already."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if not issubclass(kind, (ConnectionError, EOFError)) or threading.current_thread() is threading.main_thread():
+            shown(kind, error, trace)
+
+    return show
 
 
 def _hear_once(*_: object) -> None:

@@ -6,6 +6,7 @@ import builtins
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import close_benches
+from pipefix.measurement.stand_in import _unless_left, close_benches
 from pipefix.vocabulary.stage import Stage
 from tests.measurement import planted
 from tests.measurement.planted import KINDS, Alone, Mapped, Streamed, calls, collate, loader, pool
@@ -541,3 +542,24 @@ def test_a_plain_loader_is_the_plain_loader_again(paths: list[str]) -> None:
 def _closed() -> Iterator[None]:
     yield
     close_benches()
+
+
+@pytest.mark.parametrize(
+    ("error", "beside", "shown"),
+    [
+        (ConnectionResetError(104, "reset"), True, False),
+        (EOFError(), True, False),
+        (ValueError("odd"), True, True),
+        (ConnectionResetError(104, "reset"), False, True),
+    ],
+)
+def test_a_worker_that_hands_tensors_to_nobody_is_silent(error: Exception, beside: bool, shown: bool) -> None:
+    told: list[object] = []
+    hook = _unless_left(lambda kind, one, trace: told.append(one))
+    if beside:
+        thread = threading.Thread(target=hook, args=(type(error), error, None))
+        thread.start()
+        thread.join()
+    else:
+        hook(type(error), error, None)
+    assert told == ([error] if shown else [])

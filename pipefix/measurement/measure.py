@@ -292,7 +292,9 @@ class _Session:
     def _trial(self, name: str, pool: Pool, length: float) -> None:
         self.say(f"trying {name}")
         most = max(2.0, self.clock.left)
+        self.pool.rest()
         tried = pool.block(experiments.PLAIN, length, most=most)
+        pool.rest()
         base = self.pool.block(experiments.PLAIN, length, most=most)
         self.found.blocks.append(base)
         self.found.trials.setdefault(name, []).append((tried.rate, base.rate))
@@ -304,6 +306,8 @@ class _Session:
         found, batch = self.found, self.pool.last_batch
         if batch is None:
             return
+        for pool in (*self.trials.values(), self.pool):
+            pool.rest()
         found.transfer = transfer.measure(batch)
         if not self.consumer.present:
             found.declined[experiments.ALONE] = found.declined[experiments.BURNER] = "there is no consumer"
@@ -340,7 +344,7 @@ class _Session:
             return
         self.say("cold reads")
         while True:
-            time.sleep(min(1.0, self.round_seconds * self.pool.prefetch))
+            self.pool.rest()
             proof = residency.cold(paths)
             found.cold = {
                 "before": proof.before,

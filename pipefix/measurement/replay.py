@@ -35,6 +35,8 @@ _NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
 
 PATIENCE = 1.0
 """Seconds that workers have to end when they are told to."""
+LONGEST_REST = 1.0
+"""Seconds that are waited at most for workers to make what they were told to."""
 
 
 class Orders(Sampler[Any]):
@@ -185,6 +187,16 @@ class Pool:
             self.told.append(Row(0, 0, 0, 0, 0, trace))
         self.last_batch = _clone(delivered.batch)
         return self.last_batch
+
+    def rest(self) -> None:
+        """Wait until the workers have made all that they were told to: what is measured next shares the machine with them.
+
+        How long that takes is told by the pace at which the latest ones came.
+        """
+        if len(self._taken) > 1:
+            each = (self._taken[-1] - self._taken[0]) / (len(self._taken) - 1)
+            left = self._taken[-1] + each * self.workers * self.prefetch - perf_counter_ns()
+            time.sleep(min(LONGEST_REST, max(0.0, left / 1e9)))
 
     def close(self, *, at_once: bool = False) -> None:
         """End the workers; ``at_once`` does not wait for the batches that they are making."""

@@ -70,6 +70,18 @@ class TestBlock:
             mine = [row for row in block.rows if row.trace.worker == worker]
             assert len(mine) == len(block.rows) / max(1, workers)
 
+    def test_after_a_rest_the_workers_have_made_all_that_they_were_told_to(self, paths: list[str]) -> None:
+        running = pool(DataLoader(Slow(paths), batch_size=4, num_workers=2, prefetch_factor=4, collate_fn=planted.collate))
+        try:
+            running.block(experiments.PLAIN, 0.01)
+            ended = planted.calls()
+            running.rest()
+            rested = planted.calls()
+            time.sleep(0.1)
+            assert planted.calls() == rested != ended
+        finally:
+            running.close()
+
     @pytest.mark.parametrize("in_order", [True, False])
     def test_a_slow_workers_batch_of_the_arm_before_is_left_out(self, in_order: bool, paths: list[str]) -> None:
         built = DataLoader(Uneven(paths), batch_size=4, num_workers=2, collate_fn=planted.collate, in_order=in_order)

@@ -22,7 +22,7 @@ from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.replay import Pool, without_recording
-from pipefix.measurement.schedule import SHORTEST, Schedule, Situation, schedule
+from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, Situation, schedule
 from pipefix.measurement.stayed import stayed
 from pipefix.subject import randomness
 from pipefix.subject.subject import Subject
@@ -35,8 +35,6 @@ RECORD_SHARE = 0.15
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
-TRIED_EVERY = 2
-"""Rounds from one trial of other settings to the next: they cost most and only remedies read them."""
 TRACED_SECONDS = 0.5
 """Of the pipeline that a trace shows: apart from the measured blocks, which noting every operation would slow down."""
 
@@ -291,13 +289,15 @@ class _Session:
 
     def _trial(self, name: str, pool: Pool, length: float) -> None:
         self.say(f"trying {name}")
-        most = max(2.0, self.clock.left)
         self.pool.rest()
-        tried = pool.block(experiments.PLAIN, length, most=most)
-        pool.rest()
-        base = self.pool.block(experiments.PLAIN, length, most=most)
-        self.found.blocks.append(base)
-        self.found.trials.setdefault(name, []).append((tried.rate, base.rate))
+        for order in ((pool, self.pool), (self.pool, pool)):  # the latter half backwards: what drifts evens out
+            blocks = {}
+            for one in order:
+                blocks[one] = one.block(experiments.PLAIN, length, most=max(2.0, self.clock.left))
+                one.rest()
+            tried, base = blocks[pool], blocks[self.pool]
+            self.found.blocks.append(base)
+            self.found.trials.setdefault(name, []).append((tried.rate, base.rate))
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 

@@ -191,11 +191,11 @@ class Pool:
     def rest(self) -> None:
         """Wait until the workers have made all that they were told to: what is measured next shares the machine with them.
 
-        How long that takes is told by the pace at which the latest ones came.
+        How long that takes is told by the pace at which the latest ones came; a round more, since that pace is not even.
         """
         if len(self._taken) > 1:
             each = (self._taken[-1] - self._taken[0]) / (len(self._taken) - 1)
-            left = self._taken[-1] + each * self.workers * self.prefetch - perf_counter_ns()
+            left = self._taken[-1] + each * self.workers * (self.prefetch + 1) - perf_counter_ns()
             time.sleep(min(LONGEST_REST, max(0.0, left / 1e9)))
 
     def close(self, *, at_once: bool = False) -> None:

@@ -22,6 +22,8 @@ SHORTEST, LONGEST = 0.04, 1.5
 """Seconds of steady state in a block."""
 THROWN_AWAY = 1.6
 """Rounds of all workers that a block spends before it is steady."""
+TRIED_EVERY, TRIAL_BLOCKS = 3, 4
+"""Rounds from one trial of other settings to the next, which only remedies read, and its blocks: with them, without, and back."""
 GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 """Arms that only refine a remedy, in the order in which a tight budget gives them up. All others, the verdict rests on."""
 
@@ -66,8 +68,8 @@ def schedule(situation: Situation, trials: Sequence[int], *, seconds: float, lap
 
 
 def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
-    """Blocks a round: a trial is one with the new setting and one as it is, every other round."""
-    return sum(arm.length / arm.every for arm in arms) + len(trials)
+    """Blocks a round."""
+    return sum(arm.length / arm.every for arm in arms) + len(trials) * TRIAL_BLOCKS / TRIED_EVERY
 
 
 def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:

@@ -73,7 +73,7 @@ class TestBlock:
     def test_after_a_rest_the_workers_have_made_all_that_they_were_told_to(self, paths: list[str]) -> None:
         running = pool(DataLoader(Slow(paths), batch_size=4, num_workers=2, prefetch_factor=4, collate_fn=planted.collate))
         try:
-            running.block(experiments.PLAIN, 0.01)
+            running.block(experiments.PLAIN, 0.2)
             ended = planted.calls()
             running.rest()
             rested = planted.calls()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import POOL
-from pipefix.measurement.schedule import FEWEST_ROUNDS, LONGEST, SHORTEST, Schedule, Situation, schedule
+from pipefix.measurement.schedule import FEWEST_ROUNDS, LONGEST, SHORTEST, TRIAL_BLOCKS, TRIED_EVERY, Schedule, Situation, schedule
 from pipefix.vocabulary.stage import Stage
 
 NEVER = {experiments.RECORD, experiments.COLD, experiments.TRACED}
@@ -58,7 +58,7 @@ def test_a_tight_budget_keeps_the_arms_that_leave_one_stage_out() -> None:
 
 def test_the_blocks_fit_into_the_time() -> None:
     found = planned(seconds=30.0, lap=0.01, trials=(1, 4))
-    blocks = sum(arm.length / arm.every for arm in found.arms) + len(found.trials)
+    blocks = sum(arm.length / arm.every for arm in found.arms) + len(found.trials) * TRIAL_BLOCKS / TRIED_EVERY
     assert FEWEST_ROUNDS * blocks * found.length <= 30.0
 
 

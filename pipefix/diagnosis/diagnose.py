@@ -44,8 +44,8 @@ def diagnose(found: Measurement) -> Diagnosis:
     draws = bootstrap(book.groups, per_sample)
     each = book.each()
     if found.workers:
-        for name, arm in (("border", experiments.PREBUILT), ("supply", experiments.SUPPLY)):
-            each[INDEX[name]], draws[:, INDEX[name]] = _paced(found.of(arm.name))
+        each[INDEX["border"]], draws[:, INDEX["border"]] = _paced([1 / block.rate for block in found.of(experiments.PREBUILT.name)])
+        each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(found.of(experiments.SUPPLY.name)))
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
     gains = _gains(arms, draws, found.workers)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
@@ -226,10 +226,19 @@ def _sample_seconds(found: Measurement) -> Interval:
     return interval(draws, float(np.median(values)))
 
 
-def _paced(blocks: list[Block]) -> tuple[float, Floats]:
+def _paced(each: list[float]) -> tuple[float, Floats]:
     """Seconds a sample of an arm, with draws of it; nothing where it was not run."""
-    each = [1 / block.rate for block in blocks]
     return (float(np.median(each)), spread_around(each)) if each else (0.0, np.zeros(RESAMPLES))
+
+
+def _undisturbed(blocks: list[Block]) -> list[float]:
+    """Seconds a sample in the faster half of an arm's blocks.
+
+    What disturbs a machine only ever slows it down, and it slows workers that always compute by more than a step that they are
+    held against, which may wait for a device.
+    """
+    each = sorted(1 / block.rate for block in blocks)
+    return each[: (len(each) + 1) // 2]
 
 
 def _gain(found: Measurement, arm: str) -> Interval | None:

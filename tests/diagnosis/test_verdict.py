@@ -239,6 +239,12 @@ def test_a_loader_that_is_slower_alone_than_its_workers_look_is_not_step_bound()
     assert diagnose(found).verdict.kind != "step-bound"
 
 
+def test_what_disturbs_a_few_blocks_of_the_loader_alone_does_not_make_it_the_slower_side() -> None:
+    found = measured({"decode": 2.0}, workers=1, step=2.0)
+    found.blocks += [Block("no-consumer", (), ms * 48 / 1e3, 48) for ms in (2.02, 2.6, 2.05, 2.7, 2.8)]
+    assert diagnose(found).verdict.kind == "balanced"
+
+
 def test_nothing_gains_where_a_step_limits_that_workers_run_beside() -> None:
     arms = {"handover-skipped": 1.5, "decode-recorded": 1.0}
     verdict = diagnose(measured({"decode": 1.0}, workers=2, step=2.0, arms=arms)).verdict

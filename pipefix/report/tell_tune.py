@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -68,7 +68,7 @@ class Telling:
             rate_after=found.after,
             kept=found.kept,
             enough=found.enough,
-            declined=dict(self.space.declined or {}),
+            declined=self._declined(),
             notes=list(self._notes(changes)),
             batch_sizes=list(self.sizes),
             limits={name: value for name, value in vars(self.limits).items() if value is not None},
@@ -76,6 +76,10 @@ class Telling:
             seconds=found.seconds,
             written=written,
         )
+
+    def _declined(self) -> dict[str, str]:
+        left = {} if self.found.start_left is None else {"start_method": self.found.start_left}
+        return {**left, **(self.space.declined or {})}
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
@@ -112,9 +116,34 @@ class Telling:
         told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
         if found.before is found.after:
             told = f"{rate(found.after.value)}; the settings as they are could not be run"
+        elif list(self.start.changes(found.chosen)) == ["start_method"]:
+            return f"Use {words}: as fast as before ({rate(found.after.value)}); {self._first_batch()}."
         elif math.isclose(gain, 1.0, abs_tol=0.02):
             return f"Use {words}: as fast as before ({rate(found.after.value)}), with less."
         return f"Use {words}: {told}."
+
+    def _first_batch(self) -> str:
+        """When it is there with the workers started as they are to be, and as they were."""
+        chosen = self.found.chosen
+        alike = {one.settings: one.started_s for one in self.found.tried if one.status == "run"}
+        now, then = alike.get(replace(chosen, start_method=self.start.start_method)), alike.get(chosen)
+        if now is None or then is None:
+            return "workers come from a process without threads"
+        return f"the first batch is there after {seconds(then)} instead of {seconds(now)}"
+
+    def _start_method(self) -> Iterator[str]:
+        if self.found.chosen.start_method == self.start.start_method:
+            return
+        starting = self.space.starting
+        threads = starting.threads if starting is not None and starting.method == "fork" else ()
+        who = f"no thread{'s' if len(threads) > 1 else ''} of your program ({', '.join(threads[:3])})"
+        risk = f", and {who} {'run' if len(threads) > 1 else 'runs'} there, whose locks a fork could catch" if threads else ""
+        yield (
+            f"Workers are forked from a server that has torch and the dataset's module loaded{risk}; "
+            f"{self._first_batch()}. FastLoader does so by the plan; with a plain DataLoader call "
+            "multiprocessing.set_forkserver_preload(['torch', ...]) first. The script needs if __name__ == '__main__': around what "
+            "it runs, and the dataset is pickled."
+        )
 
     def _notes(self, changes: dict[str, object]) -> Iterator[str]:
         if self.start.in_order and not self.found.chosen.in_order:
@@ -138,6 +167,7 @@ class Telling:
                 f"torch.multiprocessing.set_sharing_strategy({chosen.sharing!r}) is to be called in every worker (worker_init_fn); "
                 "FastLoader does so by the plan."
             )
+        yield from self._start_method()
         if self.vram:
             yield self.vram
         sweet = _sweet_spot(self.sizes, self.settings.batch_size)
@@ -217,6 +247,7 @@ def _figures(one: Tried) -> TrialFigures:
             memory_bytes=used.memory_bytes, shm_bytes=used.shm_bytes, files=used.files, cores=used.cores, vram_bytes=used.vram_bytes
         ),
         seconds=one.seconds,
+        started_s=one.started_s,
     )
 
 

@@ -25,7 +25,8 @@ def _lines(report: TuneReport, paint: Paint) -> Iterator[str]:
     arguments = {key: value for key, value in report.changes.items() if key not in ("worker_threads", "sharing")}
     if arguments:
         kind = "pipefix.FastLoader" if "engine" in arguments else "DataLoader"
-        yield from paint.command(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in arguments.items())})")
+        told = {"multiprocessing_context" if key == "start_method" else key: value for key, value in arguments.items()}
+        yield from paint.command(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in told.items())})")
     fed = report.certificate.fed
     yield from paint.labelled("FED", report.certificate.sentence, *(["green"] if fed else ["yellow"] if fed is False else []))
     for note in report.notes:

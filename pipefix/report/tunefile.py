@@ -17,6 +17,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pin_memory: bool = False
     persistent_workers: bool = False
     start_method: str | None = None
+    """None: as the code has it."""
     in_order: bool = True
     worker_threads: int | None = None
     engine: str | None = None
@@ -54,6 +55,8 @@ class TrialFigures(msgspec.Struct, frozen=True, kw_only=True):
     stall: float | None = None
     used: Resources | None = None
     seconds: float = 0.0
+    started_s: float = 0.0
+    """From the start of the workers to the first batch; 0 without workers."""
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from pipefix.loader import packed
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.worker_settings import cap_threads
 from pipefix.measurement.bench import StandInOptions
@@ -31,8 +32,10 @@ from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.replay import Pool, without_recording
+from pipefix.measurement.stand_in import StandIn
 from pipefix.tuning.limits import Batch
 from pipefix.tuning.space import Settings
+from pipefix.tuning.starting import SERVER
 from pipefix.tuning.supply import Made, turns
 from pipefix.tuning.told import Told
 from pipefix.tuning.usage import read
@@ -127,6 +130,11 @@ def pool_of(work: Work, settings: Settings, lot: int) -> Pool:
     subject = dataclasses.replace(work.subject, loader=with_settings(work.subject.loader, settings))
     options = without_recording(StandInOptions(0, settings.workers), settings.workers)
     own: Any = Lot(subject, lot, work.lots)
+    theirs = subject.loader
+    served = settings.workers and packed.start_method(theirs.multiprocessing_context) == SERVER
+    if served and (settings.start_method == SERVER or isinstance(theirs, FastLoader)):
+        # As FastLoader does; and what stands in for the dataset here is not to be loaded by every worker either.
+        packed.preload(theirs.dataset, theirs.collate_fn, StandIn)
     return Pool(own, options, work.consumer(subject))
 
 

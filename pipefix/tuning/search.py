@@ -15,6 +15,7 @@ import numpy as np
 
 from pipefix.tuning.model import Cloud, Floats, Point, fit
 from pipefix.tuning.space import Knob, Settings, Space
+from pipefix.tuning.starting import SERVER
 
 MOST_TRIALS = 8
 WORTH_A_TRIAL = 0.004
@@ -35,6 +36,8 @@ HANDING = 0.05
 """Part of a batch's making that handing it over takes, above which memory that is used again is tried."""
 SCATTERED = 16
 """Tensors of a batch, each with a descriptor of its own, above which sharing them by name is tried."""
+NOT_FORKED = "Cannot re-initialize CUDA in forked subprocess"
+"""What torch says where a forked worker touches the device."""
 LATE = 4.0
 """The slowest batches take so many times as long as most: whoever keeps the order waits for them."""
 
@@ -65,6 +68,8 @@ class Seen:
     """Making time of the slowest batches over that of the middle ones."""
     threads: float | None = None
     """CPU seconds that a worker's threads spent in a second of its own work; above one, libraries compute beside it."""
+    starting: float | None = None
+    """Seconds from the start of the workers to the first batch, without making it; None without workers."""
     ended: str | None = None
     """Why it was ended before it told anything."""
 
@@ -121,24 +126,78 @@ class Search:
             return self._first(seen, fits)
         known = _Known(self, told, look)
         at = known.crowded
+        starting = self._another_start(at, tried, seen, fits)
+        if starting is not None:
+            # The last trial is kept for it: it is turned on what everything else has led to.
+            left -= 1
+            if not left:
+                return starting
         knobs = [knob for knob in self._knobs(known, at) if self._may(knob.turned(at.settings), tried, seen, fits)]
         count = self._count(known, tried, seen, fits)
         if count is not None and (left > min(len(knobs), 2) or not knobs):
             return count
         if knobs:
             return Try(knobs[0].turned(at.settings), knobs[0].why)
-        return count or Done(self._enough(known))
+        return count or starting or Done(self._enough(known))
 
     def best(self, seen: Sequence[Seen], *, look: Look | None = None) -> Seen | None:
         """The settings to keep, before they are held against the start once more."""
         told = [one for one in seen if one.ended is None]
-        return _Known(self, told, look).best if told else None
+        if not told:
+            return None
+        best = _Known(self, told, look).best
+        other = self._restarted(best, told)
+        return best if other is None or self._no_better(best, other) is not None else other
+
+    def start_left(self, seen: Sequence[Seen], *, look: Look | None = None) -> str | None:
+        """Why workers are to be started as they are; None where another way is better, or none was thought of."""
+        told = [one for one in seen if one.ended is None]
+        starting = self.space.starting
+        if starting is None or not told:
+            return None
+        known = _Known(self, told, look)
+        at = known.best
+        other = self._restarted(at, told)
+        if other is not None:
+            why = starting.no_better(at, other)
+            return f"{SERVER} was tried, and {why}" if why is not None else None
+        failed = next((one for one in seen if one.ended is not None and one.settings.start_method == SERVER), None)
+        if failed is not None and self._ordinary(at):
+            return f"{SERVER} was tried, and {failed.ended}"
+        if starting.hint(at, at.settings.workers) is not None:
+            return f"{starting.left(at, at.settings.workers)}; there was no trial left for {SERVER}"
+        return starting.left(at, at.settings.workers) if self._ordinary(at) else None
+
+    # -- how workers start ---------------------------------------------------------------------------------------------
+
+    def _ordinary(self, one: Seen) -> bool:
+        """Whether its workers are started as the code has it."""
+        return one.settings.start_method == self.start.start_method
+
+    def _restarted(self, one: Seen, told: Sequence[Seen]) -> Seen | None:
+        """The same settings with workers from the fork server."""
+        wanted = replace(one.settings, start_method=SERVER)
+        return next((other for other in told if other.settings == wanted and other is not one), None)
+
+    def _no_better(self, one: Seen, other: Seen) -> str | None:
+        starting = self.space.starting
+        return starting.no_better(one, other) if starting is not None else None
+
+    def _another_start(self, at: Seen, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
+        starting = self.space.starting
+        why = starting.hint(at, at.settings.workers) if starting is not None and self._ordinary(at) else None
+        settings = replace(at.settings, start_method=SERVER)
+        return Try(settings, why) if why is not None and self._may(settings, tried, seen, fits) else None
 
     # -- what may be tried ---------------------------------------------------------------------------------------------
 
     def _first(self, seen: Sequence[Seen], fits: Fits) -> Try | Done:
         """Nothing is known and the start cannot be run: the most modest settings that can."""
         tried = {one.settings.normal() for one in seen}
+        spared = replace(self.start, start_method=SERVER)
+        forked = self.space.starting is not None and any(NOT_FORKED in (one.ended or "") for one in seen)
+        if forked and self._may(spared, tried, seen, fits):
+            return Try(spared, "the dataset uses CUDA, which no forked worker can")
         for workers in (max(1, self.start.workers // 2), 1, 0):
             modest = replace(self.start, workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
             for settings in self._ways(modest, fits):
@@ -149,7 +208,8 @@ class Search:
     def _may(self, settings: Settings, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> bool:
         if settings.normal() in tried or fits(settings) is not None:
             return False
-        return not any(one.ended is not None and _at_least(settings, one.settings) for one in seen)
+        alike = [one for one in seen if one.settings.start_method == settings.start_method]
+        return not any(one.ended is not None and _at_least(settings, one.settings) for one in alike)
 
     def _knobs(self, known: _Known, at: Seen) -> Iterator[Knob]:
         """Those beside the workers that something hints at, the likeliest first; to be turned on ``at``."""
@@ -212,7 +272,8 @@ class _Known:
 
     def __init__(self, search: Search, told: Sequence[Seen], look: Look | None) -> None:
         self.search = search
-        self.told = told
+        # How workers start is judged by itself, on settings that are the same otherwise.
+        told = self.told = [one for one in told if search._ordinary(one)] or told
         demands = [one.demand for one in told if one.demand is not None]
         self.demand = float(np.median(demands)) if demands else 0.0
         self.look = look

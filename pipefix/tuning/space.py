@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from pipefix.tuning.starting import Starting
+
 FEW_PREFETCHED = 2
 """Torch's own default: batches in flight a worker."""
 
@@ -19,7 +21,7 @@ class Settings:
     in_order: bool = True
     pin_memory: bool = False
     start_method: str | None = None
-    """None for the platform's default."""
+    """``forkserver``: workers come from a fork server with modules loaded beforehand; None: as the code has it."""
     worker_threads: int | None = None
     """Threads that native libraries may use in each worker; None leaves them alone."""
     engine: str | None = None
@@ -67,7 +69,7 @@ def said(settings: Settings, *, than: Settings | None = None) -> str:
     if settings.pin_memory != base.pin_memory:
         parts.append("pinned" if settings.pin_memory else "not pinned")
     if settings.start_method != base.start_method:
-        parts.append(settings.start_method or "the default start method")
+        parts.append(f"started by {settings.start_method}" if settings.start_method else "started as before")
     if settings.worker_threads != base.worker_threads:
         count = settings.worker_threads
         parts.append("threads as they are" if count is None else f"{count} thread{'s' if count != 1 else ''} a worker")
@@ -111,6 +113,8 @@ class Space:
     """FastLoader may hand batches over."""
     sharing: bool = False
     """Workers may share memory by the names of files instead of their descriptors."""
+    starting: Starting | None = None
+    """How workers are started; None where no other way is looked at."""
     declined: Mapping[str, str] | None = None
     open: bool = False
     """Nobody said how many workers there may be: a pipeline that waits more than it computes may have more."""

@@ -86,6 +86,8 @@ class Tried:
     stall: float | None = None
     used: Usage = field(default=Usage())
     seconds: float = 0.0
+    started_s: float = 0.0
+    """From the start of the workers to the first batch."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Found:
     seconds: float = 0.0
     started_s: float = 0.0
     used: Usage = field(default=Usage())
+    start_left: str | None = None
+    """Why workers are started as they were."""
 
 
 @dataclass
@@ -173,6 +177,7 @@ class Tuner:
             batch=self.footprint.batch if self.footprint is not None else None, enough=enough, partial=partial,
             seconds=self.clock() - self.begun, started_s=last[-1].started_s if last else 0.0,
             used=next((one.used for one in self.tried if one.settings.normal() == chosen.normal()), Usage()),
+            start_left=self.search.start_left(self.seen, look=self.look),
         )  # fmt: skip
 
     # -- before the trials ---------------------------------------------------------------------------------------------
@@ -276,7 +281,7 @@ class Tuner:
         self.tried.append(
             Tried(
                 settings, why, "run", rate=telling.around(level, doubt), stall=seen.stall, used=running.used,
-                seconds=self.clock() - begun,
+                seconds=self.clock() - begun, started_s=blocks[-1].started_s if settings.workers else 0.0,
             )
         )  # fmt: skip
         self._crown(_Contender(running, seen))
@@ -335,6 +340,7 @@ class Tuner:
             potential=telling.potential(blocks),
             tail=telling.tail(blocks),
             threads=telling.threads(blocks),
+            starting=telling.starting(blocks),
         )  # fmt: skip
 
     def _crown(self, new: _Contender) -> None:
@@ -375,7 +381,7 @@ class Tuner:
         base = math.exp(sum(math.log(one.rate) for one in theirs) / len(theirs))
         again = self._seen(best.settings, ours, base * math.exp(sum(logs) / len(logs)), doubt / math.sqrt(2))
         start_again = self._seen(start, theirs, base, doubt / math.sqrt(2))
-        kept = beaten(start_again, again, self.plan.goal)
+        kept = beaten(start_again, again, self.plan.goal, self.plan.space.starting)
         self.last[best.settings], self.last[start] = ours, theirs
         levels = [math.log(one.rate) for one in theirs]
         before = telling.around(base, telling.doubt(levels))

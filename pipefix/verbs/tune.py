@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pipefix.subject.subject import Subject
     from pipefix.tuning.limits import Limits
     from pipefix.tuning.space import Settings, Space
+    from pipefix.tuning.starting import Starting
     from pipefix.tuning.tuner import Found, Plan
 
 _ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -94,10 +96,12 @@ def tune(
     asked = _set(_ASLEEP, "1")
     try:
         say("loading the target", 0.0)
+        known = set(threading.enumerate())
         subject = load_target(target, batch_size=batch_size, workers=workers)
+        begun = tuple(one.name for one in threading.enumerate() if one not in known)
         _check_forks(subject, emulated=step_ms is not None or target_rate is not None)
         machine = look()
-        space = _space(subject, machine, max_workers, keep_order)
+        space = replace(_space(subject, machine, max_workers, keep_order), starting=_starting(subject, begun))
         limits = _limits(machine, max_memory, max_shm, max_files, max_cores, _least(max_vram, vram.free))
         consumer = _consumer(subject, step_ms, target_rate)
         work = Work(subject, lambda one: consumer_for(one, step_ms=step_ms, target_rate=target_rate), _lots(subject), seed, threads)
@@ -191,10 +195,6 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
         declined["in_order"] = "--keep-order was given"
     if subject.iterable:
         declined["in_order"] = "a stream's order is its own"
-    if now.start_method in (None, "fork"):
-        declined["start_method"] = "fork starts workers quickest"
-    else:
-        declined["start_method"] = f"{now.start_method} was chosen, and a library may need it; it changes the start, not the pace"
     slots, sharing = _handing(subject, declined)
     declined["batched_fetch"] = {
         "batched": "the dataset has __getitems__, and is asked for whole batches already",
@@ -213,6 +213,26 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
         sharing=sharing,
         declined=declined,
         open=most is None,
+    )
+
+
+def _starting(subject: Subject, threads: tuple[str, ...]) -> Starting:
+    """How workers are started. ``threads``: those that began while the target was loaded."""
+    import multiprocessing
+    from multiprocessing import forkserver
+
+    from pipefix.loader.fast_loader import FastLoader
+    from pipefix.loader.packed import start_method
+    from pipefix.tuning.starting import SERVER, Starting
+
+    now = subject.settings
+    modules = getattr(forkserver._forkserver, "_preload_modules", None) or ["__main__"]
+    return Starting(
+        method=start_method(subject.loader.multiprocessing_context),
+        preloaded=isinstance(subject.loader, FastLoader) or modules != ["__main__"],
+        threads=threads,
+        epoch=now.length,
+        available=SERVER in multiprocessing.get_all_start_methods(),
     )
 
 

@@ -32,13 +32,14 @@ class Wishes:
 
 
 def candidates(proposed: Sequence[Proposed], min_gain: float) -> list[Proposed]:
-    """In the order in which they are tried: what leaves samples as they are first, the plan's own order within that.
+    """In the order in which they are tried: what leaves samples as they are first, the plan's own order within that; what ends a
+    run comes after all others.
 
     What is worth too little comes last, the best of it first.
     """
     worth = [one for one in proposed if too_little(one, min_gain) is None or isinstance(fixer_for(one.id), ByHand)]
     rest = sorted((one for one in proposed if one not in worth), key=lambda one: -one.speedup.value)
-    return [*sorted(worth, key=lambda one: fixer_for(one.id).alters(one) is not None), *rest]
+    return [*sorted(worth, key=lambda one: (fixer_for(one.id).last, fixer_for(one.id).alters(one) is not None)), *rest]
 
 
 def too_little(step: Proposed, min_gain: float) -> str | None:

@@ -35,6 +35,8 @@ class Fixer(ABC):
 
     remedies: ClassVar[frozenset[str]]
     """Ids of the remedies that it applies; ``workers`` stands for ``workers-8`` too."""
+    last: ClassVar[bool] = False
+    """What it makes of the pipeline is not seen into by a probe, so that it comes after everything else, and ends the run."""
 
     def refuses(self, step: Proposed, place: Place) -> str | None:
         """Why it cannot be done here; None where it can be tried."""

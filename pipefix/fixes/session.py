@@ -34,6 +34,9 @@ MOST_STEPS = 10
 LOOKING = 0.6
 """Part of a round's time that the probe has; verifying has the rest."""
 RUN_FILE = "pipefix.after.json"
+FUSED = (
+    "pictures are made by fused calls, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them back"
+)
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,9 @@ class Session:
 
     def _rounds(self) -> None:
         for _ in range(MOST_STEPS):
+            if self.plan.loader is not None and self.plan.loader.fuse is not None:
+                self.stopped = FUSED
+                return
             seen = self._look()
             if not seen.whole:
                 raise KeyboardInterrupt

@@ -15,7 +15,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.caches.cut import seeded
+from pipefix.fixes import fused
 from pipefix.fixes.compare import Difference, differences, fingerprint
+from pipefix.fixes.fused import WholeLoader
 from pipefix.fixes.outcome import Measured, Sameness
 from pipefix.measurement import experiments, failing
 from pipefix.measurement.bench import StandInOptions
@@ -53,6 +55,8 @@ class Pipeline:
 
 def same(before: Subject, after: Subject, *, alters: str | None = None, untouched: bool = False) -> Sameness:
     """Hold samples of both against each other. ``alters``: what the change is known to alter; ``untouched``: no sample."""
+    if fused.mode_of(after.loader) is not None and fused.mode_of(before.loader) is None:
+        return fused.same(before, after, alters=alters, untouched=untouched)
     if before.iterable:
         return _streams(before, after)
     if untouched or after.dataset is before.dataset:
@@ -207,7 +211,9 @@ def _rate(rates: Sequence[float]) -> Interval:
     return Interval(value, min(low, value), max(high, value))
 
 
-def _pool(one: Pipeline) -> Pool:
+def _pool(one: Pipeline) -> Pool | WholeLoader:
+    if fused.mode_of(one.subject.loader) is not None:
+        return WholeLoader(one.subject, one.consumer)
     workers = one.subject.loader.num_workers
     return Pool(one.subject, without_recording(StandInOptions(0, workers), workers), one.consumer)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipefix.measurement.trace import BatchTrace
+from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
 
 
@@ -46,6 +47,23 @@ class Block:
         return self.samples / self.seconds
 
 
+@dataclass(frozen=True)
+class FusedCall:
+    """One call a sample in the place of decoding and transforming, tried on pictures of the dataset."""
+
+    why_not: str = ""
+    """It cannot be done here."""
+    left: Interval = field(default=Interval(1.0, 1.0, 1.0))
+    """Seconds of the call over those of the dataset's own code, reading included."""
+    pictures: int = 0
+    apart: str = ""
+    """How far the pictures lie from the dataset's own, in words."""
+    draws: bool = False
+    """The transforms draw random numbers."""
+    processes: str = ""
+    """Why worker processes make the calls; empty where threads of the training process do."""
+
+
 @dataclass
 class Measurement:
     """All that a probe saw of one subject."""
@@ -84,6 +102,8 @@ class Measurement:
     """Files that samples were read from."""
     traced: list[Row] = field(default_factory=list)
     """An uninterrupted run of batches with the begin and end of every operation, where a trace was asked for."""
+    fused: dict[str, FusedCall] = field(default_factory=dict)
+    """By how close pixels are to be (``exact``, ``close``); empty where nobody tried."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     peak_rss: int = 0

@@ -23,9 +23,11 @@ from pipefix.measurement.measure import Plan, measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.advise import advise
 from pipefix.plan.plan import Plan as Advice
+from pipefix.plan.remedies.fusing import LEAST_BUDGET
 from pipefix.report import tell, timeline
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
+from pipefix.verbs import fused
 from pipefix.verbs.target import Progress, load_target, silent
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE
@@ -108,7 +110,7 @@ def look_at(
     )
     found = measure(subject, consumer, plan, cores=machine.effective_cores)
     found.seam_cost = calibrate.seam_cost()
-    run, advice = _told(subject, machine, found)
+    run, advice = _told(subject, machine, found, tries=budget >= LEAST_BUDGET)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
     return Looked(msgspec.structs.replace(run, instrument=instrument), found, advice)
@@ -124,10 +126,13 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
 
 
-def _told(subject: Subject, machine: Machine, found: Measurement) -> tuple[Run, Advice]:
+def _told(subject: Subject, machine: Machine, found: Measurement, *, tries: bool) -> tuple[Run, Advice]:
+    """``tries``: there is time for what is tried beside the pipeline."""
     if not found.of(REAL.name):
         return tell.nothing_measured(subject, machine.as_dict(), found), Advice(())
     diagnosis = diagnose(found)
+    if tries and not found.partial:
+        found.fused = fused.calls(subject, diagnosis)
     advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS)
     run = tell.run(
         subject,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipefix.measurement.machine import Machine
-from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.measurement import Block, FusedCall, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedy import all_remedies
@@ -570,3 +570,68 @@ class TestBatchedTokenisation:
         assert declined(together, "batched-tokenisation") == "tokenizers.Tokenizer.encode_batch is given whole batches already"
         quick = TEXTS.but(decode=0.00001, augment=0.01, ops=TEXTS.ops)
         assert declined(quick, "batched-tokenisation") == "tokenising takes 10.0 µs a sample, 0.1 % of its making"
+
+
+EXACT = FusedCall(left=Interval(0.4, 0.38, 0.42), pictures=16, apart="pixels equal the list's own", draws=True)
+CLOSE = FusedCall(
+    left=Interval(0.3, 0.28, 0.32), pictures=16, draws=True,
+    apart="pixels differ from the list's own by 0.041 levels of 255 on average, 1.00 at the 99th percentile, 1.0 at most",
+)  # fmt: skip
+
+
+def fused(world: World = JPEGS, **calls: FusedCall) -> World:
+    return world.but(found={"fused": calls})
+
+
+class TestFuseExact:
+    def test_it_takes_the_place_of_decoding_transforming_collating_and_handing_over(self) -> None:
+        step = proposed(fused(exact=EXACT), "fuse-exact")
+        assert step.why == (
+            "Decoding and transforming take 9.00 ms a sample; on 16 of its pictures one call took 40 % of their code's time, and "
+            "pixels equal the list's own"
+        )
+        # 200 us of reading, 3.6 ms of the call and 20 us of collating, by two threads.
+        assert step.speedup.value == pytest.approx((0.0098 / 2) / (0.00382 / 2), rel=0.02)
+        assert step.command == "Put pipefix.FastLoader(..., fuse='exact') in DataLoader's place: it takes the same arguments."
+        assert step.risk == "random numbers are drawn anew for each sample, by seed, epoch and index"
+
+    def test_without_random_numbers_nothing_changes(self) -> None:
+        still = FusedCall(left=EXACT.left, pictures=16, apart=EXACT.apart)
+        assert proposed(fused(exact=still), "fuse-exact").risk is None
+
+    def test_worker_processes_still_hand_over(self) -> None:
+        own = FusedCall(left=EXACT.left, pictures=16, apart=EXACT.apart, processes="collate_fn is your own")
+        there = proposed(fused(exact=own), "fuse-exact").speedup.value
+        assert there < proposed(fused(exact=EXACT), "fuse-exact").speedup.value
+
+    def test_without_workers_all_cores_make_a_batch(self) -> None:
+        step = proposed(fused(ALONE, exact=EXACT), "fuse-exact")
+        assert step.speedup.value == pytest.approx(0.0094 / (0.00382 / 4), rel=0.05)
+
+    def test_declined(self) -> None:
+        assert declined(JPEGS, "fuse-exact") == (
+            "whether one call can make a sample was not tried: that takes a budget of 8 s, and decoding and transforming that are "
+            "10 % of a sample's making"
+        )
+        assert declined(STREAM, "fuse-exact") == (
+            "an IterableDataset is not asked for indices, so its samples cannot be made by one call each"
+        )
+        odd = FusedCall(why_not="the dataset has no transforms (an attribute such as transform)")
+        assert declined(fused(exact=odd), "fuse-exact") == (
+            "one call cannot make these samples: the dataset has no transforms (an attribute such as transform)"
+        )
+
+
+class TestFuseClose:
+    def test_it_is_proposed_where_it_gains_more_than_equal_pixels_and_says_how_far_it_is_off(self) -> None:
+        step = proposed(fused(exact=EXACT, close=CLOSE), "fuse-close")
+        assert step.risk == (
+            "pixels differ from the list's own by 0.041 levels of 255 on average, 1.00 at the 99th percentile, 1.0 at most; random "
+            "numbers are drawn anew for each sample, by seed, epoch and index"
+        )
+        assert proposed(fused(exact=FusedCall(why_not="no"), close=CLOSE), "fuse-close").speedup.value > 2
+
+    def test_equal_pixels_are_preferred(self) -> None:
+        alike = FusedCall(left=EXACT.left, pictures=16, apart=CLOSE.apart, draws=True)
+        why = declined(fused(exact=EXACT, close=alike), "fuse-close")
+        assert why.startswith("fuse-exact gains 2.5") and why.endswith("and changes no pixel")

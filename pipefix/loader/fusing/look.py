@@ -1,0 +1,136 @@
+"""Fused calls held against the dataset's own code on a few of its own pictures: how long both take, and how far apart they are."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from pipefix.kernels.picture import Target
+from pipefix.loader import as_planned
+from pipefix.loader.fusing import stand_in
+from pipefix.loader.fusing.chance import seeded
+from pipefix.loader.fusing.recipe import Declined
+from pipefix.loader.fusing.source import Source
+from pipefix.loader.fusing.steps import Flip, RandomCrop, RandomResizedCrop
+from pipefix.loader.fusing.trial import difference
+from pipefix.loader.fusion import Fusing
+from pipefix.plan.planfile import LoaderChange, PlanFile
+
+PICTURES = 16
+"""Of the dataset, from all over it."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Seconds of each picture, by the dataset's own code and by one call; one thread, files in the page cache."""
+
+    own: tuple[float, ...]
+    fused: tuple[float, ...]
+    equal: bool
+    apart: str
+    """How far the pictures lie apart, in words."""
+    draws: bool
+    """The transforms draw random numbers."""
+    processes: str
+    """Why worker processes would make the calls; empty where threads do."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """One sample, made both ways under the same random numbers."""
+
+    own: Any
+    fused: Any
+    picture: torch.Tensor
+    """Of the dataset's own."""
+    made: torch.Tensor
+    own_s: float
+    fused_s: float
+
+
+def look(theirs: DataLoader[Any], mode: str, seconds: float = 1.0) -> Looked | Declined:
+    """Try it on pictures of a loader's dataset, for about so long. Its code runs: to be called in a process of its own."""
+    found = source_of(theirs, mode)
+    if isinstance(found, Declined):
+        return found
+    source, processes = found
+    length = len(theirs.dataset)  # type: ignore[arg-type]
+    begun, pairs = time.perf_counter(), []
+    for index in spread(length, PICTURES):
+        one = both(source, theirs.dataset, index)
+        if isinstance(one, Declined):
+            return one
+        pairs.append(one)
+        if time.perf_counter() - begun > seconds and len(pairs) > 2:
+            break
+    apart = difference([one.made for one in pairs], [one.picture for one in pairs], source.fused.level())
+    draws = any(isinstance(step, (RandomResizedCrop, RandomCrop, Flip)) for step in source.fused.recipe.steps)
+    own, fused = tuple(one.own_s for one in pairs), tuple(one.fused_s for one in pairs)
+    if mode == "exact" and apart.max > 0:
+        return Declined(f"on pictures of the dataset, {apart.sentence()}")
+    return Looked(own, fused, apart.max == 0, apart.sentence(), draws, processes)
+
+
+def source_of(theirs: DataLoader[Any], mode: str) -> tuple[Source, str] | Declined:
+    """What a loader like this one would be fused by, and why by processes; or why not."""
+    change = LoaderChange(fuse=mode)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loader = as_planned.loader(theirs, PlanFile(loader=change), Path())
+        fusion = Fusing(mode).decide(loader, theirs.dataset, moved=False)
+    if isinstance(fusion, str):
+        return Declined(fusion)
+    return fusion.source, fusion.why_processes or ""
+
+
+def spread(length: int, count: int) -> list[int]:
+    return sorted({(2 * at + 1) * length // (2 * count) for at in range(count)})
+
+
+def both(source: Source, dataset: Any, index: int) -> Both | Declined:
+    """Sample ``index`` by ``dataset``'s own code and by the fused call, both timed once the files are in the page cache."""
+    target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
+
+    def own() -> Any:
+        with seeded(index):
+            return dataset[index]
+
+    def fused() -> Any:
+        try:
+            return source.begin(index, index, target, 0)
+        except Exception as error:  # noqa: BLE001 - what the call does not make is made by the dataset's code, with its errors
+            return source.finish(index, index, target, 0, error)
+
+    try:
+        fused()
+        rest, fused_s = _timed(fused)
+        sample, own_s = _timed(own)
+        if stand_in.parts(sample):
+            return Declined("the dataset remembers its samples")
+        picture = stand_in.picture_of(sample, source.listing.like)
+    except Exception as error:  # noqa: BLE001 - the user's code, which remembers stand-ins or has a sample that cannot be read
+        return Declined(f"sample {index} could not be made both ways ({type(error).__name__}: {error})")
+    if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != tuple(target.tensor[0].shape):
+        return Declined(f"sample {index} is of another size than the others")
+    made = target.tensor[0].clone()
+    return Both(sample, stand_in.placed(rest, rest, made), picture, made, own_s, fused_s)
+
+
+def other_own(dataset: Any, source: Source, index: int) -> tuple[Any, Any]:
+    """The same sample as another dataset's own code makes it, and its picture."""
+    with seeded(index):
+        sample = dataset[index]
+    return sample, stand_in.picture_of(sample, source.listing.like)
+
+
+def _timed(make: Callable[[], Any]) -> tuple[Any, float]:
+    begun = time.perf_counter()
+    made = make()
+    return made, time.perf_counter() - begun

@@ -1,0 +1,107 @@
+"""Decoding and transforming by one call a sample, straight into the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar
+
+from pipefix.measurement.measurement import FusedCall
+from pipefix.plan.model import Line, Part, draws
+from pipefix.plan.plan import Step
+from pipefix.plan.remedy import Remedy
+from pipefix.plan.situation import Situation
+from pipefix.plan.wording import span
+from pipefix.vocabulary.quantity import Interval, percent, seconds
+from pipefix.vocabulary.stage import Stage
+
+LEAST_BUDGET, WORTH = 8.0, 0.1
+"""Seconds of a probe, and the part of a sample's making that is decoded and transformed, below which it is not tried."""
+COLLATING_LEFT = 0.1
+"""Part of collating that remains: labels, and whatever else is no picture."""
+AS_MUCH = 1.05
+"""Pixels that differ must gain more than this beyond equal ones."""
+DRAWN = "random numbers are drawn anew for each sample, by seed, epoch and index"
+
+
+class Fuse(Remedy):
+    """FastLoader's fused path."""
+
+    stage = Stage.DECODE
+    mode: ClassVar[str]
+
+    def judge(self, at: Situation) -> Iterable[Step]:
+        yield self._judge(at)
+
+    def _judge(self, at: Situation) -> Step:
+        if at.found.settings.kind == "iterable":
+            return self.declined("an IterableDataset is not asked for indices, so its samples cannot be made by one call each")
+        call = at.found.fused.get(self.mode)
+        if call is None:
+            return self.declined(
+                f"whether one call can make a sample was not tried: that takes a budget of {LEAST_BUDGET:g} s, and decoding and "
+                f"transforming that are {percent(WORTH)} of a sample's making"
+            )
+        if call.why_not:
+            return self.declined(f"one call cannot make these samples: {call.why_not}")
+        gain = at.predicted(line(at, call))
+        why = self.superfluous(at, gain)
+        if why is not None:
+            return self.declined(why, gain)
+        spent = at.wall(Stage.DECODE) + at.wall(Stage.AUGMENT)
+        return self.proposed(
+            f"Decoding and transforming take {seconds(spent)} a sample; on {call.pictures} of its pictures one call took "
+            f"{percent(call.left.value)} of their code's time, and {call.apart}",
+            gain,
+            f"Put pipefix.FastLoader(..., fuse={self.mode!r}) in DataLoader's place: it takes the same arguments.",
+            risk=self.changes(call),
+        )
+
+    def superfluous(self, at: Situation, gain: Interval) -> str | None:
+        """Why another way is to be preferred."""
+        return None
+
+    def changes(self, call: FusedCall) -> str | None:
+        return DRAWN if call.draws else None
+
+
+def line(at: Situation, call: FusedCall) -> Line:
+    """The pipeline with one call in the place of decoding and transforming."""
+    left = draws(call.left, "fused")
+    after = at.line.scaled(Stage.DECODE, left).scaled(Stage.AUGMENT, left).scaled(Stage.COLLATE, COLLATING_LEFT)
+    if call.processes:
+        return after
+    after = after.without(Stage.IPC)
+    if at.line.workers:
+        return after
+    # Without workers as many threads as there are cores make a batch.
+    shared = max(1.0, float(int(at.line.cores)))
+    return replace(after, making={name: Part(one.wall / shared, one.cpu) for name, one in after.making.items()})
+
+
+class FuseExact(Fuse):
+    """Pixels equal the dataset's own to the bit."""
+
+    id = "fuse-exact"
+    title = "Make pictures by one call each, equal to the bit"
+    mode = "exact"
+
+
+class FuseClose(Fuse):
+    """Pixels may differ a little where that is quicker."""
+
+    id = "fuse-close"
+    title = "Make pictures by one call each, close to the dataset's own"
+    mode = "close"
+
+    def superfluous(self, at: Situation, gain: Interval) -> str | None:
+        exact = at.found.fused.get("exact")
+        if exact is None or exact.why_not:
+            return None
+        other = at.predicted(line(at, exact))
+        if gain.value > AS_MUCH * other.value:
+            return None
+        return f"fuse-exact gains {span(other)}, this {span(gain)}, and changes no pixel"
+
+    def changes(self, call: FusedCall) -> str | None:
+        return "; ".join([call.apart, *([DRAWN] if call.draws else [])])

@@ -1,0 +1,41 @@
+"""Whether a pipeline's pictures could be made by fused calls: tried on a few of them, beside the probe."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.loader.fusing import look
+from pipefix.loader.fusing.apart import apart
+from pipefix.loader.fusing.recipe import Declined
+from pipefix.measurement.measurement import FusedCall
+from pipefix.measurement.statistics import Floats, bootstrap, interval
+from pipefix.plan.remedies.fusing import WORTH
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+
+
+def calls(subject: Subject, diagnosis: Diagnosis) -> dict[str, FusedCall]:
+    """By mode; empty where there is too little to be gained by any."""
+    costs = {stage: cost.wall.value for stage in (*IN_SAMPLE, Stage.COLLATE) if (cost := diagnosis.stages.get(stage)) is not None}
+    replaced = costs.get(Stage.DECODE, 0.0) + costs.get(Stage.AUGMENT, 0.0)
+    if subject.iterable or replaced <= WORTH * sum(costs.values()):
+        return {}
+    return {mode: told(apart(partial(look.look, subject.loader, mode))) for mode in ("exact", "close")}
+
+
+def told(found: look.Looked | Declined) -> FusedCall:
+    if isinstance(found, Declined):
+        return FusedCall(why_not=found.why)
+    pairs = np.column_stack([found.fused, found.own])
+    left = interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
+    return FusedCall(
+        left=left, pictures=len(found.own), apart=found.apart, draws=found.draws, processes=found.processes
+    )  # fmt: skip
+
+
+def _left(pairs: Floats) -> Floats:
+    fused, own = pairs.sum(axis=0)
+    return np.atleast_1d(fused / own)

@@ -1,0 +1,227 @@
+"""Pictures made by fused calls: tried, verified on real samples, kept in the plan, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torchvision import transforms as v1
+from torchvision.datasets import ImageFolder
+
+from pipefix.fixes import applied, fused, verify
+from pipefix.fixes.choice import candidates
+from pipefix.fixes.fixer import Place
+from pipefix.fixes.outcome import Applied, Refused
+from pipefix.fixes.registry import fixer_for
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.fusing import look
+from pipefix.loader.fusing.apart import apart
+from pipefix.loader.fusing.recipe import Declined
+from pipefix.loader.fusing.trial import Difference
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.experiments import PLAIN
+from pipefix.plan import planfile
+from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile
+from pipefix.subject.load import load
+from pipefix.verbs import fused as tried
+from tests.fixes.benchtop import MACHINE, Bench, step
+
+TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])
+STILL = v1.Compose([v1.Resize((32, 32)), v1.ToTensor()])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, photo: Callable[..., bytes]) -> Path:
+    root = tmp_path_factory.mktemp("pictures")
+    for number in range(12):
+        place = root / ("cat" if number % 2 else "dog")
+        place.mkdir(exist_ok=True)
+        (place / f"{number:02d}.jpg").write_bytes(photo(80 + number, 64))
+    return root
+
+
+def loader(folder: Path, transform: Any = TRAIN, **options: Any) -> DataLoader[Any]:
+    return DataLoader(ImageFolder(str(folder), transform), batch_size=4, **options)
+
+
+def place(theirs: DataLoader[Any], folder: Path, plan: PlanFile | None = None) -> Place:
+    return Place(load(theirs), plan or PlanFile(), folder, MACHINE)
+
+
+def with_fuse(theirs: DataLoader[Any], mode: Any, folder: Path) -> Any:
+    subject = load(theirs)
+    return subject, applied.fixed(subject, PlanFile(loader=LoaderChange(fuse=mode)), folder)
+
+
+class Remembering(ImageFolder):
+    """Keeps what it has loaded."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root, STILL)
+        self.known: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        path, label = self.samples[index]
+        if index not in self.known:
+            self.known[index] = self.loader(path)
+        return self.transform(self.known[index]), label
+
+
+# -- trying it ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("transform", "draws"), [(TRAIN, True), (STILL, False)])
+def test_it_is_tried_on_the_datasets_own_pictures(folder: Path, transform: Any, draws: bool) -> None:
+    found = apart(partial(look.look, loader(folder, transform), "exact"))
+    assert isinstance(found, look.Looked), found
+    assert found.equal and found.apart == "pixels equal the list's own"
+    assert (found.draws, found.processes) == (draws, "")
+    call = tried.told(found)
+    assert call.pictures == len(found.own) == 12
+    assert 0 < call.left.low <= call.left.value <= call.left.high
+
+
+def test_what_does_not_fit_says_why(folder: Path) -> None:
+    odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
+    assert "ColorJitter" in tried.told(apart(partial(look.look, loader(folder, odd), "close"))).why_not
+    own = look.look(loader(folder, collate_fn=list, num_workers=1), "exact")
+    assert isinstance(own, look.Looked) and own.processes == "collate_fn is your own"
+
+
+def test_a_dataset_that_remembers_is_declined_and_remembers_nothing_of_it(folder: Path) -> None:
+    dataset = Remembering(str(folder))
+    found = apart(partial(look.look, DataLoader(dataset, batch_size=4), "exact"))
+    assert isinstance(found, Declined), found
+    assert dataset.known == {}
+
+
+def test_a_process_that_dies_or_hangs_or_raises_is_told() -> None:
+    import os
+    import time
+
+    assert apart(lambda: os._exit(3)).why == "the process that tried it ended with code 3"
+    assert apart(partial(time.sleep, 60), 0.05).why == "trying it took longer than 0.05 s"
+    assert apart(lambda: 1 / 0).why == "trying it raised ZeroDivisionError: division by zero"
+
+
+# -- the fixer ---------------------------------------------------------------------------------------------------------------
+
+
+def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: Path) -> None:
+    fixer, exact = fixer_for("fuse-exact"), step("fuse-exact", risk="random numbers are drawn anew")
+    at = place(loader(folder), tmp_path, PlanFile(loader=LoaderChange(num_workers=2)))
+    assert fixer.refuses(exact, at) is None
+    assert fixer.alters(exact) == "random numbers are drawn anew"
+    assert fixer.alters(step("fuse-exact")) is None
+    plan = fixer.plan(exact, at)
+    assert plan.loader == LoaderChange(num_workers=2, fuse="exact")
+    assert fixer_for("fuse-close").plan(step("fuse-close"), at).loader == LoaderChange(num_workers=2, fuse="close")
+    planfile.write(plan, tmp_path / planfile.NAME)
+    assert 'fuse = "exact"' in (tmp_path / planfile.NAME).read_text()
+    made = applied.fixed(at.subject, planfile.read(tmp_path / planfile.NAME), tmp_path).loader
+    assert isinstance(made, FastLoader) and (made.fuse, made.num_workers) == ("exact", 2)
+    again = place(loader(folder), tmp_path, plan)
+    assert fixer.refuses(exact, again) == "pictures are made by one call each already (fuse = 'exact')"
+    theirs = place(FastLoader(at.subject.dataset, fuse="close"), tmp_path)
+    assert "already (fuse = 'close')" in str(fixer.refuses(exact, theirs))
+    moved = place(loader(folder), tmp_path, PlanFile(augmentation=AugmentationChange(backend="kornia")))
+    assert fixer.refuses(exact, moved) == "the plan moves transforms to whole batches, and a fused call makes all of them"
+
+
+def test_it_comes_after_everything_else() -> None:
+    asked = [step("fuse-exact", 9.0), step("tail-scheduling", 2.0), step("cache-source", 1.5)]
+    assert [one.id for one in candidates(asked, 0.05)] == ["cache-source", "tail-scheduling", "fuse-exact"]
+
+
+# -- verifying ---------------------------------------------------------------------------------------------------------------
+
+
+def test_exact_samples_are_equal_and_random_numbers_are_told(folder: Path, tmp_path: Path) -> None:
+    before, after = with_fuse(loader(folder), "exact", tmp_path)
+    found = verify.same(before, after, alters="random numbers are drawn anew", untouched=True)
+    told = "random numbers are drawn anew: 12 samples compared, equal to the last bit with random numbers fixed"
+    assert (found.kind, found.sentence, found.samples) == ("different", told, 12)
+    before, after = with_fuse(loader(folder, STILL), "exact", tmp_path)
+    assert verify.same(before, after).kind == "equal"
+
+
+def test_close_samples_are_within_what_is_stated(folder: Path, tmp_path: Path) -> None:
+    before, after = with_fuse(loader(folder), "close", tmp_path)
+    found = verify.same(before, after, alters="pixels differ a little", untouched=True)
+    assert found.kind == "different"
+    assert found.sentence.startswith("pixels differ a little: in 12 samples compared, pixels differ from the list's own by 0.")
+
+
+def test_what_is_farther_off_or_another_thing_is_unlike() -> None:
+    far, near = Difference(1.2, 4.0, 9.0), Difference(0.1, 1.0, 2.0)
+
+    def kind(odd: str | None, apart: Difference, **options: bool) -> str:
+        given = {"exact": False, "elsewhere": False, **options}
+        return fused.judged(8, odd, False, apart, alters="pixels differ", **given).kind
+
+    assert kind(None, near) == "different"
+    assert kind(None, far) == "unlike"
+    assert kind(None, near, exact=True) == "unlike"
+    assert kind(None, far, elsewhere=True) == "different"
+    assert kind("the sample[1] is 3 instead of 4", near) == "unlike"
+    said = fused.judged(8, None, False, far, exact=False, elsewhere=False, alters=None).sentence
+    assert said.startswith("in 8 samples compared, pixels differ from the list's own by 1.200 levels of 255 on average")
+
+
+def test_what_cannot_be_fused_is_not_kept_unseen(folder: Path, tmp_path: Path) -> None:
+    odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
+    before, after = with_fuse(loader(folder, odd), "exact", tmp_path)
+    found = verify.same(before, after, alters="x", untouched=True)
+    assert found.kind == "unchecked" and "ColorJitter" in found.sentence
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_loader_itself_is_run_over_many_epochs(folder: Path, tmp_path: Path, workers: int) -> None:
+    class Counts(Consumer):
+        present = True
+        name = "counts"
+        seen = 0
+
+        def __call__(self, batch: Any) -> None:
+            assert isinstance(batch[0], torch.Tensor) and len(batch[0]) == 4
+            self.seen += 1
+
+    _, after = with_fuse(loader(folder, num_workers=workers, shuffle=True), "exact", tmp_path)
+    consumer = Counts()
+    pool = fused.WholeLoader(after, consumer)
+    try:
+        blocks = [pool.block(PLAIN, 0.05) for _ in range(2)]
+        assert all(block.rate > 0 and block.samples % 4 == 0 for block in blocks)
+        assert consumer.seen > 4
+        assert "by fused calls" in pool._loader.explain()
+        assert pool.processes == []
+    finally:
+        pool.close()
+
+
+def test_a_run_keeps_it_in_the_plan_and_ends_there(folder: Path, tmp_path: Path) -> None:
+    plans = [[step("fuse-exact", 2.0, risk="random numbers are drawn anew"), step("persistent-workers", 1.2)]]
+    bench = Bench(tmp_path, *plans, target=loader(folder), gains=[0.9, 2.0, 2.0])
+    done = bench.run(yes=True)
+    kept = [one for one in done.outcomes if isinstance(one, Applied)]
+    assert [one.id for one in kept] == ["fuse-exact"]
+    assert [one.id for one in done.outcomes if isinstance(one, Refused)] == ["persistent-workers"]
+    assert kept[0].same.sentence.endswith("equal to the last bit with random numbers fixed")
+    assert 'fuse = "exact"' in str(bench.plan_text())
+    assert done.stopped == (
+        "pictures are made by fused calls, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them "
+        "back"
+    )
+    assert done.same.kind == "different"
+    assert len(bench.looks) == 1
+
+
+def test_it_is_asked_about_where_it_draws_anew(folder: Path, tmp_path: Path) -> None:
+    plan = [step("fuse-exact", 2.0, risk="random numbers are drawn anew")]
+    done = Bench(tmp_path, plan, target=loader(folder)).run()
+    assert [one.why for one in done.outcomes] == ["random numbers are drawn anew: --yes allows it"]

@@ -108,7 +108,6 @@ class WholeLoader:
         self._loader = subject.loader_to_run()
         self._asked: deque[int] = deque()
         vars(self._loader)["batch_sampler"] = _Endless(subject, self._asked)
-        vars(self._loader)["batch_size"] = subject.loader.batch_size
         self._iterator: Any = None
 
     @property

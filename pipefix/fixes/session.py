@@ -119,9 +119,15 @@ class Session:
                 advice="Give this target a folder of its own: --out DIR",
             )
 
+    def _fused(self) -> bool:
+        return self.plan.loader is not None and self.plan.loader.fuse is not None
+
     def _rehearse(self) -> Fixed:
         if self.folder.exists():
             self._take_up()
+        if self._fused():
+            self.stopped = FUSED
+            return msgspec.structs.replace(self._fixed(interrupted=False), dry=True)
         seen = self._look()
         ahead = []
         for step in self._wanted(seen.plan):
@@ -136,7 +142,7 @@ class Session:
 
     def _rounds(self) -> None:
         for _ in range(MOST_STEPS):
-            if self.plan.loader is not None and self.plan.loader.fuse is not None:
+            if self._fused():
                 self.stopped = FUSED
                 return
             seen = self._look()

@@ -37,9 +37,11 @@ def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[
         given |= {"batch_size": theirs.batch_size, "drop_last": theirs.drop_last, "sampler": theirs.sampler}
     reads = planned.dataset(theirs.dataset, plan, folder)
     change = plan.loader or LoaderChange()
-    if change.worker_threads is not None:
+    # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
+    wraps = change.fuse is None or theirs.worker_init_fn is not None
+    if change.worker_threads is not None and wraps:
         given["worker_init_fn"] = CappedThreads(change.worker_threads, given["worker_init_fn"])
-    if change.sharing is not None:
+    if change.sharing is not None and wraps:
         given["worker_init_fn"] = SharedBy(change.sharing, given["worker_init_fn"])
     made = planned.arguments(plan.loader, given)
     if made.get("multiprocessing_context") == "forkserver":

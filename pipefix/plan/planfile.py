@@ -53,6 +53,8 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """FastLoader's way of handing batches over."""
     sharing: Literal["file_descriptor", "file_system"] | None = None
     """Torch's way of sharing a tensor's memory, in each worker."""
+    batched_fetch: bool | None = None
+    """False: a dataset with ``__getitems__`` is asked for one sample after the other instead."""
     evidence: Evidence | None = None
 
 

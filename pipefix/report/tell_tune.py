@@ -79,7 +79,18 @@ class Telling:
 
     def _declined(self) -> dict[str, str]:
         left = {} if self.found.start_left is None else {"start_method": self.found.start_left}
+        if self.settings.kind == "batched" and self.found.chosen.batched_fetch is None:
+            left["batched_fetch"] = self._fetching()
         return {**left, **(self.space.declined or {})}
+
+    def _fetching(self) -> str:
+        """Why whole batches are to be asked for as before."""
+        single = self.found.batch.one_by_one if self.found.batch is not None else None
+        tried = any(one.settings.batched_fetch is False and one.status == "run" for one in self.found.tried)
+        if single is None:
+            return "the dataset is asked for whole batches (__getitems__), and can be asked in no other way"
+        told = f"samples fetched one by one took {percent(single)} of what whole batches took (__getitems__)"
+        return f"{told}, and in a trial they brought no more" if tried else told
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
@@ -167,6 +178,11 @@ class Telling:
                 f"torch.multiprocessing.set_sharing_strategy({chosen.sharing!r}) is to be called in every worker (worker_init_fn); "
                 "FastLoader does so by the plan."
             )
+        if chosen.batched_fetch is False:
+            yield (
+                "The dataset is to be asked for one sample after the other: its __getitems__ is slower. The plan's batched_fetch = "
+                "false makes FastLoader do so; with a plain DataLoader take __getitems__ away."
+            )
         yield from self._start_method()
         if self.vram:
             yield self.vram
@@ -229,6 +245,7 @@ def _setting(settings: Settings, *, persistent: bool) -> Setting:
         worker_threads=settings.worker_threads,
         engine=settings.engine,
         sharing=settings.sharing,
+        batched_fetch=settings.batched_fetch,
         batch_size=settings.batch_size,
     )
 

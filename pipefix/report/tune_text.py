@@ -22,7 +22,7 @@ def _lines(report: TuneReport, paint: Paint) -> Iterator[str]:
     yield paint.ink(f"pipefix tune {paint.text(report.target)}", "bold")
     yield paint.rule()
     yield from paint.labelled("RESULT", report.sentence, "bold")
-    arguments = {key: value for key, value in report.changes.items() if key not in ("worker_threads", "sharing")}
+    arguments = {key: value for key, value in report.changes.items() if key not in ("worker_threads", "sharing", "batched_fetch")}
     if arguments:
         kind = "pipefix.FastLoader" if "engine" in arguments else "DataLoader"
         told = {"multiprocessing_context" if key == "start_method" else key: value for key, value in arguments.items()}

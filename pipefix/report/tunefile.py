@@ -24,6 +24,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """FastLoader's."""
     sharing: str | None = None
     """Torch's sharing strategy, in every worker."""
+    batched_fetch: bool | None = None
+    """False: a dataset with ``__getitems__`` is asked for one sample after the other."""
     batch_size: int | None = None
 
 

@@ -13,6 +13,7 @@ import itertools
 import multiprocessing
 import os
 import signal
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -25,7 +26,9 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from pipefix.loader import packed
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.one_by_one import OneByOne
 from pipefix.loader.worker_settings import cap_threads
+from pipefix.measurement import failing
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
@@ -44,6 +47,8 @@ from pipefix.vocabulary.errors import PipefixError
 _PR_SET_PDEATHSIG = 1
 LONGEST_BLOCK = 30.0
 LOOK_SECONDS, LOOK_BATCHES = 1.0, 12
+FETCH_SECONDS, FETCHES = 0.6, 8
+"""For batches that are fetched each way: no more than so long, and so many."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,8 @@ def with_settings(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any
     if settings.engine is not None:
         own["another"] = functools.partial(FastLoader, engine=settings.engine)
         own["engine"] = settings.engine  # what a FastLoader of the user's own goes by
+    if settings.batched_fetch is False:
+        own["dataset"] = OneByOne(loader.dataset)
     context = loader.multiprocessing_context
     if settings.start_method is not None:
         context = multiprocessing.get_context(settings.start_method)
@@ -235,6 +242,7 @@ def look(pool: Pool) -> Batch:
         rows.append(pool.next(consume=False))
     reading = read([os.getpid()])
     sizes = list(_storages(pool.last_batch))
+    single = one_by_one(pool.subject)
     making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
     return Batch(
         bytes=float(sum(sizes)),
@@ -244,7 +252,34 @@ def look(pool: Pool) -> Batch:
         cpu_s=sum(row.trace.cpu for row in rows) / 1e9 / len(rows),
         seconds=making / len(rows),
         samples=sum(row.trace.samples for row in rows) / len(rows),
+        one_by_one=single,
     )
+
+
+def one_by_one(subject: Any) -> float | None:
+    """What fetching samples one after the other takes, as a multiple of asking for whole batches of them; None where only one
+    of the two can be."""
+    dataset = subject.loader.dataset
+    if not subject.batched_fetch or not subject.auto_collation or not hasattr(type(dataset), "__getitem__"):
+        return None
+    spent: dict[bool, list[float]] = {True: [], False: []}
+    until = time.perf_counter() + FETCH_SECONDS
+    for number, order in enumerate(itertools.islice(subject.orders(), 1, 2 * FETCHES + 1)):
+        whole = number % 2 == 0
+        begun = time.perf_counter()
+        try:
+            _ = dataset.__getitems__(order) if whole else [dataset[index] for index in order]
+        except Exception as error:
+            if whole:
+                raise failing.raised("__getitems__", error, []) from error
+            return None  # its samples are made by __getitems__ alone
+        ended = time.perf_counter()
+        spent[whole].append((ended - begun) / max(1, len(order)))
+        if ended > until and not whole:
+            break
+    if not spent[False]:
+        return None
+    return statistics.median(spent[False]) / max(statistics.median(spent[True]), 1e-12)
 
 
 def _storages(value: Any) -> Iterator[int]:

@@ -125,6 +125,8 @@ class Batch:
     """CPU seconds that making it took."""
     seconds: float
     samples: float = 1.0
+    one_by_one: float | None = None
+    """Fetching its samples one after the other, as a multiple of asking for them at once; None where that is no question."""
 
     @property
     def handing(self) -> float:

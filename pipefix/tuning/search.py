@@ -34,6 +34,8 @@ REORDERING = 0.02
 """What giving up the order of batches must gain to be worth it."""
 HANDING = 0.05
 """Part of a batch's making that handing it over takes, above which memory that is used again is tried."""
+WHOLE = 0.95
+"""Samples fetched one by one in less than this part of the time that all at once take are tried so."""
 SCATTERED = 16
 """Tensors of a batch, each with a descriptor of its own, above which sharing them by name is tried."""
 NOT_FORKED = "Cannot re-initialize CUDA in forked subprocess"
@@ -87,6 +89,8 @@ class Look:
     """Handing a batch over to another process, as part of its making: what batches of its size are known to take."""
     tensors: int = 1
     """Of a batch, each in memory of its own."""
+    one_by_one: float | None = None
+    """Fetching a batch's samples one after the other, as a multiple of asking for them at once; None where that is no question."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,10 @@ class Search:
             yield Knob("engine", "processes", f"handing over a batch takes about {share} of its making, in fresh memory each time")
         elif space.sharing and settings.engine is settings.sharing is None and look is not None and look.tensors > SCATTERED:
             yield Knob("sharing", "file_system", f"{look.tensors} tensors of a batch cross with a descriptor each")
+        single = look.one_by_one if look is not None else None
+        if single is not None and single < WHOLE and settings.batched_fetch is None:
+            told = f"a batch's samples one by one took {100 * single:.0f} % of what __getitems__ took"
+            yield Knob("batched_fetch", False, told)
         if space.pin and not settings.pin_memory:
             yield Knob("pin_memory", True, "a device copies from pinned memory while the step runs")
         if settings.prefetch < space.most_prefetch and at is known.best:

@@ -28,6 +28,8 @@ class Settings:
     """``processes``: FastLoader hands batches over, through memory that is used again; None: as the loader does."""
     sharing: str | None = None
     """How torch shares the memory of what workers make; None for its default."""
+    batched_fetch: bool | None = None
+    """False: a dataset with ``__getitems__`` is asked for one sample after the other; None: as torch does."""
     batch_size: int | None = None
     """None where it is not the tuner's to choose."""
 
@@ -77,6 +79,8 @@ def said(settings: Settings, *, than: Settings | None = None) -> str:
         parts.append("reused memory" if settings.engine == "processes" else "handed over as torch does")
     if settings.sharing != base.sharing:
         parts.append("memory shared by name" if settings.sharing == "file_system" else "memory shared by descriptor")
+    if settings.batched_fetch != base.batched_fetch:
+        parts.append("samples one by one" if settings.batched_fetch is False else "whole batches fetched")
     if settings.batch_size != base.batch_size and settings.batch_size is not None:
         parts.append(f"batch {settings.batch_size}")
     return ", ".join(parts)

@@ -209,6 +209,7 @@ class Tuner:
             cpu_s=batch.cpu_s / batch.samples,
             handing=batch.handing,
             tensors=batch.storages,
+            one_by_one=batch.one_by_one,
         )
 
     # -- limits --------------------------------------------------------------------------------------------------------

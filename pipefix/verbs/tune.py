@@ -196,10 +196,13 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
     if subject.iterable:
         declined["in_order"] = "a stream's order is its own"
     slots, sharing = _handing(subject, declined)
-    declined["batched_fetch"] = {
-        "batched": "the dataset has __getitems__, and is asked for whole batches already",
-        "iterable": "a stream is not asked for indices",
-    }.get(now.kind, "the dataset has no __getitems__; what one would bring is told by pipefix probe")
+    if now.kind == "iterable":
+        declined["batched_fetch"] = "a stream is not asked for indices"
+    elif now.kind != "batched":
+        declined["batched_fetch"] = (
+            "the dataset has no __getitems__, and only a change to its code could give it one; what that would bring is told by "
+            "pipefix probe"
+        )
     if not now.batch_size:
         declined["batch_size"] = "your own sampler decides it"
     else:

@@ -21,6 +21,7 @@ from pipefix.loader.fusing.source import Source
 from pipefix.loader.fusing.steps import Flip, RandomCrop, RandomResizedCrop
 from pipefix.loader.fusing.trial import difference
 from pipefix.loader.fusion import Fusing
+from pipefix.loader.worker_settings import CappedThreads, SharedBy
 from pipefix.plan.planfile import LoaderChange, PlanFile
 
 PICTURES = 16
@@ -84,6 +85,8 @@ def source_of(theirs: DataLoader[Any], mode: str) -> tuple[Source, str] | Declin
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loader = as_planned.loader(theirs, PlanFile(loader=change), Path())
+        while isinstance(loader.worker_init_fn, (CappedThreads, SharedBy)):
+            loader.worker_init_fn = loader.worker_init_fn.then  # a plan's, which need no workers; the user's own do
         fusion = Fusing(mode).decide(loader, theirs.dataset, moved=False)
     if isinstance(fusion, str):
         return Declined(fusion)

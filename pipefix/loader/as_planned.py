@@ -52,7 +52,8 @@ def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[
 def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
     """What the plan's loader is made by: as the plan says, or as ``theirs`` was told to hand batches over."""
     if change.fuse is not None:
-        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or getattr(theirs, "engine", "auto"))
+        theirs_is = theirs.engine if isinstance(theirs, FastLoader) else "auto"
+        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or theirs_is)
     if change.engine is None:
         return getattr(theirs, "another", DataLoader)
     return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)

@@ -135,11 +135,17 @@ class Telling:
 
     def _first_batch(self) -> str:
         """When it is there with the workers started as they are to be, and as they were."""
-        chosen = self.found.chosen
-        alike = {one.settings: one.started_s for one in self.found.tried if one.status == "run"}
-        now, then = alike.get(replace(chosen, start_method=self.start.start_method)), alike.get(chosen)
-        if now is None or then is None:
-            return "workers come from a process without threads"
+        ran = [one for one in self.found.tried if one.status == "run" and one.settings.workers]
+        before = {one.settings: one.started_s for one in ran if one.settings.start_method == self.start.start_method}
+        pairs = [
+            (one.started_s, before[twin], one.settings == self.found.chosen)
+            for one in ran
+            if one.settings.start_method == self.found.chosen.start_method
+            and (twin := replace(one.settings, start_method=self.start.start_method)) in before
+        ]
+        if not pairs:
+            return "with the start method of before they could not be run"
+        then, now, _ = max(pairs, key=lambda pair: pair[2])
         return f"the first batch is there after {seconds(then)} instead of {seconds(now)}"
 
     def _start_method(self) -> Iterator[str]:

@@ -121,6 +121,7 @@ class Search:
     def next(self, seen: Sequence[Seen], *, look: Look | None = None, fits: Fits = lambda _: None) -> Try | Done:
         tried = {one.settings.normal() for one in seen}
         left = self.most_trials - len(tried)
+        tried |= {one.settings for one in self._level([one for one in seen if one.ended is None])}
         if not seen and fits(self.start) is None:
             return Try(self.start, "the settings as they are")
         if left <= 0:
@@ -132,9 +133,10 @@ class Search:
         at = known.crowded
         starting = self._another_start(at, tried, seen, fits)
         if starting is not None:
-            # The last trial is kept for it: it is turned on what everything else has led to.
+            # The last trial is kept for it: it is turned on what everything else has led to. Where all trials start late, it comes
+            # before them, and what helps serves the others.
             left -= 1
-            if not left:
+            if not left or (self.space.starting is not None and self.space.starting.urgent(at)):
                 return starting
         knobs = [knob for knob in self._knobs(known, at) if self._may(knob.turned(at.settings), tried, seen, fits)]
         count = self._count(known, tried, seen, fits)
@@ -150,8 +152,10 @@ class Search:
         if not told:
             return None
         best = _Known(self, told, look).best
-        other = self._restarted(best, told)
-        return best if other is None or self._no_better(best, other) is not None else other
+        if any(one.settings == best.settings for one in told):
+            return best
+        # It ran with its workers started in another way alone: what ran as it would is kept.
+        return _Known(self, [one for one in told if one.settings.start_method == best.settings.start_method], look).best
 
     def start_left(self, seen: Sequence[Seen], *, look: Look | None = None) -> str | None:
         """Why workers are to be started as they are; None where another way is better, or none was thought of."""
@@ -159,18 +163,18 @@ class Search:
         starting = self.space.starting
         if starting is None or not told:
             return None
-        known = _Known(self, told, look)
-        at = known.best
-        other = self._restarted(at, told)
-        if other is not None:
-            why = starting.no_better(at, other)
-            return f"{SERVER} was tried, and {why}" if why is not None else None
-        failed = next((one for one in seen if one.ended is not None and one.settings.start_method == SERVER), None)
-        if failed is not None and self._ordinary(at):
+        if self._method(told) != self.start.start_method:
+            return None
+        at = _Known(self, told, look).best
+        other = next((one for one in told if self._served(one)), None)
+        twin = next((one for one in told if other is not None and self._restarted(one, told) is other), None)
+        if other is not None and twin is not None:
+            return f"{SERVER} was tried, and {starting.no_better(twin, other)}"
+        failed = next((one for one in seen if one.ended is not None and self._served(one)), None)
+        if failed is not None:
             return f"{SERVER} was tried, and {failed.ended}"
-        if starting.hint(at, at.settings.workers) is not None:
-            return f"{starting.left(at, at.settings.workers)}; there was no trial left for {SERVER}"
-        return starting.left(at, at.settings.workers) if self._ordinary(at) else None
+        left = starting.left(at, at.settings.workers)
+        return left if starting.hint(at, at.settings.workers) is None else f"{left}; there was no trial left for {SERVER}"
 
     # -- how workers start ---------------------------------------------------------------------------------------------
 
@@ -178,14 +182,33 @@ class Search:
         """Whether its workers are started as the code has it."""
         return one.settings.start_method == self.start.start_method
 
+    def _served(self, one: Seen) -> bool:
+        return one.settings.start_method == SERVER != self.start.start_method
+
     def _restarted(self, one: Seen, told: Sequence[Seen]) -> Seen | None:
         """The same settings with workers from the fork server."""
         wanted = replace(one.settings, start_method=SERVER)
         return next((other for other in told if other.settings == wanted and other is not one), None)
 
-    def _no_better(self, one: Seen, other: Seen) -> str | None:
-        starting = self.space.starting
-        return starting.no_better(one, other) if starting is not None else None
+    def _method(self, told: Sequence[Seen]) -> str | None:
+        """How workers are to be started, by what is known."""
+        starting, crowded = self.space.starting, [one for one in told if one.settings.workers]
+        if starting is not None:
+            for one in filter(self._ordinary, crowded):
+                other = self._restarted(one, told)
+                if other is not None and starting.no_better(one, other) is None:
+                    return SERVER
+        alone = crowded and all(self._served(one) for one in crowded)
+        return SERVER if alone else self.start.start_method
+
+    def _level(self, told: Sequence[Seen]) -> list[Seen]:
+        """Trials as if all workers had been started in the way that is to be: that is judged by itself, and the pace is alike."""
+        method, found = self._method(told), dict[Settings, Seen]()
+        for one in told:
+            settings = replace(one.settings, start_method=method).normal()
+            if settings not in found or one.settings == settings:
+                found[settings] = replace(one, settings=settings)
+        return list(found.values())
 
     def _another_start(self, at: Seen, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
         starting = self.space.starting
@@ -280,8 +303,7 @@ class _Known:
 
     def __init__(self, search: Search, told: Sequence[Seen], look: Look | None) -> None:
         self.search = search
-        # How workers start is judged by itself, on settings that are the same otherwise.
-        told = self.told = [one for one in told if search._ordinary(one)] or told
+        told = self.told = search._level(told)
         demands = [one.demand for one in told if one.demand is not None]
         self.demand = float(np.median(demands)) if demands else 0.0
         self.look = look

@@ -7,6 +7,7 @@ that has no threads. `fork` is never proposed in the place of another method: wh
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,8 +24,8 @@ QUICKER = 0.7
 """Another way must start in at most this part of the time: a start is measured once, and two of them differ."""
 WORTH_S, WORTH = 1.0, 0.005
 """Seconds, or the part of an epoch, that it must save besides."""
-SAME_PACE = 0.02
-"""What the pace may differ by and be the same."""
+SAME_PACE, DOUBTFUL_PACE = 0.02, 0.05
+"""What the pace may be lower by and be the same: the second where blocks are so uneven that nobody could tell."""
 
 
 class Started(Protocol):
@@ -32,6 +33,8 @@ class Started(Protocol):
 
     @property
     def rate(self) -> float: ...
+    @property
+    def doubt(self) -> float: ...
     @property
     def starting(self) -> float | None:
         """Seconds to the first batch, without making it."""
@@ -73,6 +76,10 @@ class Starting:
             return None
         return f"by {self.method} the first batch is {seconds(late)} late{self._of_epoch(share)}"
 
+    def urgent(self, started: Started) -> bool:
+        """Whether trials themselves are held up, so that it comes before them."""
+        return (started.starting or 0.0) >= LATE
+
     def left(self, started: Started, workers: int) -> str:
         """Why nothing was tried."""
         never, late = self.never(), started.starting
@@ -88,7 +95,8 @@ class Starting:
         """Why ``other``, the same settings with workers from the fork server, is not kept; None where it is better."""
         if now.starting is None or other.starting is None:
             return "how long it takes to start could not be told"
-        if other.rate < (1 - SAME_PACE) * now.rate:
+        lower = min(DOUBTFUL_PACE, max(SAME_PACE, math.hypot(now.doubt, other.doubt)))
+        if other.rate < (1 - lower) * now.rate:
             return f"it delivers {percent(1 - other.rate / now.rate)} less"
         before, after = now.starting, other.starting
         told = f"the first batch is {seconds(after)} late instead of {seconds(before)}"

@@ -74,10 +74,26 @@ def test_another_start_is_tried_only_where_the_start_is_felt_or_a_fork_unsafe(ho
 
 def test_the_last_trial_is_kept_for_it_and_no_trial_is_added() -> None:
     for most in (2, 3, 5):
-        _, seen = searched(SPAWN, 9.0, 0.2, most=most)
+        _, seen = searched(SPAWN, 2.9, 0.2, most=most)
         assert len(seen) <= most
         assert tried(seen) == [SERVED]
+        assert seen[-1].settings == SERVED
     assert not tried(searched(SPAWN, 9.0, 0.2, most=1)[1])
+
+
+def test_where_trials_start_late_it_comes_first_and_serves_the_others() -> None:
+    search = Search(Space(most_workers=16, cores=8, starting=SPAWN), Goal(), START)
+    seen: list[Seen] = []
+    while isinstance(asked := search.next(seen), Try):
+        late = 1.0 if asked.settings.start_method else 9.0
+        seen.append(Seen(asked.settings, 100.0 * min(8, asked.settings.workers or 1), 0.01, starting=late))
+    assert [one.settings for one in seen[:2]] == [START, SERVED]
+    assert len(seen) > 2
+    assert all(one.settings.start_method == "forkserver" for one in seen[1:] if one.settings.workers)
+    best = search.best(seen)
+    assert best is not None and best.settings.start_method == "forkserver" and best.settings.workers >= 8
+    assert search.start_left(seen) is None
+    assert len({(one.settings.workers, one.settings.prefetch) for one in seen[1:]}) == len(seen) - 1, "none comes again"
 
 
 def test_what_starts_quicker_at_the_same_pace_is_kept() -> None:
@@ -155,7 +171,9 @@ def test_a_fork_server_that_fails_stands_in_nobodys_way() -> None:
 
 
 def test_the_winner_is_confirmed_by_its_start_too() -> None:
-    now, then = Seen(START, 400.0, 0.02, starting=9.0), Seen(SERVED, 398.0, 0.02, starting=1.0)
+    now, then = Seen(START, 400.0, 0.01, starting=9.0), Seen(SERVED, 390.0, 0.01, starting=1.0)
+    assert "delivers 2.5 % less" in str(beaten(now, then, Goal(), SPAWN))
+    now, then = replace(now, doubt=0.03), replace(then, doubt=0.03)
     assert beaten(now, then, Goal(), SPAWN) is None
     assert beaten(now, replace(then, starting=8.5), Goal(), SPAWN) == (
         "measured side by side, workers from a fork server are not better: the first batch is 8.50 s late instead of 9.00 s"

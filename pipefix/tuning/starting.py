@@ -18,14 +18,16 @@ VISIBLE = 0.01
 """Part of an epoch that starting the workers takes, above which it is worth a trial."""
 LATE = 3.0
 """Seconds to the first batch above which it is worth one whatever an epoch takes."""
+HELD_UP = 1.0
+"""Seconds to the first batch above which trials themselves are held up."""
 SLOW_FORK = 0.15
 """Seconds for each worker; forks that take less have nothing to gain."""
 QUICKER = 0.7
 """Another way must start in at most this part of the time: a start is measured once, and two of them differ."""
 WORTH_S, WORTH = 1.0, 0.005
 """Seconds, or the part of an epoch, that it must save besides."""
-SAME_PACE, DOUBTFUL_PACE = 0.02, 0.05
-"""What the pace may be lower by and be the same: the second where blocks are so uneven that nobody could tell."""
+SAME_PACE, DOUBTFUL_PACE = 0.02, 0.1
+"""What the pace may be lower by and be the same: more than the first only as far as it is not known better, up to the second."""
 
 
 class Started(Protocol):
@@ -78,7 +80,7 @@ class Starting:
 
     def urgent(self, started: Started) -> bool:
         """Whether trials themselves are held up, so that it comes before them."""
-        return (started.starting or 0.0) >= LATE
+        return (started.starting or 0.0) >= HELD_UP
 
     def left(self, started: Started, workers: int) -> str:
         """Why nothing was tried."""

@@ -74,7 +74,7 @@ def test_another_start_is_tried_only_where_the_start_is_felt_or_a_fork_unsafe(ho
 
 def test_the_last_trial_is_kept_for_it_and_no_trial_is_added() -> None:
     for most in (2, 3, 5):
-        _, seen = searched(SPAWN, 2.9, 0.2, most=most)
+        _, seen = searched(replace(SPAWN, epoch=20_000), 0.9, 0.2, most=most)
         assert len(seen) <= most
         assert tried(seen) == [SERVED]
         assert seen[-1].settings == SERVED

@@ -212,7 +212,8 @@ class Search:
 
     def _another_start(self, at: Seen, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
         starting = self.space.starting
-        why = starting.hint(at, at.settings.workers) if starting is not None and self._ordinary(at) else None
+        once = starting is not None and self._ordinary(at) and not any(self._served(one) for one in seen)
+        why = starting.hint(at, at.settings.workers) if starting is not None and once else None
         settings = replace(at.settings, start_method=SERVER)
         return Try(settings, why) if why is not None and self._may(settings, tried, seen, fits) else None
 

@@ -118,6 +118,17 @@ def test_what_is_for_the_worse_is_not_kept(late: float, served: float, pace: flo
     assert search.start_left(seen) == why
 
 
+def test_what_was_no_better_is_not_tried_again_with_other_settings() -> None:
+    search = Search(Space(most_workers=16, cores=8, starting=SPAWN), Goal(), START)
+    seen: list[Seen] = []
+    while isinstance(asked := search.next(seen), Try):
+        seen.append(Seen(asked.settings, 100.0 * min(8, asked.settings.workers or 1), 0.01, starting=9.0))
+    assert tried(seen) == [SERVED]
+    best = search.best(seen)
+    assert best is not None and best.settings.start_method is None and best.settings.workers >= 8
+    assert search.start_left(seen) == "forkserver was tried, and the first batch is 9.00 s late instead of 9.00 s"
+
+
 def test_an_unsafe_fork_gives_way_for_a_small_price_and_stays_for_a_large_one() -> None:
     how = replace(FORK, threads=("logger", "uploads"))
     search, seen = searched(how, 0.1, 2.0)

@@ -21,6 +21,7 @@ from pipefix.loader import planned, resume
 from pipefix.loader.arena import Arena
 from pipefix.loader.fusion import MODES, Fusing, Fusion
 from pipefix.loader.guard import Rules
+from pipefix.loader.iterator import Single, Work
 from pipefix.loader.meter import Meter
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
@@ -30,7 +31,7 @@ from pipefix.loader.scheduling import make_board
 from pipefix.loader.stats import Course, Stats
 from pipefix.loader.threads import Threads
 from pipefix.loader.trial import SLOTS, TORCH, Trial
-from pipefix.loader.workers import AHEAD, Single, Work, Workers, make_arena
+from pipefix.loader.workers import AHEAD, Workers, make_arena
 
 T = TypeVar("T", covariant=True)
 ENGINES = ("auto", "processes", "torch")

@@ -18,11 +18,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from pipefix.loader.batching import own_collate
 from pipefix.loader.crew import Batch, Crew
 from pipefix.loader.guard import Asked, key_of
+from pipefix.loader.iterator import HELD, Own
 from pipefix.loader.pace import THREADS
 from pipefix.loader.portable import Portable
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.reused import Memory
-from pipefix.loader.workers import HELD, Own
 
 if TYPE_CHECKING:
     from pipefix.loader.fusing.source import Source

@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import default_collate
 
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.iterator import Single
 from pipefix.loader.prefetch import Carrier, moved
-from pipefix.loader.workers import Single
 from tests.loader import pipelines
 from tests.loader.pipelines import Point
 

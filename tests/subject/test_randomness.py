@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from pipefix.subject.randomness import generators, untouched
+from pipefix.subject.randomness import untouched
+from pipefix.vocabulary.generators import generators
 
 
 class Slotted:

@@ -1,50 +1,85 @@
-"""Threads of this process that make pictures of a batch, and the batches that they have under way.
+"""Threads of this process that make the samples of batches, and what they have under way.
 
-A fused call holds no lock of the interpreter, so threads are enough, and batches need not travel. Each sample is a task of its own:
-a slow one does not hold up its neighbours, nor the batches behind it. What the fused call does not make is left to the caller's
-thread, which makes it as the dataset does.
+Each sample is a task of its own: a slow one does not hold up its neighbours, nor the batches behind it. That pays where samples are
+made in calls that hold no lock of the interpreter, or wait. What a sample is, and how a batch is put together, the kinds of `Batch`
+say.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from time import perf_counter_ns, thread_time_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from pipefix.loader.batching import Parts
 
-if TYPE_CHECKING:
-    from pipefix.loader.fusing.source import Source
+class Batch(ABC):
+    """A batch under way: threads make its places, whichever is free, and the one that made the last of them finishes it.
 
+    Whatever is raised in a thread is raised where the batch is taken.
+    """
 
-class Batch(Parts):
-    """A batch under way."""
-
-    def __init__(self, source: Source, indices: Sequence[Any], keys: Sequence[int], pictures: torch.Tensor) -> None:
-        super().__init__(source, indices, keys, pictures)
+    def __init__(self, places: int) -> None:
+        self.places = places
         self.dropped = False
-        self._finished = count(1)
+        """Whether nobody waits for it any more."""
+        self._broke: BaseException | None = None
+        self._made = count(1)
         self._ended = threading.Event()
-        if not indices:
+
+    @abstractmethod
+    def make(self, place: int) -> None:
+        """One of its samples."""
+
+    def finish(self) -> None:  # noqa: B027 - not every kind has something to do here
+        """All places are made."""
+
+    @abstractmethod
+    def together(self) -> Any:
+        """The batch itself, in the caller's thread."""
+
+    @property
+    def tasks(self) -> int:
+        """A batch without samples is one too: what becomes of it is seen when it is finished."""
+        return max(1, self.places)
+
+    def work(self, task: int) -> None:
+        if task < self.places:
+            self._try(partial(self.make, task))
+        if next(self._made) == self.tasks:
+            self._try(self.finish)
             self._ended.set()
 
-    def work(self, place: int) -> None:
-        if not self.dropped:
-            self.make(place)
-        if next(self._finished) == len(self.indices):
-            self._ended.set()
+    def _try(self, do: Callable[[], None]) -> None:
+        if self.dropped or self._broke is not None:
+            return
+        try:
+            do()
+        except BaseException as error:  # noqa: BLE001 - also what ends a process: the thread has to live, and the caller to know
+            self._broke = error
 
     def wait(self, seconds: float | None) -> bool:
         return self._ended.wait(seconds)
 
+    def take(self) -> Any:
+        """The batch that has been waited for, or the error that was raised in its place."""
+        broke, self._broke = self._broke, None
+        if broke is None:
+            return self.together()
+        try:
+            raise broke
+        finally:
+            del broke  # its traceback holds this frame
+
 
 class Crew:
-    """``threads`` threads, which end when the crew is closed; those that are at work finish their picture first."""
+    """``threads`` threads, which end when the crew is closed; those that are at work finish their sample first."""
 
     def __init__(self, threads: int) -> None:
         self._tasks: SimpleQueue[tuple[Batch, int] | None] = SimpleQueue()
@@ -63,8 +98,8 @@ class Crew:
         torch.set_num_threads(own)
 
     def begin(self, batch: Batch) -> None:
-        for place in range(len(batch.indices)):
-            self._tasks.put((batch, place))
+        for task in range(batch.tasks):
+            self._tasks.put((batch, task))
 
     def computed(self) -> float:
         """Of the time at work, what was computed rather than waited."""

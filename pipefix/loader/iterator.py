@@ -20,8 +20,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _Sing
 
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena
-from pipefix.loader.batching import Orders
 from pipefix.loader.board import Board
+from pipefix.loader.fused_batch import Orders
 from pipefix.loader.fusion import Fusion
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Rules
 from pipefix.loader.meter import Meter, samples_in, size_of

@@ -20,8 +20,8 @@ from torch.utils.data.dataloader import DataLoader, _MultiProcessingDataLoaderIt
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
-from pipefix.loader.batching import Maker
 from pipefix.loader.foresight import DRAWN, Foreseen, kind_of
+from pipefix.loader.fused_batch import Maker
 from pipefix.loader.guard import Asked, Gathered, Prepared
 from pipefix.loader.iterator import HELD, Own
 from pipefix.loader.limits import out_of_memory_kills

@@ -31,8 +31,8 @@ from torchvision.transforms import v2
 
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader.batching import Maker, Orders
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.fused_batch import Maker, Orders
 from pipefix.loader.fusing.source import Source, compiled
 from pipefix.loader.guard import Asked, Rules
 from pipefix.loader.meter import Meter

@@ -6,6 +6,7 @@ What `DataLoader` asks the dataset for at once (``__getitems__``, and samples wi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -71,8 +72,10 @@ class PlainBatch(Batch):
         self._outcomes[place] = Outcome.of(partial(self._kind.reader.one, self._epoch), self._indices[place])
 
     def finish(self) -> None:
-        outcomes, self._outcomes = self._outcomes, []
-        self._collated = self._kind.collate(self._kind.reader.together(self._epoch, self._indices, outcomes))
+        # Taken one by one: the traceback of an error holds frames, and these should not hold the error.
+        outcomes, self._outcomes = deque(self._outcomes), []
+        each = (outcomes.popleft() for _ in self._indices)
+        self._collated = self._kind.collate(self._kind.reader.together(self._epoch, self._indices, each))
 
     def together(self) -> Any:
         return self._collated

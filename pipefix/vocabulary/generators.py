@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.vocabulary.attributes import attributes
@@ -65,7 +65,7 @@ def _members(value: Any) -> list[Any]:
         return list(value[:_MEMBERS])
     if isinstance(value, dict):
         return list(value.values()) if len(value) <= _MEMBERS else []
-    if isinstance(value, MethodType):
+    if isinstance(value, (MethodType, BuiltinMethodType)):
         return [value.__self__]
     held = list(attributes(value).values())
     if isinstance(value, partial):

@@ -7,16 +7,20 @@ say.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
-from time import perf_counter_ns, thread_time_ns
-from typing import Any
+from time import monotonic, perf_counter_ns, thread_time_ns
+from typing import Any, TypeAlias
 
 import torch
+
+LEAVING_S = 2.0
+"""That samples which are being made may still take when the process ends."""
 
 
 class Batch(ABC):
@@ -78,11 +82,14 @@ class Batch(ABC):
             del broke  # its traceback holds this frame
 
 
+Tasks: TypeAlias = "SimpleQueue[tuple[Batch, int] | None]"
+
+
 class Crew:
     """``threads`` threads, which end when the crew is closed; those that are at work finish their sample first."""
 
     def __init__(self, threads: int) -> None:
-        self._tasks: SimpleQueue[tuple[Batch, int] | None] = SimpleQueue()
+        self._tasks: Tasks = SimpleQueue()
         self.threads = threads
         self._closed = threading.Event()
         self._spent = [[0, 0] for _ in range(threads)]
@@ -90,9 +97,7 @@ class Crew:
         own = torch.get_num_threads()
         ready = threading.Barrier(threads + 1)
         for number in range(threads):
-            threading.Thread(
-                target=_work, args=(self._tasks, self._closed, ready, self._spent[number]), name=f"pipefix-{number}", daemon=True
-            ).start()
+            Hand(number, self._tasks, self._closed, ready, self._spent[number]).start()
         ready.wait()
         # Each set torch's threads for itself; what threads of the user's begin with is what it was.
         torch.set_num_threads(own)
@@ -113,18 +118,40 @@ class Crew:
                 self._tasks.put(None)
 
 
-def _work(
-    tasks: SimpleQueue[tuple[Batch, int] | None], closed: threading.Event, ready: threading.Barrier, spent: list[int]
-) -> None:
-    torch.set_num_threads(1)
-    ready.wait()
-    get: Callable[[], Any] = tasks.get
-    while True:
-        task = get()
-        if task is None or closed.is_set():
-            return
-        wall, cpu = perf_counter_ns(), thread_time_ns()
-        task[0].work(task[1])
-        spent[0] += perf_counter_ns() - wall
-        spent[1] += thread_time_ns() - cpu
-        del task  # a batch that was handed out is not held here
+class Hand(threading.Thread):
+    """One of a crew. It holds nothing of an iterator: this is let go of while samples are still being made."""
+
+    def __init__(self, number: int, tasks: Tasks, closed: threading.Event, ready: threading.Barrier, spent: list[int]) -> None:
+        super().__init__(name=f"pipefix-{number}", daemon=True)
+        self._tasks, self._closed, self._ready, self._spent = tasks, closed, ready, spent
+
+    def run(self) -> None:
+        torch.set_num_threads(1)
+        self._ready.wait()
+        get: Callable[[], Any] = self._tasks.get
+        closed, spent = self._closed, self._spent
+        while True:
+            task = get()
+            if task is None or closed.is_set():
+                return
+            wall, cpu = perf_counter_ns(), thread_time_ns()
+            task[0].work(task[1])
+            spent[0] += perf_counter_ns() - wall
+            spent[1] += thread_time_ns() - cpu
+            del task  # a batch that was handed out is not held here
+
+    def leave(self) -> None:
+        """It ends when its sample is made."""
+        self._closed.set()
+        self._tasks.put(None)
+
+
+@atexit.register
+def _leave() -> None:
+    """A thread that is in the midst of a call into C++ when the interpreter goes would take the process with it, noisily."""
+    hands = [thread for thread in threading.enumerate() if isinstance(thread, Hand)]
+    for hand in hands:
+        hand.leave()
+    until = monotonic() + LEAVING_S
+    for hand in hands:
+        hand.join(max(0.0, until - monotonic()))

@@ -158,11 +158,15 @@ class FastLoader(DataLoader[T]):
 
     def _get_iterator(self) -> Any:
         self._decide()
-        if self._threaded is not True:
-            self.check_worker_number_rationality()  # it speaks of processes, and threads that wait may be many
+        self.check_worker_number_rationality()
         if self._by_threads:
             return Threads(self)
         return Workers(self) if self.num_workers else Single(self)
+
+    def check_worker_number_rationality(self) -> None:
+        """Torch warns of more worker processes than cores. Of threads that wait there may be more."""
+        if self._engine != "threads" or isinstance(self._threaded, str):
+            super().check_worker_number_rationality()
 
     @property
     def _by_threads(self) -> bool:

@@ -320,6 +320,11 @@ class TestPace:
         list(loader)
         assert "Worker processes (measured: " in loader.explain()
 
+    def test_threads_that_were_asked_for_are_not_compared(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1, engine="threads")
+        loader._fusing.pace.ended(THREADS, 100, 1000.0, 0.5, 0.2)
+        assert loader.explain().startswith("A thread of this process makes batches by fused calls.")
+
 
 class TestDeclined:
     """Each reason is a sentence, and the loader goes on as without."""

@@ -19,6 +19,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, default
 
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
+from pipefix.loader import crew
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.iterator import Single
 from pipefix.loader.plain_batch import Pinned
@@ -177,6 +178,14 @@ class TestThreads:
         for thread in mine:
             thread.join(LONG)
             assert not thread.is_alive()
+
+    def test_they_leave_before_the_interpreter_does(self) -> None:
+        asked = threading.Event()
+        iterator = iter(ByThreads(Made(lambda index: asked.set() or float(index), length=400), batch_size=4, num_workers=2))
+        assert asked.wait(LONG) and len(own_threads()) >= 2
+        crew._leave()
+        assert not own_threads()
+        del iterator
 
     def test_persistent_ones_live_on(self) -> None:
         loader = ByThreads(Made(length=40), batch_size=4, num_workers=2, persistent_workers=True)

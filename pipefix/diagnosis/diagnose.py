@@ -33,6 +33,8 @@ CLEAR = 1.3
 """A stage that is this far ahead of what comes next is no close call."""
 MOST_CREDITED = 0.9
 """Part of the time that a stage without an arm of its own is believed to take at most."""
+CLOCK_DOUBT = 2.0
+"""How many times dearer, or cheaper, a timed call may be in a pipeline than by itself."""
 MOST_CLOCKED = 0.2
 """Part of a sample's time that clocks are believed to cost at most; what is above is noise."""
 
@@ -252,13 +254,20 @@ def _gain(found: Measurement, arm: str) -> Interval | None:
 
 
 def _clock_seconds(found: Measurement) -> float:
-    """Delivered seconds that one timed call adds: what the timed arm takes longer than the untimed one, shared among its calls."""
+    """Delivered seconds that one timed call adds: what the timed arm takes longer than the untimed one, shared among its calls.
+
+    That difference of two large figures is believed as far as it agrees with what a call costs by itself; with workers, which may
+    make up for it in parallel or while a step runs, down to nothing.
+    """
     real, plain = found.of(experiments.REAL.name), found.of(experiments.PLAIN.name)
     calls = _calls(real)
     if not plain or not calls:
         return 0.0
-    slower = max(0.0, _seconds(real) - _seconds(plain))
-    return min(slower, MOST_CLOCKED * _seconds(real)) / calls
+    slower = max(0.0, _seconds(real) - _seconds(plain)) / calls
+    if found.seam_cost:
+        least = 0.0 if found.workers else found.seam_cost / CLOCK_DOUBT
+        slower = min(max(slower, least), CLOCK_DOUBT * found.seam_cost)
+    return min(slower, MOST_CLOCKED * _seconds(real) / calls)
 
 
 def _calls(blocks: list[Block]) -> float:

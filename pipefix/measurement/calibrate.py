@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,10 @@ from pipefix.seams.tap import Tap
 from pipefix.subject.cut import Cutter
 from pipefix.vocabulary.stage import Stage
 
-CALLS = 2000
-REPEATS = 7
+CALLS = 150
+BETWEEN = 4 << 20
+"""Bytes written between two calls: what samples are made of passes through the caches, so that a seam does not find its code and
+data there, as it would if nothing but seams were called."""
 
 
 def seam_cost() -> float:
@@ -53,17 +56,16 @@ def _nothing() -> None:
 
 
 def _added(tap: Tap, timed: Callable[[], object], bare: Callable[[], object]) -> float:
-    """The least disturbed of a few repeats."""
-    spent = []
-    for _ in range(REPEATS):
-        tap.begin(0)
-        spent.append(_each(timed) - _each(bare))
-        tap.end()
-    return max(0.0, min(spent))
-
-
-def _each(call: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    """In turns; medians."""
+    between, memory = bytes(BETWEEN), bytearray(BETWEEN)
+    spent: tuple[list[int], list[int]] = ([], [])
+    tap.begin(0)
     for _ in range(CALLS):
-        call()
-    return (time.perf_counter() - begun) / CALLS
+        for call, found in zip((timed, bare), spent, strict=True):
+            memory[:] = between
+            begun = time.perf_counter_ns()
+            call()
+            found.append(time.perf_counter_ns() - begun)
+    tap.end()
+    slow, quick = (statistics.median(found) for found in spent)
+    return max(0.0, slow - quick) / 1e9

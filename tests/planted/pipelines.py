@@ -150,14 +150,17 @@ class Pipeline:
 
 
 class Decoded:
-    """What is left of decoding when pixels were decoded beforehand: a copy out of memory."""
+    """What is left of decoding when pixels were decoded beforehand: nothing but finding them, or a copy, as out of a cache."""
 
-    def __init__(self, decode: Callable[[bytes], Any], files: list[str]) -> None:
+    def __init__(self, decode: Callable[[bytes], Any], files: list[str], *, copied: bool) -> None:
+        self.copied = copied
         self.held = {_mark(raw): decode(raw) for raw in (Path(file).read_bytes() for file in files)}
         assert len(self.held) == len(set(files))
 
     def __call__(self, raw: bytes) -> Any:
         value = self.held[_mark(raw)]
+        if not self.copied:
+            return value  # no transform here changes what it is given
         return value.copy() if hasattr(value, "copy") else value.clone()
 
 
@@ -208,7 +211,7 @@ def assemble(pipeline: Pipeline) -> None:
     if "storage" in planted.without:
         source = sources.Memory(files, source.factors)
     if "decode" in planted.without:
-        decode = Decoded(decode, files)
+        decode = Decoded(decode, files, copied="storage" in planted.without)
     flavour = formats.FLAVOUR[planted.format]
     transform = augmenting.transform_list(flavour, planted.transforms, pipeline.rounds, "augment" in planted.waits)
     if "augment" in planted.without:

@@ -21,6 +21,7 @@ from pipefix.loader import planned, resume
 from pipefix.loader.arena import Arena
 from pipefix.loader.fusion import MODES, Fusing, Fusion
 from pipefix.loader.guard import Rules
+from pipefix.loader.iterator import Single, Work
 from pipefix.loader.meter import Meter
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
@@ -28,12 +29,13 @@ from pipefix.loader.quarantine import Quarantine, check
 from pipefix.loader.resume import Beginning, Standing
 from pipefix.loader.scheduling import make_board
 from pipefix.loader.stats import Course, Stats
+from pipefix.loader.threadable import Threadable
 from pipefix.loader.threads import Threads
 from pipefix.loader.trial import SLOTS, TORCH, Trial
-from pipefix.loader.workers import AHEAD, Single, Work, Workers, make_arena
+from pipefix.loader.workers import AHEAD, Workers, make_arena
 
 T = TypeVar("T", covariant=True)
-ENGINES = ("auto", "processes", "torch")
+ENGINES = ("auto", "processes", "threads", "torch")
 RNGS = ("torch", "sample")
 SCHEDULINGS = ("auto", "batch", "sample")
 _SIGNATURE = inspect.signature(DataLoader.__init__)
@@ -43,7 +45,8 @@ class FastLoader(DataLoader[T]):
     """All of `DataLoader`'s arguments, and these:
 
     ``engine``: how batches come from workers. ``processes``: through memory that is used again; ``torch``: as `DataLoader` does;
-    ``auto``: as is quicker here, told from the first batches of the epoch. `explain` tells which way is taken, and why.
+    ``auto``: as is quicker here, told from the first batches of the epoch. ``threads``: workers are threads of this process, for a
+    dataset that may be called from several at once. `explain` tells which way is taken, and why.
     ``plan``: a plan file (``pipefix.plan.toml``) whose settings, cache and augmentation are used.
     ``on_bad``: a sample that cannot be read is an error (``raise``), is left out (``skip``), or another of its batch takes its
     place (``refill``). ``max_bad``: the share of them that is too much. ``quarantine``: the file they are noted in.
@@ -94,6 +97,9 @@ class FastLoader(DataLoader[T]):
         self._fusing = Fusing(mode) if mode is not None else None
         self._fusion: Fusion | str | None = None
         """How batches are fused, or why they are not; None: not asked for, or not known yet."""
+        self._threadable = Threadable()
+        self._threaded: bool | str = False
+        """Whether threads read the dataset; where they were asked for, why they do not."""
         super().__init__(*args, **kwargs)
         if on_bad != "raise" or sample_timeout or rng != "torch":
             self._refuse_streams()
@@ -151,25 +157,35 @@ class FastLoader(DataLoader[T]):
         return int((self.generator or torch.default_generator).initial_seed())
 
     def _get_iterator(self) -> Any:
-        fused = self._decided()
-        if isinstance(fused, Fusion) and fused.why_processes is None:
-            self.check_worker_number_rationality()
-            return Threads(self)
-        if self.num_workers == 0:
-            return Single(self)
+        self._decide()
         self.check_worker_number_rationality()
-        return Workers(self)
+        if self._by_threads:
+            return Threads(self)
+        return Workers(self) if self.num_workers else Single(self)
 
-    def _decided(self) -> Fusion | str | None:
-        if self._fusing is None:
-            return None
-        moved = False
-        if self._planned is not None:
+    def check_worker_number_rationality(self) -> None:
+        """Torch warns of more worker processes than cores. Of threads that wait there may be more."""
+        if self._engine != "threads" or isinstance(self._threaded, str):
+            super().check_worker_number_rationality()
+
+    @property
+    def _by_threads(self) -> bool:
+        """Whether threads of this process make the next epoch's batches."""
+        if isinstance(self._fusion, Fusion):
+            return self._fusion.why_processes is None
+        return self._threaded is True
+
+    def _decide(self) -> None:
+        """Who makes the next epoch's batches."""
+        threads = self._engine == "threads" and self.num_workers > 0
+        if self._planned is not None and (threads or self._fusing is not None):
             self._planned.begin()
-            moved = self._planned.module is not None
         reads = self._planned.reads if self._planned is not None else self.dataset
-        self._fusion = self._fusing.decide(self, reads, moved=moved)
-        return self._fusion
+        moved = self._planned is not None and self._planned.module is not None
+        self._fusion = None if self._fusing is None else self._fusing.decide(self, reads, moved=moved)
+        self._threaded = False
+        if threads and not isinstance(self._fusion, Fusion):
+            self._threaded = self._threadable.why_not(self, reads) or True
 
     def _work(self) -> Work:
         """What the next iterator does beside torch's own."""
@@ -178,7 +194,8 @@ class FastLoader(DataLoader[T]):
         check(self.on_bad, self.max_bad, self.sample_timeout)
         _check_scheduling(self.scheduling, self.rng)
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
-        keyed = self.rng == "sample" or fused is not None
+        # Samples that threads make draw nothing, and numbers of their own would be set for the process.
+        keyed = (self.rng == "sample" and self._threaded is not True) or fused is not None
         rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None)
         steps = (self._planned.module if self._planned is not None else None, self.augment)
         work = Work(
@@ -191,7 +208,10 @@ class FastLoader(DataLoader[T]):
             steps=tuple(step for step in steps if step is not None),
             fused=fused,
         )
-        if fused is not None and fused.why_processes is None:
+        if self._by_threads:
+            who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
+            self._why = f"{who} the samples: no process is started, and nothing travels."
+            self._why_scheduled = ""
             self._latest = work
             return work
         scheduled = self._board(work)
@@ -276,8 +296,8 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        left: dict[str, Any] = {"_latest": None, "_standing": None, "_course": None, "_meter": None, "_trials": {}, "_fusion": None}
-        return {**self.__dict__, **left}
+        gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusion"))
+        return {**self.__dict__, **gone, "_trials": {}, "_threaded": False}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
 
@@ -296,9 +316,9 @@ class FastLoader(DataLoader[T]):
         """How batches are made, and why so."""
         work = self._latest
         if work is None:
-            decided = self._decided()
-            return decided.explain() if isinstance(decided, Fusion) else " ".join([*self._not_fused(), self._why])
-        told = self._not_fused() if work.fused is None else [work.fused.explain()]
+            self._decide()
+            return self._fusion.explain() if isinstance(self._fusion, Fusion) else " ".join([*self._declined(), self._why])
+        told = self._declined() if work.fused is None else [work.fused.explain()]
         if work.fused is None or work.fused.why_processes is not None:
             told += [*self._handed(work), self._why_scheduled]
         if work.foreseen:
@@ -314,8 +334,10 @@ class FastLoader(DataLoader[T]):
             told.append(self._planned.explain())
         return " ".join(part for part in told if part)
 
-    def _not_fused(self) -> list[str]:
-        return [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else []
+    def _declined(self) -> list[str]:
+        """What was asked for and is not done."""
+        not_fused = [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else []
+        return not_fused + ([f"No threads: {self._threaded}."] if isinstance(self._threaded, str) else [])
 
     def _handed(self, work: Work) -> list[str]:
         handed, trial = work.handed, work.trial

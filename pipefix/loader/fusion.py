@@ -12,7 +12,7 @@ from pipefix.loader.limits import cores
 from pipefix.loader.pace import Pace
 from pipefix.loader.portable import Portable
 from pipefix.loader.reused import Memory
-from pipefix.loader.stage_clock import StageClock
+from pipefix.loader.threadable import STREAM, users_init
 
 MODES = ("close", "exact")
 
@@ -61,7 +61,9 @@ class Fusing:
         self._tell(source.fused)
         if not loader.num_workers:
             return Fusion(source, max(1, int(cores())), self.pace, self.memory)
-        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or self.pace.processes())
+        # Threads that were asked for are not compared with processes.
+        slower = None if loader._engine == "threads" else self.pace.processes()
+        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or slower)
 
     def _tell(self, fused: Any) -> None:
         """What `close` means here, said before it is used."""
@@ -76,8 +78,8 @@ class Fusing:
 
 def _unfit(loader: Any, *, moved: bool) -> str | None:
     if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
-        return "the dataset is a stream, or made of data pipes: its samples are not asked for by index"
-    if loader.engine == "torch":
+        return STREAM
+    if loader._engine == "torch":
         return "engine='torch' asks for another way"
     if moved:
         return "the plan moves transforms to whole batches"
@@ -90,12 +92,11 @@ def _unfit(loader: Any, *, moved: bool) -> str | None:
 
 def _for_processes(loader: Any) -> str | None:
     """Why workers make the batches rather than threads; None: threads do."""
-    if loader.engine == "processes":
+    if loader._engine == "processes":
         return "engine='processes'"
     collate = loader.collate_fn.collate_fn if isinstance(loader.collate_fn, Portable) else loader.collate_fn
     if collate is not default_collate:
         return "collate_fn is your own"
-    init = loader.worker_init_fn
-    if (init.users if isinstance(init, StageClock) else init) is not None:
+    if users_init(loader) is not None:
         return "worker_init_fn is called in them"
     return "sample_timeout interrupts them" if loader.sample_timeout else None

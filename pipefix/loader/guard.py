@@ -12,7 +12,7 @@ import signal
 import threading
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -121,10 +121,15 @@ class Guarded:
                 if self.rules.on_bad == "raise":
                     raise
                 # One of them cannot be read: which one is seen when they are read one after the other.
-        good, flaws = self._each(asked, indices)
-        if not flaws and self.rules.seed is None:
-            return good
-        return Samples(good, flaws, None if self.rules.seed is None else self._key_of(asked.epoch, indices))
+        read, share = self._read, asked.share
+
+        def make(number: int) -> Any:
+            return self._one(read, asked.epoch, indices[number])
+
+        every = range(len(indices))
+        go_on = self.rules.on_bad != "raise"
+        outcomes = (Outcome.of(make, number) for number in every) if share is None else share.outcomes(make, go_on=go_on)
+        return self.together(asked.epoch, indices, outcomes)
 
     @property
     def _read(self) -> Callable[[Any], Any]:
@@ -135,15 +140,9 @@ class Guarded:
         """A sample by itself."""
         return self._one(self._read, epoch, index)
 
-    def _each(self, asked: Asked, indices: list[Any]) -> tuple[list[Any], list[Bad]]:
-        read, epoch, share = self._read, asked.epoch, asked.share
-
-        def make(number: int) -> Any:
-            return self._one(read, epoch, indices[number])
-
-        every = range(len(indices))
+    def together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
+        """A batch's samples, as the rules have it where some could not be read."""
         strict = self.rules.on_bad == "raise"
-        outcomes = (Outcome.of(make, number) for number in every) if share is None else share.outcomes(make, go_on=not strict)
         made: list[tuple[Any]] = []
         flaws, good = [], []
         holes = []
@@ -160,8 +159,11 @@ class Guarded:
                 flaws.append(bad(self.dataset, index, error))
                 holes.append(len(made))
         if flaws and self.rules.on_bad == "refill" and good:
-            self._refill(read, epoch, made, holes, good)
-        return [one for (one,) in made], flaws
+            self._refill(self._read, epoch, made, holes, good)
+        samples = [one for (one,) in made]
+        if not flaws and self.rules.seed is None:
+            return samples
+        return Samples(samples, flaws, None if self.rules.seed is None else self._key_of(epoch, indices))
 
     def _refill(self, read: Callable[[Any], Any], epoch: int, made: list[tuple[Any]], holes: list[int], good: list[Any]) -> None:
         """The batch's other samples, in their order, read once more: a rank meets only what is its own."""

@@ -73,6 +73,8 @@ def same(one: Any, other: Any) -> bool:
     """Whether generators were noted in the same state."""
     if isinstance(one, torch.Tensor):
         return bool(torch.equal(one, other))
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, (tuple, list)):

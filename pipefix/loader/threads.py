@@ -1,7 +1,7 @@
-"""The iterator of a fused loader: batches made by threads of this process, straight into memory that is used again.
+"""The iterator whose batches are made by threads of this process: nothing has to start, and nothing travels.
 
-Order, seeds, samplers, rules over bad samples, and where an epoch stands are those of every iterator here; random numbers belong to
-samples, as under ``rng="sample"``.
+What a batch is, its kind says: of fused pictures, or of any dataset's samples. Order, seeds, samplers, rules over bad samples, and
+where an epoch stands are those of every iterator here.
 """
 
 from __future__ import annotations
@@ -10,42 +10,33 @@ import math
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pipefix.loader.batching import own_collate
 from pipefix.loader.crew import Batch, Crew
-from pipefix.loader.guard import Asked, key_of
+from pipefix.loader.fused_batch import FusedBatches
+from pipefix.loader.iterator import HELD, Own
 from pipefix.loader.pace import THREADS
-from pipefix.loader.portable import Portable
+from pipefix.loader.plain_batch import PlainBatches
 from pipefix.loader.resume import set_as_then
-from pipefix.loader.reused import Memory
-from pipefix.loader.workers import HELD, Own
-
-if TYPE_CHECKING:
-    from pipefix.loader.fusing.source import Source
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
 
 
-class _Fused(_BaseDataLoaderIter):
+class _ByCrew(_BaseDataLoaderIter):
     """The next batch, from threads."""
 
-    _work: Any
-    begin: Any
-    _user_collates: Any
+    _kind: Callable[[Any], Batch]
+    """Makes a batch that threads are to fill, of what the sampler says."""
 
-    def _open(self, source: Source, threads: int, ahead: int, memory: Memory) -> None:
-        self._source = source
+    def _open(self, threads: int, ahead: int) -> None:
         self._ahead_by = ahead
         """Batches that are made while the caller has one; 0: a batch is made when it is asked for."""
         self._under_way: deque[Batch | Exception] = deque()
-        # The loader's, so that the next epoch finds its pages written already.
-        self._memory = memory
-        memory.kept = max(memory.kept, ahead + HELD + 1)
         self._crew = Crew(threads)
         self._waited = 0.0
         self._end = weakref.finalize(self, self._crew.close)
@@ -56,22 +47,15 @@ class _Fused(_BaseDataLoaderIter):
                 index = self._next_index()  # type: ignore[no-untyped-call]
             except StopIteration:
                 return
-            self._under_way.append(self._begun(index.index if isinstance(index, Asked) else index))
+            self._under_way.append(self._begun(index))
 
-    def _begun(self, indices: Any) -> Batch | Exception:
-        source = self._source
+    def _begun(self, index: Any) -> Batch | Exception:
         try:
-            indices = list(indices)
-            shape = (len(indices), 3, source.height, source.width)
-            carrier = self._work.carrier
-            pinned = self._pin_memory or (carrier is not None and carrier.streams)
-            pictures = self._memory.batch(shape, source.kind, pinned=pinned)
-            keys = [key_of(self.begin.seed, self.begin.epoch, index) for index in indices]
+            batch = self._kind(index)
         except Exception as error:  # noqa: BLE001 - raised when its turn comes, as a worker's would be
             return error
-        made = Batch(source, indices, keys, pictures)
-        self._crew.begin(made)
-        return made
+        self._crew.begin(batch)
+        return batch
 
     def _next_data(self) -> Any:
         self._top_up(self._ahead_by + 1)
@@ -87,25 +71,31 @@ class _Fused(_BaseDataLoaderIter):
             self._under_way.appendleft(batch)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
-        made = batch.together(self._work.rules, own_collate(self._user_collates))
-        if self._pin_memory:
-            made = pin_memory(made, self._pin_memory_device)
-        return made
+        return batch.take()
+
+    def _drop(self) -> None:
+        """What is under way is not waited for."""
+        for batch in self._under_way:
+            if isinstance(batch, Batch):
+                batch.dropped = True
+        self._under_way.clear()
 
 
-class Threads(Own, _Fused):
+class Threads(Own, _ByCrew):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         super().__init__(loader)
-        made = self._work.fused
-        assert made is not None
-        batch = loader.batch_size or 1
-        workers = loader.num_workers
-        # Without workers nothing is read ahead, as in DataLoader.
-        ahead = max(loader.prefetch_factor or 1, math.ceil(ENOUGH * made.threads / batch)) if workers else 0
-        collate = loader.collate_fn
-        self._user_collates = collate.collate_fn if isinstance(collate, Portable) else collate
-        self._open(made.source, made.threads, ahead, made.memory)
+        workers, made = loader.num_workers, self._work.fused
+        ahead = (loader.prefetch_factor or 1) * (1 if made is not None else workers)
+        threads = workers
+        if made is not None:
+            threads = made.threads
+            # Without workers nothing is read ahead, as in DataLoader.
+            ahead = max(ahead, math.ceil(ENOUGH * threads / (loader.batch_size or 1))) if workers else 0
+            # The loader's, so that the next epoch finds its pages written already.
+            made.memory.kept = max(made.memory.kept, ahead + HELD + 1)
+        self._kind = self._kind_now(loader)
+        self._open(threads, ahead)
         if self.begin.again and not self.begin.fresh:
             set_as_then(loader, self.begin.generators)
             self._sampler_iter = iter(self._index_sampler)
@@ -113,17 +103,28 @@ class Threads(Own, _Fused):
             # The sampler draws its order now, while the generators are as they were.
             self._top_up(max(1, ahead))
 
+    def _kind_now(self, loader: Any) -> Callable[[Any], Batch]:
+        """Of this epoch's batches."""
+        work = self._work
+        if work.fused is None:
+            return PlainBatches(self._dataset, self._collate_fn, batched=self._auto_collation, pin=self._pin_memory)
+        rules = replace(work.rules, seed=self.begin.seed)
+        pinned = self._pin_memory or (work.carrier is not None and work.carrier.streams)
+        memory = work.fused.memory
+        return FusedBatches(work.fused.source, memory, rules, loader.collate_fn, pin=self._pin_memory, pinned=pinned)
+
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        for batch in self._under_way:
-            if isinstance(batch, Batch):
-                batch.dropped = True
-        self._under_way.clear()
+        self._drop()
         self._start(loader)
         self._waited = 0.0
         super()._reset(loader, first_iter)
+        self._kind = self._kind_now(loader)
         self._top_up(max(1, self._ahead_by))
 
     def _over(self, seconds: float) -> None:
+        # Also where a sample raised StopIteration: nothing comes after it.
+        self._drop()
+        self._sampler_iter = iter(())
         fused = self._work.fused
         if fused is not None and seconds > 0:
             fused.pace.ended(THREADS, self._num_yielded, seconds, self._waited / seconds, self._crew.computed())

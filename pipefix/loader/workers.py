@@ -1,58 +1,36 @@
-"""Iterators as torch runs them, with ours beside: batches handed over through slots, samples read under rules, epochs gone on with.
+"""The iterator with worker processes: batches handed over through slots, and the next epoch begun before it is asked for.
 
-Who makes which batch, seeds, order, watchdogs and the way processes end are torch's own, in subclasses of its iterators. So batches
-are those of `DataLoader`, bit for bit, and its manners hold.
+Who makes which batch, seeds, order, watchdogs and the way processes end are torch's own, in a subclass of its iterator.
 """
 
 from __future__ import annotations
 
 import gc
 import itertools
-import logging
-import time
 import weakref
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch import multiprocessing
-from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
+from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils import MP_STATUS_CHECK_INTERVAL
-from torch.utils.data.dataloader import (
-    DataLoader,
-    _BaseDataLoaderIter,
-    _DatasetKind,
-    _MultiProcessingDataLoaderIter,
-    _SingleProcessDataLoaderIter,
-)
+from torch.utils.data.dataloader import DataLoader, _MultiProcessingDataLoaderIter
 
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
-from pipefix.loader.batching import Maker, Orders
-from pipefix.loader.board import Board
 from pipefix.loader.foresight import DRAWN, Foreseen, kind_of
-from pipefix.loader.fusion import Fusion
-from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Prepared, Rules
+from pipefix.loader.fused_batch import Maker
+from pipefix.loader.guard import Asked, Gathered, Prepared
+from pipefix.loader.iterator import HELD, Own
 from pipefix.loader.limits import out_of_memory_kills
-from pipefix.loader.meter import Meter, samples_in, size_of
-from pipefix.loader.pace import PROCESSES
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
-from pipefix.loader.prefetch import Carrier
-from pipefix.loader.quarantine import Quarantine
-from pipefix.loader.resume import Standing, set_as_then
+from pipefix.loader.resume import set_as_then
 from pipefix.loader.scheduling import Context, Scheduled
-from pipefix.loader.stats import FEW, Course
-from pipefix.loader.trial import SLOTS, UNDECIDED, Trial
+from pipefix.loader.trial import SLOTS, UNDECIDED
 from pipefix.vocabulary import death
-
-log = logging.getLogger("pipefix.loader")
-HELD = 2
-"""Batches that the caller is expected to hold at a time: the current one, while it asks for the next."""
-
 
 AHEAD = 2
 """Where a batch is waited for while later ones have arrived, so many times as many may be under way."""
@@ -62,239 +40,6 @@ def make_arena(loader: DataLoader[Any], *, scheduled: bool = False) -> Arena:
     """Room for what ``loader`` has under way. Raises OSError or AttributeError where this system cannot give it."""
     slots = (loader.prefetch_factor or 0) * (AHEAD if scheduled else 1) + HELD
     return Arena(loader.num_workers, slots, room(loader.num_workers * slots))
-
-
-@dataclass
-class Work:
-    """What an iterator does beside torch's own."""
-
-    reads: Any
-    """What samples are read from."""
-    rules: Rules = field(default_factory=Rules)
-    quarantine: Quarantine | None = None
-    threads: int | None = None
-    sharing: str | None = None
-    arena: Arena | None = None
-    board: Board | None = None
-    """By which samples are given to whichever worker is free."""
-    trial: Trial = field(default_factory=Trial)
-    carrier: Carrier | None = None
-    steps: tuple[Callable[[Any], Any], ...] = ()
-    """Done to each batch in this process, on its way to the caller."""
-    handed: Counter[str] = field(default_factory=Counter)
-    foreseen: int = 0
-    """Epochs that began with batches that had been asked for before."""
-    fused: Fusion | None = None
-    """Batches are made by fused calls, in this process."""
-
-
-class Own(_BaseDataLoaderIter):
-    """Torch sets its parts one by one as attributes; some of them are given another shape here."""
-
-    _work: Work
-    standing: Standing
-    meter: Meter
-    """The loader's."""
-    _metered: Meter | None
-    """Where batches are written down."""
-    course: Course
-
-    def _prepare(self, loader: Any) -> None:
-        self._work = loader._work()
-        self._staged: deque[Any] = deque()
-        self._start(loader)
-
-    def _start(self, loader: Any) -> None:
-        """An epoch begins."""
-        self.begin = loader._beginning
-        self._since = time.perf_counter()
-        self.standing = Standing(self.begin, self.begin.passed)
-        self.meter = self._metered = loader.meter
-        self.course = Course(self.meter, self.begin.epoch)
-        self._size = size_of(loader)
-        self._few = FEW
-        self._asked = self._missed = 0
-        self._staged.clear()
-        if self._work.quarantine is not None:
-            self._work.quarantine.begin()
-        for step in self._work.steps:
-            if hasattr(step, "set_epoch"):
-                step.set_epoch(self.begin.epoch)
-
-    # -- parts that torch sets ---------------------------------------------------------------------------------------------
-
-    @property
-    def guarded(self) -> bool:
-        return bool(self._work.rules) and self._dataset_kind == _DatasetKind.Map
-
-    @property
-    def _dataset(self) -> Any:
-        return self._read_from
-
-    @_dataset.setter
-    def _dataset(self, dataset: Any) -> None:
-        self._read_from = self._under_rules(dataset)
-
-    def _under_rules(self, dataset: Any) -> Any:
-        """What samples are read from."""
-        if isinstance(dataset, (IterDataPipe, MapDataPipe)):
-            return dataset
-        if self._work.fused is not None:
-            return Orders(self._work.fused.source, self._work.rules)
-        if self._work.rules and not isinstance(dataset, IterableDataset):
-            return Guarded(self._work.reads, self._work.rules)
-        return self._work.reads
-
-    @property
-    def _collate_fn(self) -> Any:
-        return self._collates
-
-    @_collate_fn.setter
-    def _collate_fn(self, collate_fn: Any) -> None:
-        self._collates = Gathered(collate_fn) if self.guarded else collate_fn
-
-    @property
-    def _sampler_iter(self) -> Any:
-        return self._indices
-
-    @_sampler_iter.setter
-    def _sampler_iter(self, indices: Iterator[Any]) -> None:
-        self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
-
-    def _next_index(self) -> Any:
-        index = super()._next_index()  # type: ignore[no-untyped-call]
-        if self._work.quarantine is not None:
-            self._asked += len(index) if self._auto_collation else 1
-        return Asked(self.begin.epoch, index) if self.guarded else index
-
-    # -- batches -----------------------------------------------------------------------------------------------------------
-
-    def _next_data(self) -> Any:
-        meter = self._metered
-        if meter is None:
-            return self._following()
-        meter.asked()
-        try:
-            batch = self._following()
-        except StopIteration:
-            meter.ended()
-            if log.isEnabledFor(logging.INFO):
-                log.info("%s", self.course.stats())
-            raise
-        except BaseException:
-            meter.ended()
-            raise
-        meter.got(self._size or samples_in(batch))
-        self._few -= 1
-        if not self._few:
-            self._felt()
-        return batch
-
-    def _felt(self) -> None:
-        """Here it is seen whether metering every batch would be."""
-
-    def _following(self) -> Any:
-        carrier = self._work.carrier
-        try:
-            if carrier is None:
-                batch, missed = self._good(), self._missed
-            else:
-                begun, missed = self._staged.popleft() if self._staged else (carrier.begin(self._good()), self._missed)
-                if isinstance(begun, Exception):
-                    raise begun
-                batch = carrier.end(begun)
-        except StopIteration:
-            self.standing.ended = True
-            self._over(time.perf_counter() - self._since)
-            raise
-        except Exception as error:
-            if not (isinstance(error, dying.WorkerDied) or str(error).startswith("DataLoader timed out")):
-                # Iteration goes on with the batch after it.
-                self._missed += 1
-                self.standing.batches += 1
-            raise
-        self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
-        for step in self._work.steps:
-            batch = step(batch)
-        if carrier is not None and carrier.streams and not self._staged and self._waits():
-            self._staged.append((self._ahead(carrier), self._missed))
-        return batch
-
-    def _over(self, seconds: float) -> None:
-        """The epoch has ended."""
-        if self._work.fused is not None:
-            self._work.fused.pace.ended(PROCESSES, self._num_yielded, seconds)
-
-    def _ahead(self, carrier: Carrier) -> Any:
-        """The batch that has arrived meanwhile, on its way already; an error keeps its place in the row."""
-        try:
-            return carrier.begin(self._good())
-        except Exception as error:  # noqa: BLE001 - raised when its turn comes
-            return error
-
-    def _waits(self) -> bool:
-        """Whether the next batch is here, so that taking it holds nobody up."""
-        return False
-
-    def _good(self) -> Any:
-        """The next batch that has samples in it."""
-        following: Callable[[], Any] = super()._next_data
-        while True:
-            batch = self._opened(following())
-            if not isinstance(batch, Flawed):
-                return batch
-            assert self._work.quarantine is not None
-            self._work.quarantine.add(batch.bad, epoch=self.begin.epoch, asked=self._asked)
-            if not batch.empty:
-                return batch.batch
-            self._missed += 1
-
-    def _opened(self, batch: Any) -> Any:
-        return batch
-
-
-class Single(Own, _SingleProcessDataLoaderIter):
-    """Without workers."""
-
-    def __init__(self, loader: Any) -> None:
-        self._prepare(loader)
-        super().__init__(loader)
-        work = self._work
-        self._plain = not (work.steps or work.quarantine or work.carrier or self.guarded or self._pin_memory)
-        self._profile_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-        if self.begin.again:
-            if not self.begin.fresh:
-                set_as_then(loader, self.begin.generators)
-                self._sampler_iter = iter(self._index_sampler)
-            # The sampler draws its order now, while the generators are as they were.
-            first = next(self._indices, None)
-            self._indices = iter(()) if first is None else _again(first, self._indices)
-
-    def _following(self) -> Any:
-        if not self._plain:
-            return super()._following()
-        # With nothing beside torch's own to be done, nothing of it is asked for each batch.
-        try:
-            batch = self._dataset_fetcher.fetch(next(self._indices))
-        except StopIteration:
-            self.standing.ended = True
-            raise
-        except Exception:
-            self._missed += 1
-            self.standing.batches += 1
-            raise
-        self.standing.batches += 1
-        return batch
-
-    def _felt(self) -> None:
-        if not self.meter.read and self.course.quick():
-            self.course.metered = False
-            self._metered = None
-
-
-def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from torch.utils.data import (
 )
 
 from pipefix.subject.candidates import parts
-from pipefix.subject.randomness import generators
 from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.generators import generators
 from pipefix.vocabulary.settings import LoaderSettings
 
 

@@ -246,11 +246,14 @@ def _handing(subject: Subject, declined: dict[str, str]) -> tuple[bool, bool]:
 
     theirs = subject.loader
     known = multiprocessing.get_sharing_strategy()
-    slots = getattr(theirs, "another", DataLoader) is DataLoader and getattr(theirs, "engine", None) != "torch"
+    engine = getattr(theirs, "engine", None)
+    slots = getattr(theirs, "another", DataLoader) is DataLoader and engine not in ("threads", "torch")
     if not slots:
-        declined["engine"] = f"engine={getattr(theirs, 'engine', None)!r} was chosen"
+        declined["engine"] = f"engine={engine!r} was chosen"
     sharing = slots and known == "file_descriptor" and "file_system" in multiprocessing.get_all_sharing_strategies()
-    if not sharing:
+    if engine == "threads":
+        declined["sharing"] = "threads share all memory"
+    elif not sharing:
         declined["sharing"] = "batches cross through memory that is used again" if not slots else f"{known} is the strategy already"
     return slots, sharing
 

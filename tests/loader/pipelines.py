@@ -15,8 +15,8 @@ from torch.utils.data import Dataset, IterableDataset, default_collate, get_work
 Point = namedtuple("Point", ["x", "y"])
 
 
-class Mixed(Dataset[Any]):
-    """Every kind of value that default_collate knows, and a random number of each library's."""
+class Kinds(Dataset[Any]):
+    """Every kind of value that default_collate knows."""
 
     def __len__(self) -> int:
         return 23
@@ -24,10 +24,8 @@ class Mixed(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         return {
             "image": torch.full((3, 4, 5), index, dtype=torch.uint8),
-            "noise": torch.rand(2),
             "array": np.arange(6, dtype=np.int16).reshape(2, 3) + index,
             "scalar": np.float32(index),
-            "drawn": (random.random(), float(np.random.rand())),
             "point": Point(index, torch.tensor([index, -index])),
             "name": f"sample {index}",
             "raw": b"%d" % index,
@@ -36,6 +34,14 @@ class Mixed(Dataset[Any]):
             "half": torch.tensor([index], dtype=torch.bfloat16),
             "list": [torch.tensor(index > 3), [float(index)]],
         }
+
+
+class Mixed(Kinds):
+    """And a random number of each library's."""
+
+    def __getitem__(self, index: int) -> Any:
+        drawn = {"noise": torch.rand(2), "drawn": (random.random(), float(np.random.rand()))}
+        return {**super().__getitem__(index), **drawn}
 
 
 class Batched(Dataset[Any]):

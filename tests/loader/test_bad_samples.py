@@ -15,20 +15,21 @@ from pipefix.loader.guard import SampleTimeout, source_of
 from pipefix.loader.quarantine import TooManyBadSamples
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
+from tests.loader.ways import made_by
 
 TOLERANT: dict[str, Any] = {"batch_size": 4, "max_bad": 1.0}
-WORKERS = pytest.mark.parametrize("workers", [0, 2])
+BY = made_by(0, 2)
 
 
 def values(batches: Any) -> list[list[float]]:
     return [[float(sample[0]) for sample in batch] for batch in batches]
 
 
-@WORKERS
+@BY
 @pytest.mark.parametrize("kind", [pipelines.Torn, pipelines.TornTogether])
-def test_skipped_samples_are_left_out_and_noted(kind: Any, workers: int, tmp_path: Path) -> None:
+def test_skipped_samples_are_left_out_and_noted(kind: Any, by: dict[str, Any], tmp_path: Path) -> None:
     note = tmp_path / "quarantine.jsonl"
-    loader = FastLoader(kind(), num_workers=workers, on_bad="skip", quarantine=note, **TOLERANT)
+    loader = FastLoader(kind(), **by, on_bad="skip", quarantine=note, **TOLERANT)
     made = values(loader)
     assert made[0] == [0, 1, 2] and made[4] == [16, 19]
     assert sorted(value for batch in made for value in batch) == [index for index in range(40) if index not in (3, 17, 18)]
@@ -39,31 +40,31 @@ def test_skipped_samples_are_left_out_and_noted(kind: Any, workers: int, tmp_pat
     assert f"3 samples could not be read; see {note}." in loader.explain()
 
 
-@WORKERS
-def test_a_batch_of_nothing_but_bad_samples_is_left_out(workers: int) -> None:
+@BY
+def test_a_batch_of_nothing_but_bad_samples_is_left_out(by: dict[str, Any]) -> None:
     dataset = pipelines.Torn(16, bad=(4, 5, 6, 7))
-    loader = FastLoader(dataset, num_workers=workers, on_bad="skip", quarantine=None, **TOLERANT)
+    loader = FastLoader(dataset, **by, on_bad="skip", quarantine=None, **TOLERANT)
     assert values(loader) == [[0, 1, 2, 3], [8, 9, 10, 11], [12, 13, 14, 15]]
 
 
-@WORKERS
-def test_refilled_batches_keep_their_size_with_samples_of_their_own(workers: int) -> None:
-    loader = FastLoader(pipelines.Torn(), num_workers=workers, on_bad="refill", quarantine=None, **TOLERANT)
+@BY
+def test_refilled_batches_keep_their_size_with_samples_of_their_own(by: dict[str, Any]) -> None:
+    loader = FastLoader(pipelines.Torn(), **by, on_bad="refill", quarantine=None, **TOLERANT)
     made = values(loader)
     assert [len(batch) for batch in made] == [4] * 10
     assert made[0] == [0, 1, 2, 0] and made[4] == [16, 16, 19, 19]
 
 
-@WORKERS
-def test_single_samples_are_left_out(workers: int) -> None:
-    loader = FastLoader(pipelines.Torn(), batch_size=None, num_workers=workers, on_bad="skip", quarantine=None, max_bad=1)
+@BY
+def test_single_samples_are_left_out(by: dict[str, Any]) -> None:
+    loader = FastLoader(pipelines.Torn(), batch_size=None, **by, on_bad="skip", quarantine=None, max_bad=1)
     assert [float(sample[0]) for sample in loader] == [index for index in range(40) if index not in (3, 17, 18)]
 
 
-@WORKERS
-def test_too_many_are_an_error_that_names_the_first(workers: int, tmp_path: Path) -> None:
+@BY
+def test_too_many_are_an_error_that_names_the_first(by: dict[str, Any], tmp_path: Path) -> None:
     note = tmp_path / "bad.jsonl"
-    loader = FastLoader(pipelines.Torn(), batch_size=4, num_workers=workers, on_bad="skip", quarantine=note, max_bad=0.05)
+    loader = FastLoader(pipelines.Torn(), batch_size=4, **by, on_bad="skip", quarantine=note, max_bad=0.05)
     expected = (
         r"3 of about \d+ samples could not be read, more than max_bad=0.05 \(5.0 %\) allows. The first is sample 3, /data/3.jpg"
     )
@@ -79,12 +80,12 @@ def test_the_default_raises_the_users_error() -> None:
 
 
 @pytest.mark.parametrize("on_bad", ["skip", "refill"])
-@WORKERS
-def test_without_bad_samples_batches_are_torchs_bit_for_bit(on_bad: str, workers: int) -> None:
+@BY
+def test_without_bad_samples_batches_are_torchs_bit_for_bit(on_bad: str, by: dict[str, Any]) -> None:
     torch.manual_seed(1)
-    expected = list(DataLoader(pipelines.Tensors(), batch_size=4, shuffle=True, num_workers=workers))
+    expected = list(DataLoader(pipelines.Tensors(), batch_size=4, shuffle=True, num_workers=by["num_workers"]))
     torch.manual_seed(1)
-    loader = FastLoader(pipelines.Tensors(), batch_size=4, shuffle=True, num_workers=workers, on_bad=on_bad)
+    loader = FastLoader(pipelines.Tensors(), batch_size=4, shuffle=True, **by, on_bad=on_bad)
     assert_same(list(loader), expected)
 
 
@@ -93,7 +94,7 @@ def test_workers_still_see_the_users_dataset() -> None:
     assert [tuple(int(part) for part in batch)[4] for batch in loader] == [0, 10] * 4
 
 
-@WORKERS
+@pytest.mark.parametrize("workers", [0, 2])
 def test_a_sample_that_takes_too_long_counts_as_bad(workers: int, tmp_path: Path) -> None:
     note = tmp_path / "slow.jsonl"
     loader = FastLoader(pipelines.Slow(12), num_workers=workers, on_bad="skip", sample_timeout=0.2, quarantine=note, **TOLERANT)

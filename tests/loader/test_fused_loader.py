@@ -31,8 +31,8 @@ from torchvision.transforms import v2
 
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader.batching import Maker, Orders
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.fused_batch import Maker, Orders
 from pipefix.loader.fusing.source import Source, compiled
 from pipefix.loader.guard import Asked, Rules
 from pipefix.loader.meter import Meter
@@ -319,6 +319,11 @@ class TestPace:
         assert "Worker processes (to be compared: threads were held up for 80% of their time) make" in loader.explain()
         list(loader)
         assert "Worker processes (measured: " in loader.explain()
+
+    def test_threads_that_were_asked_for_are_not_compared(self, folder: Path) -> None:
+        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1, engine="threads")
+        loader._fusing.pace.ended(THREADS, 100, 1000.0, 0.5, 0.2)
+        assert loader.explain().startswith("A thread of this process makes batches by fused calls.")
 
 
 class TestDeclined:

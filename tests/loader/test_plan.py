@@ -16,6 +16,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn, write
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.loader import pipelines
+from tests.loader.ways import made_by
 
 
 @pytest.fixture
@@ -69,6 +70,9 @@ def test_batches_are_handed_over_as_the_plan_has_it(plan: Any) -> None:
     told = FastLoader(Strategy(), num_workers=1, batch_size=1, engine="processes", plan=plan(loader=change))
     assert next(iter(told)) == ["file_system"]
     assert "engine='torch' asks for it" in told.explain()
+    by_threads = FastLoader(pipelines.Tensors(8), num_workers=2, batch_size=4, plan=plan(loader=LoaderChange(engine="threads")))
+    assert len(list(by_threads)) == 2
+    assert "2 threads of this process make the samples" in by_threads.explain()
 
 
 class Strategy(Dataset[Any]):
@@ -107,10 +111,10 @@ def cached(tmp_path: Path) -> tuple[Files, Path]:
     return dataset, tmp_path
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_samples_are_read_from_the_plans_cache(workers: int, cached: Any, plan: Any) -> None:
+@made_by(0, 1)
+def test_samples_are_read_from_the_plans_cache(by: dict[str, Any], cached: Any, plan: Any) -> None:
     dataset, folder = cached
-    loader = FastLoader(dataset, batch_size=4, num_workers=workers, plan=plan(cache=CacheChange(path="cache", store="source")))
+    loader = FastLoader(dataset, batch_size=4, **by, plan=plan(cache=CacheChange(path="cache", store="source")))
     for file in dataset.files:
         file.unlink()
     assert torch.cat(list(loader))[:, 0].tolist() == list(range(12))

@@ -10,10 +10,11 @@ import torch
 from torch.utils.data import default_collate
 
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.iterator import Single
 from pipefix.loader.prefetch import Carrier, moved
-from pipefix.loader.workers import Single
 from tests.loader import pipelines
 from tests.loader.pipelines import Point
+from tests.loader.ways import made_by
 
 
 def doubled(batch: Any) -> Any:
@@ -29,9 +30,9 @@ def test_batches_are_moved_all_the_way_down() -> None:
         assert tensor.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_augment_is_done_to_every_batch_in_this_process(workers: int) -> None:
-    loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=workers, augment=torch.nn.Flatten(0))
+@made_by(0, 2)
+def test_augment_is_done_to_every_batch_in_this_process(by: dict[str, Any]) -> None:
+    loader = FastLoader(pipelines.Tensors(16), batch_size=4, **by, augment=torch.nn.Flatten(0))
     assert [tuple(batch.shape) for batch in loader] == [(64,)] * 4
 
 

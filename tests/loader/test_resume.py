@@ -16,6 +16,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Se
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
+from tests.loader.ways import made_by
 
 SAMPLERS: dict[str, Any] = {
     "in order": lambda: {"batch_size": 4},
@@ -51,8 +52,20 @@ def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
 def test_a_cut_anywhere_changes_nothing(name: str, cut: int, epoch: int, rng: str, workers: tuple[int, int]) -> None:
     """The sampler's order for ``rng="torch"``; every number drawn as well for ``rng="sample"``, whatever the workers."""
     look = list if rng == "sample" else indices
+    before, after = ({"rng": rng, "num_workers": number} for number in workers)
+    gone_on_with(pipelines.Drawing(), look, name, cut, epoch, before, after)
+
+
+@settings(max_examples=20)
+@given(some.sampled_from(sorted(SAMPLERS)), some.integers(0, 11), some.integers(0, 1), some.sampled_from([(2, 0), (0, 2), (1, 3)]))
+def test_a_cut_anywhere_changes_nothing_by_threads(name: str, cut: int, epoch: int, workers: tuple[int, int]) -> None:
+    before, after = ({"engine": "threads", "num_workers": number} for number in workers)
+    gone_on_with(pipelines.Tensors(40), list, name, cut, epoch, before, after)
+
+
+def gone_on_with(dataset: Any, look: Any, name: str, cut: int, epoch: int, before: Any, after: Any) -> None:
     torch.manual_seed(11)
-    whole = FastLoader(pipelines.Drawing(), rng=rng, num_workers=workers[0], **SAMPLERS[name]())
+    whole = FastLoader(dataset, **before, **SAMPLERS[name]())
     for _ in range(epoch):
         list(whole)
     iterator = iter(whole)
@@ -62,22 +75,24 @@ def test_a_cut_anywhere_changes_nothing(name: str, cut: int, epoch: int, rng: st
     rest = list(iterator)
 
     torch.manual_seed(99)
-    other = FastLoader(pipelines.Drawing(), rng=rng, num_workers=workers[1], **SAMPLERS[name]())
+    other = FastLoader(dataset, **after, **SAMPLERS[name]())
     other.load_state_dict(state)
-    before = torch.get_rng_state()
+    process = torch.get_rng_state()
     resumed = iter(other)
-    if workers[1]:
-        assert torch.equal(torch.get_rng_state(), before)
+    if after["num_workers"]:
+        assert torch.equal(torch.get_rng_state(), process)
     assert_same(look(resumed), look(rest))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_nothing_that_lies_behind_is_read(workers: int, tmp_path: Any) -> None:
+@made_by(0, 2)
+def test_nothing_that_lies_behind_is_read(by: dict[str, Any], tmp_path: Any) -> None:
     note = tmp_path / "read"
-    whole = FastLoader(pipelines.Tensors(40), batch_size=4, shuffle=True, num_workers=workers)
+    whole = FastLoader(pipelines.Tensors(40), batch_size=4, shuffle=True, **by)
     iterator = iter(whole)
     behind = [next(iterator) for _ in range(6)]
-    other = FastLoader(pipelines.Noting(str(note), 40), batch_size=4, shuffle=True, num_workers=workers)
+    other = FastLoader(pipelines.Noting(str(note), 40), batch_size=4, shuffle=True, **by)
+    other.explain()  # what is looked at before threads begin
+    note.write_text("")
     other.load_state_dict(whole.state_dict())
     list(other)
     read = sorted(map(int, note.read_text().split()))
@@ -97,12 +112,13 @@ def test_after_an_epoch_the_next_one_begins() -> None:
     assert_same(list(other), following)
 
 
+@pytest.mark.parametrize("engine", ["auto", "threads"])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_epochs_after_the_one_gone_on_with_are_the_same(persistent: bool) -> None:
+def test_epochs_after_the_one_gone_on_with_are_the_same(persistent: bool, engine: str) -> None:
     def loader() -> Any:
         generator = torch.Generator().manual_seed(5)
         options: dict[str, Any] = {"num_workers": 2, "persistent_workers": persistent, "generator": generator, "shuffle": True}
-        return FastLoader(pipelines.Tensors(16), batch_size=4, **options)
+        return FastLoader(pipelines.Tensors(16), batch_size=4, engine=engine, **options)
 
     whole = loader()
     list(whole)
@@ -115,8 +131,9 @@ def test_epochs_after_the_one_gone_on_with_are_the_same(persistent: bool) -> Non
     assert_same([list(other) for _ in range(3)], expected)
 
 
-def test_a_loop_that_was_left_stands_where_it_was_left() -> None:
-    loader = FastLoader(pipelines.Tensors(40), batch_size=4, num_workers=1)
+@made_by(1)
+def test_a_loop_that_was_left_stands_where_it_was_left(by: dict[str, Any]) -> None:
+    loader = FastLoader(pipelines.Tensors(40), batch_size=4, **by)
     for number, _ in enumerate(loader):
         if number == 2:
             break
@@ -139,8 +156,9 @@ def test_a_stream_is_read_up_to_where_it_stood(workers: int) -> None:
     assert_same([batch[0] for batch in resumed], [batch[0] for batch in iterator])
 
 
-def test_batches_that_were_left_out_count() -> None:
-    options: dict[str, Any] = {"batch_size": 4, "on_bad": "skip", "max_bad": 1.0, "quarantine": None}
+@made_by(0, 1)
+def test_batches_that_were_left_out_count(by: dict[str, Any]) -> None:
+    options: dict[str, Any] = {**by, "batch_size": 4, "on_bad": "skip", "max_bad": 1.0, "quarantine": None}
     whole = FastLoader(pipelines.Torn(16, bad=(0, 1, 2, 3)), **options)
     iterator = iter(whole)
     next(iterator)
@@ -189,9 +207,9 @@ def test_samples_draw_anew_each_epoch_and_leave_the_process_alone() -> None:
     assert torch.equal(torch.get_rng_state(), after)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_batch_that_raised_lies_behind(workers: int) -> None:
-    whole = FastLoader(pipelines.Faulty(24), batch_size=4, num_workers=workers)
+@made_by(0, 1)
+def test_a_batch_that_raised_lies_behind(by: dict[str, Any]) -> None:
+    whole = FastLoader(pipelines.Faulty(24), batch_size=4, **by)
     iterator = iter(whole)
     for _ in range(2):
         next(iterator)
@@ -204,8 +222,9 @@ def test_a_batch_that_raised_lies_behind(workers: int) -> None:
     assert [float(batch[0, 0]) for batch in other] == [16.0, 20.0]
 
 
-def test_a_loader_that_was_used_can_be_copied_and_pickled() -> None:
-    loader = FastLoader(pipelines.Tensors(40), batch_size=4, num_workers=1)
+@made_by(1)
+def test_a_loader_that_was_used_can_be_copied_and_pickled(by: dict[str, Any]) -> None:
+    loader = FastLoader(pipelines.Tensors(40), batch_size=4, **by)
     next(iter(loader))
     for again in (copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
         assert len(list(again)) == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from pipefix.subject.randomness import generators, untouched
+from pipefix.subject.randomness import untouched
+from pipefix.vocabulary.generators import generators
 
 
 class Slotted:
@@ -94,6 +96,16 @@ def test_generators_are_found_wherever_they_are_held() -> None:
     loader = make()
     kinds = sorted(type(one).__name__ for one in generators(loader))
     assert kinds == ["Generator"] * 4 + ["Random"] * 2 + ["RandomState"]
+
+
+def test_they_are_found_behind_functions() -> None:
+    one, other, third, fourth = random.Random(1), np.random.default_rng(1), random.Random(2), torch.Generator()
+
+    def enclosing() -> float:
+        return one.random()
+
+    held = [enclosing, other.random, functools.partial(torch.rand, (), generator=fourth), third.shuffle]
+    assert {id(found) for found in generators(held)} == {id(one), id(other), id(third), id(fourth)}
 
 
 def test_the_system_s_own_randomness_has_no_state_to_keep() -> None:

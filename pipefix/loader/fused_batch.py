@@ -1,4 +1,8 @@
-"""A fused batch from its parts: what the fused call left over is made by the dataset's own code, under the loader's rules."""
+"""A batch of fused pictures: by threads of this process, or by a worker process.
+
+A fused call writes a picture straight into the batch, in memory that is used again. What it leaves over is made by the dataset's
+own code, under the loader's rules, where the batch is put together: under its own random numbers, which are set for the process.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import default_collate
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.kernels.picture import Target
+from pipefix.loader.crew import Batch
 from pipefix.loader.fusing.stand_in import collated, placed
 from pipefix.loader.guard import Asked, Bad, Flawed, Guarded, Rules, SampleTimeout, bad, key_of, limited
+from pipefix.loader.portable import Portable
 from pipefix.loader.reused import Memory
 
 if TYPE_CHECKING:
@@ -85,6 +92,40 @@ def own_collate(collate: Any) -> Callable[[Any], Any] | None:
     """The collate function, unless it is torch's own and does what torch's does."""
     stacks = default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn
     return None if collate is default_collate and stacks else collate
+
+
+# -- by threads ----------------------------------------------------------------------------------------------------------------
+
+
+class FusedBatches:
+    """Makes an epoch's batches, as threads are to fill them."""
+
+    def __init__(self, source: Source, memory: Memory, rules: Rules, collate: Any, *, pin: bool, pinned: bool) -> None:
+        self.source, self.memory, self.rules = source, memory, rules
+        self.collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
+        self.pin = pin
+        """Whether all tensors of a batch are pinned."""
+        self.pinned = pinned
+        """Whether its pictures lie in pinned memory from the beginning."""
+
+    def __call__(self, asked: Asked) -> Batch:
+        indices, source = list(asked.index), self.source
+        pictures = self.memory.batch((len(indices), 3, source.height, source.width), source.kind, pinned=self.pinned)
+        keys = [key_of(self.rules.seed or 0, asked.epoch, index) for index in indices]
+        return FusedBatch(self, Parts(source, indices, keys, pictures))
+
+
+class FusedBatch(Batch):
+    def __init__(self, kind: FusedBatches, parts: Parts) -> None:
+        super().__init__(len(parts.indices))
+        self._kind, self._parts = kind, parts
+
+    def make(self, place: int) -> None:
+        self._parts.make(place)
+
+    def together(self) -> Any:
+        made = self._parts.together(self._kind.rules, self._kind.collate)
+        return pin_memory(made) if self._kind.pin else made
 
 
 # -- in worker processes -----------------------------------------------------------------------------------------------------

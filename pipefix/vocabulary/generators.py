@@ -1,0 +1,89 @@
+"""Random generators that a thing holds: found without asking it anything, noted and put back.
+
+Libraries are only looked at where they are loaded: before that, no generator is of theirs.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from pipefix.vocabulary.attributes import attributes
+
+_DEPTH = 6
+_MEMBERS = 64
+"""How many elements of a list are looked into: a list of transforms is short, a list of paths holds no generator."""
+_LEAVES = (str, bytes, int, float, type, ModuleType, type(None))
+
+
+def generators(root: Any) -> list[Any]:
+    """Every random generator that can be reached through attributes, short lists and dicts, and what functions enclose."""
+    found: dict[int, Any] = {}
+    _walk(root, found, set(), 0)
+    return list(found.values())
+
+
+def access(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+    """What gives its state, and what sets it."""
+    if isinstance(generator, random.Random):
+        return generator.getstate, generator.setstate
+    if hasattr(generator, "bit_generator"):
+        bits = generator.bit_generator
+        return lambda: copy.deepcopy(bits.state), lambda state: setattr(bits, "state", state)
+    return generator.get_state, generator.set_state
+
+
+def is_generator(value: Any) -> bool:
+    """Python's, NumPy's or torch's."""
+    if isinstance(value, random.Random):
+        return not isinstance(value, random.SystemRandom)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Generator):
+        return True
+    return numpy is not None and isinstance(value, (numpy.random.Generator, numpy.random.RandomState))
+
+
+def _walk(value: Any, found: dict[int, Any], seen: set[int], depth: int) -> None:
+    if depth > _DEPTH or id(value) in seen or isinstance(value, _LEAVES) or _is_tensor(value):
+        return
+    seen.add(id(value))
+    if is_generator(value):
+        found[id(value)] = value
+        return
+    for member in _members(value):
+        _walk(member, found, seen, depth + 1)
+
+
+def _members(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return list(value[:_MEMBERS])
+    if isinstance(value, dict):
+        return list(value.values()) if len(value) <= _MEMBERS else []
+    if isinstance(value, (MethodType, BuiltinMethodType)):
+        return [value.__self__]
+    held = list(attributes(value).values())
+    if isinstance(value, partial):
+        held += [value.func, value.args, value.keywords]
+    elif isinstance(value, FunctionType):
+        held += [value.__defaults__, *_enclosed(value)]
+    return held
+
+
+def _enclosed(function: FunctionType) -> list[Any]:
+    """What a function sees of those that it was made in."""
+    found = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not filled yet
+            found.append(cell.cell_contents)
+    return found
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)

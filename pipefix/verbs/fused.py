@@ -16,14 +16,19 @@ from pipefix.plan.remedies.fusing import WORTH
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
+MODES = ("exact", "close")
+LOOKING = 0.4
+"""Part of the time in which pictures are made both ways; the rest goes to starting a process, and to finding out how to fuse."""
 
-def calls(subject: Subject, diagnosis: Diagnosis) -> dict[str, FusedCall]:
-    """By mode; empty where there is too little to be gained by any."""
+
+def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, FusedCall]:
+    """By mode, in about so long; empty where there is too little to be gained by any."""
     costs = {stage: cost.wall.value for stage in (*IN_SAMPLE, Stage.COLLATE) if (cost := diagnosis.stages.get(stage)) is not None}
     replaced = costs.get(Stage.DECODE, 0.0) + costs.get(Stage.AUGMENT, 0.0)
     if subject.iterable or replaced <= WORTH * sum(costs.values()):
         return {}
-    return {mode: told(apart(partial(look.look, subject.loader, mode))) for mode in ("exact", "close")}
+    each = seconds / len(MODES)
+    return {mode: told(apart(partial(look.look, subject.loader, mode, LOOKING * each))) for mode in MODES}
 
 
 def told(found: look.Looked | Declined) -> FusedCall:

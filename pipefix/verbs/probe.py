@@ -35,6 +35,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE
 VERBS = frozenset({"convert", "swap", "tune"})
 """Commands that remedies may name."""
 
+ASIDE, MOST_ASIDE = 0.05, 3.0
+"""Part of the budget, and seconds at most, for what is tried beside the pipeline."""
 QUIET_BUDGET = 8.0
 """Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
 
@@ -98,8 +100,10 @@ def look_at(
     """Measure, diagnose and advise. ``begun``: when the budget began to run."""
     begun = time.perf_counter() if begun is None else begun
     machine = look()
+    tries = budget >= LEAST_BUDGET and not subject.iterable
+    aside = min(MOST_ASIDE, ASIDE * budget) if tries else 0.0
     plan = Plan(
-        budget=max(1.0, budget - (time.perf_counter() - begun)),
+        budget=max(1.0, budget - aside - (time.perf_counter() - begun)),
         recording_bytes=recording_bytes,
         trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
         events=trace,
@@ -110,7 +114,7 @@ def look_at(
     )
     found = measure(subject, consumer, plan, cores=machine.effective_cores)
     found.seam_cost = calibrate.seam_cost()
-    run, advice = _told(subject, machine, found, tries=budget >= LEAST_BUDGET)
+    run, advice = _told(subject, machine, found, aside)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
     return Looked(msgspec.structs.replace(run, instrument=instrument), found, advice)
@@ -126,13 +130,13 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
 
 
-def _told(subject: Subject, machine: Machine, found: Measurement, *, tries: bool) -> tuple[Run, Advice]:
-    """``tries``: there is time for what is tried beside the pipeline."""
+def _told(subject: Subject, machine: Machine, found: Measurement, aside: float) -> tuple[Run, Advice]:
+    """``aside``: seconds for what is tried beside the pipeline."""
     if not found.of(REAL.name):
         return tell.nothing_measured(subject, machine.as_dict(), found), Advice(())
     diagnosis = diagnose(found)
-    if tries and not found.partial:
-        found.fused = fused.calls(subject, diagnosis)
+    if aside and not found.partial:
+        found.fused = fused.calls(subject, diagnosis, aside)
     advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS)
     run = tell.run(
         subject,

@@ -9,7 +9,6 @@ process that holds it, so that a worker which is killed holds up nobody. Every o
 from __future__ import annotations
 
 import fcntl
-import os
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 from pipefix.loader.nameless import Nameless
+from pipefix.loader.parent import Parent
 
 WORDS = 8
 """Words of 8 bytes that a worker and a batch have."""
@@ -56,14 +56,15 @@ class Board(Nameless):
         """An `Arena` through which samples go from worker to worker."""
         self.reader: Any = None
         """What reads samples, in a worker."""
-        self.parent = os.getpid()
+        self.parent: Parent | None = None
+        """In a worker."""
         self._make("pipefix-board", self._start + places * ROOM)
         self._view()
         for worker in range(workers):
             self.words[self._of(worker) + PLACE] = NOWHERE
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "reader": None, "parent": 0})
+        super().__setstate__({**state, "reader": None, "parent": None})
         self._view()
 
     def _view(self) -> None:
@@ -283,10 +284,10 @@ class Board(Nameless):
 
     def is_over(self, worker: int) -> bool:
         """Whether there is nobody left to make batches for."""
-        return bool(self.told(worker, ENDED)) or os.getppid() != self.parent
+        return bool(self.told(worker, ENDED)) or (self.parent is not None and self.parent.has_gone())
 
     def here(self) -> None:
         """This process is a worker."""
-        self.parent = os.getppid()
+        self.parent = Parent()
         if self.exchange is not None:
             self.exchange.receive()

@@ -23,6 +23,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.fusing.chance import sample_key, seeded
+from pipefix.loader.parent import end_with_parent
 from pipefix.loader.worker_settings import cap_threads
 
 
@@ -220,7 +221,8 @@ class Gathered:
 
 
 class Prepared:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, and threads and sharing are set."""
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads and sharing are set, and its end is
+    tied to the training process's."""
 
     def __init__(
         self, init_fn: Callable[[int], Any] | None, threads: int | None, sharing: str | None = None, board: Any = None
@@ -233,6 +235,7 @@ class Prepared:
             if self.board is not None:
                 self.board.reader = info.dataset
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
+        end_with_parent()
         if self.threads is not None:
             cap_threads(self.threads)
         if self.sharing is not None:

@@ -127,9 +127,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     @property
     def _worker_init_fn(self) -> Any:
         work = self._work
-        if self.guarded or work.threads is not None or work.sharing is not None:
-            return Prepared(self._users_init_fn, work.threads, work.sharing, work.board)
-        return self._users_init_fn
+        return Prepared(self._users_init_fn, work.threads, work.sharing, work.board)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Any) -> None:

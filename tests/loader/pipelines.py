@@ -210,6 +210,12 @@ class TornTogether(Torn):
         return [self[index] for index in indices]
 
 
+class Unhurried(Tensors):
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.2)
+        return super().__getitem__(index)
+
+
 class Slow(Tensors):
     def __getitem__(self, index: int) -> torch.Tensor:
         if index == 5:

@@ -88,3 +88,26 @@ def test_a_killed_worker_is_told_with_its_signal(killed: str, rng: str) -> None:
     assert kind in ("RuntimeError", WorkerDied.__name__)
     if kind == WorkerDied.__name__:
         assert "SIGKILL" in words
+
+
+LEFT = """
+import os, sys, time
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+dataset = pipelines.Unhurried(40)
+iterator = iter(FastLoader(dataset, batch_size=1, num_workers=2, rng={rng!r}, multiprocessing_context={method!r}))
+iterator._worker_result_queue._wlock.acquire()
+time.sleep({seconds})
+os._exit(0)
+"""
+"""The training process goes while a lock that workers need to send their batches is held, as by one killed while it sent."""
+
+
+@pytest.mark.parametrize(("method", "rng"), [("fork", "sample"), ("forkserver", "torch"), ("spawn", "sample")])
+def test_workers_go_when_the_training_process_has_gone(method: str, rng: str) -> None:
+    """Each of them holds the output that is read here to its end."""
+    root = str(Path(__file__).resolve().parents[2])
+    code = LEFT.format(rng=rng, method=method, seconds=1 if method == "fork" else 8)
+    left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=False, timeout=60)
+    assert left.returncode == 0
+    assert "Traceback" not in left.stderr, left.stderr

@@ -180,9 +180,10 @@ time.sleep(60)
 """
 
 
-def test_nothing_is_left_behind_when_all_is_killed() -> None:
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_nothing_is_left_behind_when_all_is_killed(method: str) -> None:
     """No file in /dev/shm, and no worker."""
-    child = subprocess.Popen([sys.executable, "-c", KILLED, "fork"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", KILLED, method], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     workers = [int(word) for word in child.stdout.readline().split()]
     assert len(workers) == 2

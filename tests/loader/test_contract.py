@@ -283,6 +283,19 @@ def test_the_profiler_sees_the_same_name(kind: Any) -> None:
     assert "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__" in {event.key for event in seen.key_averages()}
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@BOTH
+def test_a_profile_begun_in_the_midst_of_an_epoch_sees_each_batch_as_an_annotation(kind: Any, workers: int) -> None:
+    iterator = iter(kind(pipelines.Tensors(6), batch_size=2, num_workers=workers))
+    next(iterator)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        next(iterator)
+    name = f"enumerate(DataLoader)#_{'Multi' if workers else 'Single'}ProcessDataLoaderIter.__next__"
+    name = name.replace("MultiProcess", "MultiProcessing")
+    assert [event.is_user_annotation for event in seen.events() if event.name == name] == [True]
+    assert len(list(iterator)) == 1
+
+
 @ALL
 def test_users_own_way_to_stack_tensors_is_kept(kind: Any) -> None:
     from torch.utils.data._utils.collate import default_collate_fn_map

@@ -13,25 +13,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipefix.tuning.model import Cloud, Floats, Point, fit
-from pipefix.tuning.space import Knob, Settings, Space
+from pipefix.tuning.known import Known
+from pipefix.tuning.seen import Look, Question, Seen
+from pipefix.tuning.space import Knob, Settings
 from pipefix.tuning.starting import SERVER
 
 MOST_TRIALS = 8
 WORTH_A_TRIAL = 0.004
 """Expected gain (a share of the throughput) below which another count of workers is not tried."""
-TIE = 0.01
-"""Throughputs closer than this (or than they are known to, up to twice this) are the same: the fewer workers win."""
-SPARING = 0.03
-"""What doing without any worker is worth where throughput decides, against having the most allowed."""
-FED, LEAN = 0.05, 0.3
-"""What being fed is worth, and being fed by no worker at all rather than by the most allowed, as shares of the throughput."""
-MARGIN = 0.02
-"""Supply above the demand that an untried count is believed to need: batches do not come evenly."""
 BUSY = 1.3
 """Cores that the threads of one worker keep busy, above which it is tried with one."""
-REORDERING = 0.02
-"""What giving up the order of batches must gain to be worth it."""
 HANDING = 0.05
 """Part of a batch's making that handing it over takes, above which memory that is used again is tried."""
 WHOLE = 0.95
@@ -42,55 +33,6 @@ NOT_FORKED = "Cannot re-initialize CUDA in forked subprocess"
 """What torch says where a forked worker touches the device."""
 LATE = 4.0
 """The slowest batches take so many times as long as most: whoever keeps the order waits for them."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    stall: float = 0.01
-    """Share of the time that the consumer may wait for batches."""
-    has_consumer: bool = False
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one trial told, brought to the same level as the others by the incumbent that ran beside it."""
-
-    settings: Settings
-    rate: float = 0.0
-    """Delivered samples a second."""
-    doubt: float = 0.03
-    """Standard deviation of its logarithm."""
-    stall: float | None = None
-    """Share of the time that the consumer waited; None without a consumer."""
-    demand: float | None = None
-    """Samples a second that the consumer takes where nothing keeps it waiting."""
-    potential: float | None = None
-    """Samples a second that the workers made while they were at work, with all of them at work all the time."""
-    tail: float | None = None
-    """Making time of the slowest batches over that of the middle ones."""
-    threads: float | None = None
-    """CPU seconds that a worker's threads spent in a second of its own work; above one, libraries compute beside it."""
-    starting: float | None = None
-    """Seconds from the start of the workers to the first batch, without making it; None without workers."""
-    ended: str | None = None
-    """Why it was ended before it told anything."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """A few batches made in one process before any trial."""
-
-    rate: float
-    """Samples a second."""
-    doubt: float = 0.1
-    cpu_s: float | None = None
-    """CPU seconds a sample."""
-    handing: float = 0.0
-    """Handing a batch over to another process, as part of its making: what batches of its size are known to take."""
-    tensors: int = 1
-    """Of a batch, each in memory of its own."""
-    one_by_one: float | None = None
-    """Fetching a batch's samples one after the other, as a multiple of asking for them at once; None where that is no question."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +51,10 @@ Fits = Callable[[Settings], str | None]
 
 
 @dataclass(frozen=True)
-class Search:
-    """One question, asked again after every trial: what next?"""
+class Search(Question):
+    """Asked again after every trial: what next?"""
 
-    space: Space
-    goal: Goal
-    start: Settings
     most_trials: int = MOST_TRIALS
-    seed: int = 0
 
     def next(self, seen: Sequence[Seen], *, look: Look | None = None, fits: Fits = lambda _: None) -> Try | Done:
         tried = {one.settings.normal() for one in seen}
@@ -129,7 +67,7 @@ class Search:
         told = [one for one in seen if one.ended is None]
         if not told:
             return self._first(seen, fits)
-        known = _Known(self, told, look)
+        known = self._known(told, look)
         at = known.crowded
         starting = self._another_start(at, tried, seen, fits)
         if starting is not None:
@@ -146,16 +84,19 @@ class Search:
             return Try(knobs[0].turned(at.settings), knobs[0].why)
         return count or starting or Done(self._enough(known))
 
+    def _known(self, told: Sequence[Seen], look: Look | None) -> Known:
+        return Known(self, self._level(told), look)
+
     def best(self, seen: Sequence[Seen], *, look: Look | None = None) -> Seen | None:
         """The settings to keep, before they are held against the start once more."""
         told = [one for one in seen if one.ended is None]
         if not told:
             return None
-        best = _Known(self, told, look).best
+        best = self._known(told, look).best
         if any(one.settings == best.settings for one in told):
             return best
         # It ran with its workers started in another way alone: what ran as it would is kept.
-        return _Known(self, [one for one in told if one.settings.start_method == best.settings.start_method], look).best
+        return self._known([one for one in told if one.settings.start_method == best.settings.start_method], look).best
 
     def start_left(self, seen: Sequence[Seen], *, look: Look | None = None) -> str | None:
         """Why workers are to be started as they are; None where another way is better, or none was thought of."""
@@ -165,7 +106,7 @@ class Search:
             return None
         if self._method(told) != self.start.start_method:
             return None
-        at = _Known(self, told, look).best
+        at = self._known(told, look).best
         other = next((one for one in told if self._served(one)), None)
         twin = next((one for one in told if other is not None and self._restarted(one, told) is other), None)
         if other is not None and twin is not None:
@@ -239,7 +180,7 @@ class Search:
         alike = [one for one in seen if one.settings.start_method == settings.start_method]
         return not any(one.ended is not None and _at_least(settings, one.settings) for one in alike)
 
-    def _knobs(self, known: _Known, at: Seen) -> Iterator[Knob]:
+    def _knobs(self, known: Known, at: Seen) -> Iterator[Knob]:
         """Those beside the workers that something hints at, the likeliest first; to be turned on ``at``."""
         space, settings = self.space, at.settings
         if known.fed(known.best) or not settings.workers:
@@ -266,7 +207,7 @@ class Search:
         if settings.prefetch < space.most_prefetch and at is known.best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
 
-    def _count(self, known: _Known, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
+    def _count(self, known: Known, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
         """The count of workers that promises most beyond the best one known."""
         utility = known.utility()
         here = known.cloud.counts.tolist().index(known.best.settings.workers)
@@ -287,151 +228,18 @@ class Search:
         if self.space.sharing and free and fits(settings) is not None:
             yield replace(settings, sharing="file_system")
 
-    def _promise(self, known: _Known, settings: Settings, gain: float) -> str:
+    def _promise(self, known: Known, settings: Settings, gain: float) -> str:
         forecast = known.cloud.forecast(settings.workers)
         if known.fed(known.best):
             return f"fewer workers may do: {forecast:,.0f} samples/s are forecast, {known.demand:,.0f} are needed"
         return f"{forecast:,.0f} samples/s are forecast, {100 * math.expm1(gain):.1f} % to be gained on average"
 
-    def _enough(self, known: _Known) -> str:
+    def _enough(self, known: Known) -> str:
         if known.fed(known.best):
             return "the consumer is fed, and no smaller setting is likely to feed it"
         return f"no other setting is expected to gain {100 * WORTH_A_TRIAL:.1f} %"
 
 
-class _Known:
-    """What the trials say together."""
-
-    def __init__(self, search: Search, told: Sequence[Seen], look: Look | None) -> None:
-        self.search = search
-        told = self.told = search._level(told)
-        demands = [one.demand for one in told if one.demand is not None]
-        self.demand = float(np.median(demands)) if demands else 0.0
-        self.look = look
-        self.base = self._base(self._raw_best())
-        self.effects = _effects(self.base, told)
-        self.cloud = self._fit()
-        self.best = self._best()
-        if self._base(self.best) != self.base:
-            self.base = self._base(self.best)
-            self.effects = _effects(self.base, told)
-            self.cloud = self._fit()
-
-    def _base(self, best: Seen) -> Settings:
-        """The knobs that other counts are tried with: the best's, or where it has no workers, those of the best that has."""
-        if best.settings.workers:
-            return _knobs_of(best.settings)
-        return _knobs_of(max((one for one in self.told if one.settings.workers), key=lambda one: one.rate, default=best).settings)
-
-    @property
-    def crowded(self) -> Seen:
-        """What knobs are turned on: the best, or the best that has workers."""
-        if self.best.settings.workers:
-            return self.best
-        return max((one for one in self.told if one.settings.workers), key=lambda one: one.rate, default=self.best)
-
-    def fed(self, one: Seen) -> bool:
-        return one.stall is not None and one.stall <= self.search.goal.stall
-
-    def _raw_best(self) -> Seen:
-        fed = [one for one in self.told if self.fed(one)]
-        return min(fed, key=lambda one: _cost(one.settings)) if fed else max(self.told, key=lambda one: one.rate)
-
-    def _best(self) -> Seen:
-        fed = [one for one in self.told if self.fed(one)]
-        if fed:
-            return min(fed, key=lambda one: _cost(one.settings))
-        values = {one: self._value(one) for one in self.told}
-        most = max(values.values())
-        tie = min(2 * TIE, max(TIE, float(np.median([one.doubt for one in self.told]))))
-        return min((one for one in self.told if values[one] >= most - tie), key=lambda one: _cost(one.settings))
-
-    def _value(self, one: Seen) -> float:
-        """Its log throughput, drawn towards what the curve through all trials says: the luckiest of many is lucky."""
-        found = math.log(one.rate)
-        effect = self.effects.get(_knobs_of(one.settings))
-        if effect is None or (self.search.goal.has_consumer and not one.settings.workers):
-            return found
-        smooth = float(np.median(self.cloud.at(one.settings.workers))) + effect
-        price = REORDERING if not one.settings.in_order and self.search.start.in_order else 0.0
-        return min(smooth, found + 2 * one.doubt) - price
-
-    def _fit(self) -> Cloud:
-        points = []
-        for one in self.told:
-            effect = self.effects.get(_knobs_of(one.settings)) if one.settings.workers else 0.0
-            if effect is None:
-                continue
-            supply, doubt = self._supply(one)
-            points.append(Point(one.settings.workers, supply * math.exp(-effect), doubt + 0.3 * abs(effect)))
-        look, space = self.look, self.search.space
-        ceiling = None
-        if look is not None:
-            if not any(point.workers == 0 for point in points):
-                points.append(Point(0, look.rate, look.doubt))
-            ceiling = space.cores / look.cpu_s if look.cpu_s else None
-        return fit(points, space.worker_counts(), cores=space.cores, ceiling=ceiling, seed=self.search.seed)
-
-    def _supply(self, one: Seen) -> tuple[float, float]:
-        """What the loader could supply, and how sure that is."""
-        if one.demand is None:
-            return one.rate, one.doubt
-        if not one.settings.workers:
-            # The step and the making take turns.
-            making = max(1 / one.rate - 1 / one.demand, 0.02 / one.rate)
-            return 1 / making, one.doubt / min(1.0, making * one.rate)
-        if one.stall is not None and one.stall > 2 * self.search.goal.stall:
-            return one.rate, one.doubt
-        if one.potential is not None:
-            return max(one.potential, one.demand), 0.2
-        return 1.3 * one.demand, 0.3
-
-    def utility(self) -> Floats:
-        """(curve, count): what each count would be worth, in shares of the throughput."""
-        counts, logs = self.cloud.counts, self.cloud.draws
-        size = np.log1p(counts) / np.log1p(counts[-1])
-        if not self.demand:
-            return np.asarray(logs - SPARING * size)
-        relative = logs - math.log(self.demand)
-        alone = -np.logaddexp(0.0, -relative)
-        delivered = np.where(counts[None, :] < 0.5, alone, np.minimum(0.0, relative))
-        enough = np.where(counts[None, :] < 0.5, delivered > math.log(1 - self.search.goal.stall), relative > MARGIN)
-        for one in self.told:
-            if _knobs_of(one.settings) == self.base or not one.settings.workers:
-                place = int(np.searchsorted(counts, one.settings.workers))
-                enough[:, place] = self.fed(one)
-        return np.asarray(delivered + enough * (FED + LEAN * (1 - size)) - SPARING * size)
-
-
-def _cost(settings: Settings) -> tuple[int, int, bool, bool]:
-    """What settings take; the least of equals wins."""
-    return (settings.workers, settings.in_flight, not settings.in_order, settings.pin_memory)
-
-
-def _knobs_of(settings: Settings) -> Settings:
-    """Everything but the number of workers."""
-    return replace(settings, workers=1)
-
-
 def _at_least(settings: Settings, other: Settings) -> bool:
     """Whether it takes at least as much as another in every way."""
     return settings.workers >= other.workers and settings.in_flight >= other.in_flight
-
-
-def _effects(base: Settings, told: Sequence[Seen]) -> dict[Settings, float]:
-    """Logarithm of what each combination of knobs delivers over ``base``, where trials at the same count link the two."""
-    known = {base: 0.0}
-    grew = True
-    while grew:
-        grew = False
-        for one in told:
-            key = _knobs_of(one.settings)
-            if key in known:
-                continue
-            for other in told:
-                theirs = _knobs_of(other.settings)
-                if theirs in known and theirs != key and other.settings.workers == one.settings.workers:
-                    known[key] = known[theirs] + math.log(one.rate) - math.log(other.rate)
-                    grew = True
-                    break
-    return known

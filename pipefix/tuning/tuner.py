@@ -10,7 +10,8 @@ from typing import Protocol
 
 from pipefix.tuning import told as telling
 from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
-from pipefix.tuning.search import MOST_TRIALS, Done, Goal, Look, Search, Seen
+from pipefix.tuning.search import MOST_TRIALS, Done, Search
+from pipefix.tuning.seen import Goal, Look, Seen
 from pipefix.tuning.space import Settings, Space, most_workers, said
 from pipefix.tuning.told import Told
 from pipefix.tuning.trial import Ended, Watch
@@ -133,7 +134,7 @@ class Tuner:
         self.clock = clock
         self.begun = clock()
         self.progress = progress
-        self.search = Search(plan.space, plan.goal, plan.start, plan.most_trials, plan.seed)
+        self.search = Search(plan.space, plan.goal, plan.start, plan.seed, plan.most_trials)
         self.seen: list[Seen] = []
         self.tried: list[Tried] = []
         self.refused: dict[Settings, str] = {}

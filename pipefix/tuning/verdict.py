@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pipefix.tuning.search import Goal, Seen
+from pipefix.tuning.seen import Goal, Seen
 from pipefix.tuning.space import Settings
 from pipefix.tuning.starting import Starting
 from pipefix.vocabulary.quantity import percent

@@ -81,7 +81,7 @@ def tune(
     from pipefix.report.tell_tune import Telling
     from pipefix.subject import randomness
     from pipefix.tuning.child import Work
-    from pipefix.tuning.search import Goal
+    from pipefix.tuning.seen import Goal
     from pipefix.tuning.trial import Processes
     from pipefix.tuning.tuner import Plan, Tuner
     from pipefix.tuning.vram import Vram

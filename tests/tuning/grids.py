@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipefix.tuning.search import Goal, Look, Seen
+from pipefix.tuning.seen import Goal, Look, Seen
 from pipefix.tuning.space import Settings, Space
 
 MEASURED = Path(__file__).resolve().parents[2] / "fixtures" / "grids" / "measured.json"

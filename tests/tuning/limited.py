@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pipefix.tuning import usage
 from pipefix.tuning.limits import Limits
-from pipefix.tuning.search import Goal
+from pipefix.tuning.seen import Goal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.tuner import Plan, Tuner
 from pipefix.vocabulary.errors import BadUsage, TargetError

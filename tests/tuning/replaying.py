@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.tuning.search import Done, Goal, Search, Seen, Try
+from pipefix.tuning.search import Done, Search, Try
+from pipefix.tuning.seen import Goal, Seen
 from pipefix.tuning.space import Settings
 from tests.tuning.grids import Grid
 

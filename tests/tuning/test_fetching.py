@@ -19,7 +19,8 @@ from pipefix.report.tell_tune import Consumer, Telling
 from pipefix.subject.load import load
 from pipefix.tuning.child import one_by_one, with_settings
 from pipefix.tuning.limits import Batch, Limits
-from pipefix.tuning.search import Goal, Look, Search, Seen, Try
+from pipefix.tuning.search import Search, Try
+from pipefix.tuning.seen import Goal, Look, Seen
 from pipefix.tuning.space import Settings, Space, said
 from pipefix.tuning.told import around
 from pipefix.tuning.tuner import Found, Tried

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipefix.tuning.search import Done, Goal, Look, Search, Seen, Try
+from pipefix.tuning.search import Done, Search, Try
+from pipefix.tuning.seen import Goal, Look, Seen
 from pipefix.tuning.space import Settings, Space, most_workers, said
 from pipefix.tuning.verdict import beaten
 from tests.tuning import grids

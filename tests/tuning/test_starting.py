@@ -15,7 +15,8 @@ from pipefix.report.tell_tune import Consumer, Telling
 from pipefix.subject.load import load
 from pipefix.tuning.child import Work
 from pipefix.tuning.limits import Limits
-from pipefix.tuning.search import NOT_FORKED, Done, Goal, Search, Seen, Try
+from pipefix.tuning.search import NOT_FORKED, Done, Search, Try
+from pipefix.tuning.seen import Goal, Seen
 from pipefix.tuning.space import Settings, Space, said
 from pipefix.tuning.starting import Starting
 from pipefix.tuning.told import Told, around, starting

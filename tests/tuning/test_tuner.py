@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
-from pipefix.tuning.search import Goal
+from pipefix.tuning.seen import Goal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import Ended, Watch
 from pipefix.tuning.tuner import Found, Plan, Tuner

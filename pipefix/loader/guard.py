@@ -23,6 +23,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.loader.fusing.chance import sample_key, seeded
+from pipefix.loader.lists import Place, read_shared
 from pipefix.loader.parent import end_with_parent
 from pipefix.loader.worker_settings import cap_threads
 
@@ -221,13 +222,18 @@ class Gathered:
 
 
 class Prepared:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads and sharing are set, and its end is
-    tied to the training process's."""
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, with lists that all workers share; threads
+    and sharing are set, and its end is tied to the training process's."""
 
     def __init__(
-        self, init_fn: Callable[[int], Any] | None, threads: int | None, sharing: str | None = None, board: Any = None
+        self,
+        init_fn: Callable[[int], Any] | None,
+        threads: int | None,
+        sharing: str | None = None,
+        board: Any = None,
+        lists: Sequence[Place] = (),
     ) -> None:
-        self.init_fn, self.threads, self.sharing, self.board = init_fn, threads, sharing, board
+        self.init_fn, self.threads, self.sharing, self.board, self.lists = init_fn, threads, sharing, board, lists
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
@@ -236,6 +242,7 @@ class Prepared:
                 self.board.reader = info.dataset
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         end_with_parent()
+        read_shared(self.lists)
         if self.threads is not None:
             cap_threads(self.threads)
         if self.sharing is not None:

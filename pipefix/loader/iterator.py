@@ -25,6 +25,7 @@ from pipefix.loader.board import Board
 from pipefix.loader.fused_batch import Orders
 from pipefix.loader.fusion import Fusion
 from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Rules
+from pipefix.loader.lists import Place
 from pipefix.loader.meter import Meter, samples_in, size_of
 from pipefix.loader.pace import PROCESSES
 from pipefix.loader.prefetch import Carrier
@@ -53,6 +54,8 @@ class Work:
     arena: Arena | None = None
     board: Board | None = None
     """By which samples are given to whichever worker is free."""
+    lists: list[Place] = field(default_factory=list)
+    """Of the dataset, that all workers read from one copy."""
     trial: Trial = field(default_factory=Trial)
     carrier: Carrier | None = None
     steps: tuple[Callable[[Any], Any], ...] = ()

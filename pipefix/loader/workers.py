@@ -74,6 +74,8 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
+        if method == "fork" and loader.num_workers > 1 and self._work.fused is None:
+            self._work.lists = loader._lists.of(self._work.reads)
         board = self._work.board
         seen = loader if board is None else Scheduled(loader, Context(loader.multiprocessing_context or multiprocessing, board))
         with unwatched() if method == "fork" else nullcontext():
@@ -127,7 +129,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     @property
     def _worker_init_fn(self) -> Any:
         work = self._work
-        return Prepared(self._users_init_fn, work.threads, work.sharing, work.board)
+        return Prepared(self._users_init_fn, work.threads, work.sharing, work.board, work.lists)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Any) -> None:

@@ -22,7 +22,6 @@ from pipefix.loader.arena import Arena
 from pipefix.loader.fusion import MODES, Fusing, Fusion
 from pipefix.loader.guard import Rules
 from pipefix.loader.iterator import Single, Work
-from pipefix.loader.lists import Lists
 from pipefix.loader.meter import Meter
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
@@ -106,7 +105,6 @@ class FastLoader(DataLoader[T]):
             self._refuse_streams()
         self._why, self._why_scheduled = "Nothing has been loaded yet.", ""
         self._trials: dict[Any, Trial] = {}
-        self._lists = Lists()
         self._latest: Work | None = None
         self._standing: Standing | None = None
         self._course: Course | None = None
@@ -299,7 +297,7 @@ class FastLoader(DataLoader[T]):
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
         gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusion"))
-        return {**self.__dict__, **gone, "_trials": {}, "_lists": Lists(), "_threaded": False}
+        return {**self.__dict__, **gone, "_trials": {}, "_threaded": False}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
 
@@ -324,7 +322,7 @@ class FastLoader(DataLoader[T]):
         if work.fused is None or work.fused.why_processes is not None:
             told += [*self._handed(work), self._why_scheduled]
         if work.lists:
-            told.append(f"All workers read {', '.join(place.name for place in work.lists)} from one copy.")
+            told.append(f"All workers read {', '.join(place.name for place in work.lists)} without copying pages of it.")
         if work.foreseen:
             told.append(f"{work.foreseen} epochs began with batches that had been asked for before.")
         if work.board is not None and work.board.helped():

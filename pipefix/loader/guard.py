@@ -222,8 +222,8 @@ class Gathered:
 
 
 class Prepared:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, with lists that all workers share; threads
-    and sharing are set, and its end is tied to the training process's."""
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads and sharing are set, its end is tied
+    to the training process's; and after the user's own, long lists are read without writing to them."""
 
     def __init__(
         self,
@@ -242,13 +242,13 @@ class Prepared:
                 self.board.reader = info.dataset
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         end_with_parent()
-        read_shared(self.lists)
         if self.threads is not None:
             cap_threads(self.threads)
         if self.sharing is not None:
             torch.multiprocessing.set_sharing_strategy(self.sharing)
         if self.init_fn is not None:
             self.init_fn(worker)
+        read_shared(self.lists)
 
 
 @contextmanager

@@ -1,82 +1,84 @@
-"""Long lists of a dataset, as forked workers read them: from one copy that is never written to.
+"""Long lists of a dataset, as forked workers read them: without writing to them.
 
-Reading an element of a Python list writes to it: the count of its references. So each page of a list of a million paths comes to be
-copied, by each worker for itself. In workers such a list is therefore another sequence, of equal elements that are made when they
-are asked for; where the dataset's own code does with it only what any sequence can.
+Taking an element of a Python list writes to it: the count of its references. So each page of a list of a million paths comes to be
+copied, by each worker for itself. In workers such a list is therefore another sequence, which copies an element out of the list
+when it is asked for, and leaves its count alone; where the dataset's own code does with the list only what any sequence can.
 """
 
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
+import sys
+import sysconfig
 import textwrap
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from operator import index as as_index
-from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from torch.utils.data import Subset
 
 LEAST = 100_000
 """Elements below which a copy for each worker is a few megabytes at most."""
-LONGEST_END = 16
-"""Characters that are looked for at the end of all strings: an extension."""
-_NUMBERS: dict[type, str] = {int: "q", float: "d"}
 _PASSING = {"len", "enumerate", "zip", "iter", "reversed", "sorted"}
 """Functions that do with a list what they do with any sequence."""
 _HIDING = {"getattr", "setattr", "vars", "delattr", "__dict__"}
 """With these, code may do anything with an attribute."""
 
-
-class Strings(Sequence[str]):
-    """One after the other in one string, without what all of them begin and end with."""
-
-    def __init__(self, strings: list[str]) -> None:
-        first, last = min(strings), max(strings)
-        begin = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-        self._before = first[:begin]
-        self._after = _common_end(strings, min(map(len, strings)) - begin)
-        cut = len(self._after)
-        self._text = "".join([one[begin : len(one) - cut] for one in strings])
-        ends = accumulate(map(len, strings), lambda end, length: end + length - begin - cut, initial=0)
-        self._ends = array("I" if len(self._text) < 1 << 32 else "Q", ends)
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, number: Any) -> Any:
-        return f"{self._before}{self._text[self._ends[number] : self._ends[number + 1]]}{self._after}"
+Kinds: TypeAlias = "type | tuple[type, ...]"
+"""Of a list's elements, all of one kind; of each place, where they are tuples."""
 
 
-def _common_end(strings: list[str], most: int) -> str:
-    end = strings[0][len(strings[0]) - min(most, LONGEST_END) :]
-    while end and not all(one.endswith(end) for one in strings):
-        end = end[1:]
-    return end
+def _call(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function of Python's own interface for C, given objects by their address: their counts stay as they are."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+if sys.implementation.name == "cpython":
+    _element = _call("PyList_GetItem", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t)
+    _part = _call("PyTuple_GetItem", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t)
+    _encoded = _call("PyUnicode_AsUTF8String", ctypes.py_object, ctypes.c_void_p)
+    _COPIES: dict[type, Callable[[int], Any]] = {
+        str: lambda address: _encoded(address).decode(),
+        int: _call("PyLong_AsLongLong", ctypes.c_longlong, ctypes.c_void_p),
+        float: _call("PyFloat_AsDouble", ctypes.c_double, ctypes.c_void_p),
+    }
+    """By kind: another object that is equal to the one at an address."""
+else:
+    _COPIES = {}
 
 
 class Shared(Sequence[Any]):
-    """Equal to a list, element by element. Each element is made anew: of columns, where elements are tuples."""
+    """Equal to a list, element by element; each is copied out of it."""
 
-    def __init__(self, columns: tuple[Sequence[Any], ...], *, tuples: bool) -> None:
-        self._columns, self._tuples, self._length = columns, tuples, len(columns[0])
-        self._one = columns[0]
+    def __init__(self, values: list[Any], kinds: Kinds) -> None:
+        self._values, self._kinds = values, kinds
+        self._length, self._address = len(values), id(values)
+        self._copy = _COPIES[kinds] if isinstance(kinds, type) else None
+        self._copies = [] if isinstance(kinds, type) else [_COPIES[kind] for kind in kinds]
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(self._length))]
-        number = as_index(place)
-        if number < 0:
-            number += self._length
-        if not 0 <= number < self._length:
+        if type(place) is not int:
+            if isinstance(place, slice):
+                return [self[number] for number in range(*place.indices(self._length))]
+            place = as_index(place)
+        if place < 0:
+            place += self._length
+        if not 0 <= place < self._length:
             raise IndexError("list index out of range")
-        return tuple([column[number] for column in self._columns]) if self._tuples else self._one[number]
+        address = _element(self._address, place)
+        try:
+            if self._copy is not None:
+                return self._copy(address)
+            return tuple([copy(_part(address, number)) for number, copy in enumerate(self._copies)])
+        except (UnicodeEncodeError, OverflowError):
+            # A number of more than 64 bits, half of a character: the element itself.
+            return self._values[place]
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(self._length))
@@ -89,6 +91,10 @@ class Shared(Sequence[Any]):
     def __repr__(self) -> str:
         return repr(list(self))
 
+    def __reduce__(self) -> Any:
+        """Where it is sent or copied, it is a list."""
+        return list, (list(self),)
+
 
 def _equal(one: Any, other: Any) -> bool:
     return bool(one == other)
@@ -99,40 +105,29 @@ class Place(NamedTuple):
 
     owner: Any
     name: str
-    shared: Shared
+    kinds: Kinds
 
 
-class Lists:
-    """Those of one dataset. What was made for a list serves until the list is another."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[list[Any], Shared | None]] = {}
-
-    def of(self, dataset: Any) -> list[Place]:
-        kept, self._made = self._made, {}
-        found = []
-        for owner in _owners(dataset):
-            for name, value in list(vars(owner).items()):
-                if type(value) is not list or len(value) < LEAST or not only_read(type(owner), name):  # type: ignore[arg-type]
-                    continue
-                before = kept.get(id(value)) or self._made.get(id(value))
-                if before is None or len(before[0]) != len(value) or not all(map(is_, before[0], value)):
-                    before = (value[:], shared(value))
-                self._made[id(value)] = before
-                if before[1] is not None:
-                    found.append(Place(owner, name, before[1]))
-        return found
+def places(dataset: Any) -> list[Place]:
+    """The long lists of a dataset that workers are to read without writing to them."""
+    if not _COPIES or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return []
+    found = []
+    for owner in _owners(dataset):
+        for name, value in vars(owner).items():
+            if type(value) is list and len(value) >= LEAST and only_read(type(owner), name):  # type: ignore[arg-type]
+                kinds = kinds_of(value)
+                if kinds is not None:
+                    found.append(Place(owner, name, kinds))
+    return found
 
 
-_left: list[Any] = []
-"""Lists that are not looked at any more. Letting go of them would write to each element."""
-
-
-def read_shared(places: Sequence[Place]) -> None:
-    """In a worker: from here on the dataset has its lists from the one copy."""
-    for owner, name, made in places:
-        _left.append(vars(owner)[name])
-        vars(owner)[name] = made
+def read_shared(found: Sequence[Place]) -> None:
+    """In a worker: from here on the dataset has its lists so."""
+    for owner, name, kinds in found:
+        value = vars(owner).get(name)
+        if type(value) is list:
+            vars(owner)[name] = Shared(value, kinds)
 
 
 def _owners(dataset: Any) -> Iterator[Any]:
@@ -145,30 +140,19 @@ def _owners(dataset: Any) -> Iterator[Any]:
         dataset = dataset.dataset
 
 
-def shared(values: list[Any]) -> Shared | None:
-    """None where elements are of other kinds, or not all alike."""
+def kinds_of(values: list[Any]) -> Kinds | None:
+    """None where elements are not all alike, or are such that little is won by it: numbers are small, and of arrays a head alone is
+    written to."""
     first = values[0]
+    if set(map(type, values)) != {type(first)}:
+        return None
     if type(first) is not tuple:
-        column = _column(values)
-        return None if column is None else Shared((column,), tuples=False)
-    width = len(first)
-    if not width or set(map(type, values)) != {tuple} or set(map(len, values)) != {width}:
+        return str if type(first) is str else None
+    if set(map(len, values)) != {len(first)}:
         return None
-    columns = [_column([value[number] for value in values]) for number in range(width)]
-    known = tuple(column for column in columns if column is not None)
-    return Shared(known, tuples=True) if len(known) == width else None
-
-
-def _column(values: list[Any]) -> Sequence[Any] | None:
-    kind = type(values[0])
-    if (kind is not str and kind not in _NUMBERS) or set(map(type, values)) != {kind}:
-        return None
-    if kind is str:
-        return Strings(values)
-    try:
-        return array(_NUMBERS[kind], values)
-    except OverflowError:
-        return None
+    kinds = tuple(map(type, first))
+    alike = all(kind in _COPIES and {type(value[place]) for value in values} == {kind} for place, kind in enumerate(kinds))
+    return kinds if alike and str in kinds else None
 
 
 # -- what code does with an attribute -------------------------------------------------------------------------------------------

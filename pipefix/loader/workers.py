@@ -25,6 +25,7 @@ from pipefix.loader.fused_batch import Maker
 from pipefix.loader.guard import Asked, Gathered, Prepared
 from pipefix.loader.iterator import HELD, Own
 from pipefix.loader.limits import out_of_memory_kills
+from pipefix.loader.lists import places
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
 from pipefix.loader.resume import set_as_then
@@ -75,7 +76,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
         if method == "fork" and loader.num_workers > 1 and self._work.fused is None:
-            self._work.lists = loader._lists.of(self._work.reads)
+            self._work.lists = places(self._work.reads)
         board = self._work.board
         seen = loader if board is None else Scheduled(loader, Context(loader.multiprocessing_context or multiprocessing, board))
         with unwatched() if method == "fork" else nullcontext():

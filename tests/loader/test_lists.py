@@ -1,7 +1,9 @@
-"""Long lists of a dataset, which forked workers read from one copy."""
+"""Long lists of a dataset, which forked workers read without writing to them."""
 
 from __future__ import annotations
 
+import copy
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +17,7 @@ from torchvision.datasets import ImageFolder
 
 from pipefix.loader import lists
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.lists import Lists, only_read, shared
+from pipefix.loader.lists import Shared, kinds_of, only_read, places
 from tests.loader.likeness import assert_same
 
 COUNT = 40
@@ -42,14 +44,14 @@ class Listed(Dataset[Any]):
         return self.paths[index], path, label, len(self.paths)
 
 
-def kinds_of(dataset: Any) -> dict[str, str]:
+def held_by(dataset: Any) -> dict[str, str]:
     assert get_worker_info() is not None
     return {name: type(vars(dataset)[name]).__name__ for name in ("paths", "pairs", "unused")}
 
 
 class Looking(Listed):
     def __getitem__(self, index: int) -> Any:
-        return kinds_of(self)
+        return held_by(self)
 
 
 class Sorting(Listed):
@@ -87,25 +89,27 @@ class Generated:
 
 
 texts = some.text(max_size=20)
-kinds = some.one_of(
+numbers = some.one_of(some.integers(-5, 5), some.integers())
+lists_of = some.one_of(
     some.lists(texts, min_size=1),
-    some.lists(texts.map("/data/日本/{}.JPEG".format), min_size=1),
-    some.lists(some.integers(-(2**63), 2**63 - 1), min_size=1),
-    some.lists(some.floats(allow_nan=False), min_size=1),
-    some.lists(some.tuples(texts, some.integers(-5, 5), some.floats(allow_nan=False)), min_size=1),
+    some.lists(some.text("/data.jpg0123456789", max_size=40), min_size=1),
+    some.lists(some.text(some.characters(codec=None), max_size=4), min_size=1),
+    some.lists(some.tuples(texts, numbers, some.floats(allow_nan=False)), min_size=1),
 )
 
 
-@given(kinds, some.integers(-60, 60), some.slices(50))
+@given(lists_of, some.integers(-60, 60), some.slices(50))
 def test_it_is_equal_to_the_list_in_every_way_it_is_read(values: list[Any], place: int, part: slice) -> None:
-    made = shared(values)
-    assert made is not None
+    kinds = kinds_of(values)
+    assert kinds is not None
+    made = Shared(values, kinds)
     assert list(made) == values
     assert made == values
     assert (len(made), repr(made), made[part]) == (len(values), repr(values), values[part])
     assert [type(one) for one in made] == [type(one) for one in values]
     assert values[0] in made
     assert made.index(values[-1]) == values.index(values[-1])
+    assert copy.deepcopy(made) == values
     if -len(values) <= place < len(values):
         assert made[place] == made[np.int64(place)] == made[torch.tensor(place)] == values[place]
     else:
@@ -113,11 +117,31 @@ def test_it_is_equal_to_the_list_in_every_way_it_is_read(values: list[Any], plac
             made[place]
 
 
+@given(some.lists(some.tuples(some.text(some.characters(codec="utf-8")), some.integers(-(2**63), 2**63 - 1)), min_size=1))
+def test_reading_it_leaves_the_counts_of_references_as_they_are(drawn: list[Any]) -> None:
+    values = [(f"{place} {text}", number) for place, (text, number) in enumerate(drawn)]
+    made, texts = Shared(values, (str, int)), [text for text, _ in values]
+    before = [sys.getrefcount(one) for one in (*values, *texts)]
+    kept = list(made)
+    assert [sys.getrefcount(one) for one in (*values, *texts)] == before
+    assert kept == values
+
+
+def test_a_list_that_was_cut_short_by_others_ends_where_it_ends() -> None:
+    values = ["one", "two", "three"]
+    made = Shared(values, str)
+    del values[1:]
+    assert made[0] == "one"
+    with pytest.raises(IndexError):
+        made[2]
+
+
 @pytest.mark.parametrize(
-    "values", [[1, "two"], [None], [True, False], [2**63], [("a", 1), ("b",)], [()], [["a"]], [("a", None)], [b"raw"]]
+    "values",
+    [[1, 2], [1, "two"], [None], [True, False], [("a", 1), ("b",)], [()], [["a"]], [("a", None)], [("a", 1), ("a", "b")], [b"raw"]],
 )
 def test_other_elements_stay_in_their_list(values: list[Any]) -> None:
-    assert shared(values) is None
+    assert kinds_of(values) is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +178,7 @@ def test_batches_are_those_of_torch(options: dict[str, Any]) -> None:
     loader = FastLoader(Listed(), **settings, **options)
     for _ in range(2):
         assert_same(list(loader), list(DataLoader(Listed(), **settings)))
-    assert "All workers read paths, pairs from one copy." in loader.explain()
+    assert "All workers read paths, pairs without copying pages of it." in loader.explain()
 
 
 def test_workers_have_them_and_this_process_keeps_its_own() -> None:
@@ -169,7 +193,7 @@ def test_workers_have_them_and_this_process_keeps_its_own() -> None:
 def test_a_subset_reads_its_datasets() -> None:
     loader = FastLoader(Subset(Listed(), [3, 4]), batch_size=2, num_workers=2, multiprocessing_context="fork")
     assert [batch[2].tolist() for batch in loader] == [[3, 4]]
-    assert "All workers read paths, pairs from one copy." in loader.explain()
+    assert "All workers read paths, pairs without copying pages of it." in loader.explain()
 
 
 def test_what_is_changed_between_epochs_is_seen() -> None:
@@ -181,21 +205,26 @@ def test_what_is_changed_between_epochs_is_seen() -> None:
     assert first[0][3] != second[0][3] == "another"
 
 
-def test_a_list_is_gone_through_once_for_all_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset, known = Listed(), Lists()
-    before = known.of(dataset)
-    assert {place.name for place in before} == {"paths", "pairs"}
-    monkeypatch.setattr(lists, "shared", lambda _: pytest.fail("it was made again"))
-    assert [place.shared is then.shared for place, then in zip(known.of(dataset), before, strict=True)] == [True, True]
+def test_what_the_users_own_function_puts_in_its_place_counts() -> None:
+    dataset = Listed()
+    loader = FastLoader(dataset, batch_size=COUNT, num_workers=2, multiprocessing_context="fork", worker_init_fn=shortened)
+    with pytest.raises(IndexError, match="list index out of range"):
+        list(loader)
+
+
+def shortened(_: int) -> None:
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.paths.pop()
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_workers_that_are_not_forked_have_lists_of_their_own(method: str) -> None:
     loader = FastLoader(Listed(), batch_size=COUNT, num_workers=2, multiprocessing_context=method)
     assert [batch[3][0].item() for batch in loader] == [COUNT]
-    assert "from one copy" not in loader.explain()
+    assert "All workers read" not in loader.explain()
 
 
 def test_few_elements_stay_in_their_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "LEAST", COUNT + 1)
-    assert Lists().of(Listed()) == []
+    assert places(Listed()) == []

@@ -50,13 +50,13 @@ class Left:
     """Of /dev/shm."""
     threads: int
     memory: int
-    """Bytes that are this process's alone."""
+    """Bytes that it wrote: its own, and of memory it shares. Pages of files are others' as well, or not, as others come and go."""
 
     @classmethod
     def now(cls) -> Left:
         gc.collect()
         lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()
-        memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+        memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Anonymous:", "Pss_Shmem:")))
         shared = frozenset(name for name in os.listdir("/dev/shm") if name.startswith(("torch_", "pipefix")))
         return cls(len(os.listdir("/proc/self/fd")), shared, threading.active_count(), memory)
 

@@ -47,17 +47,18 @@ class Left:
 
     files: int
     shared: frozenset[str]
-    """Of /dev/shm."""
+    """In /dev/shm, of this process and of workers it had: other programs have files there, too."""
     threads: int
     memory: int
     """Bytes that it wrote: its own, and of memory it shares. Pages of files are others' as well, or not, as others come and go."""
 
     @classmethod
-    def now(cls) -> Left:
+    def now(cls, workers: set[int]) -> Left:
         gc.collect()
+        theirs = {str(pid) for pid in (os.getpid(), *workers)}
         lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()
         memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Anonymous:", "Pss_Shmem:")))
-        shared = frozenset(name for name in os.listdir("/dev/shm") if name.startswith(("torch_", "pipefix")))
+        shared = frozenset(name for name in os.listdir("/dev/shm") if theirs & set(name.replace("-", "_").split("_")))
         return cls(len(os.listdir("/proc/self/fd")), shared, threading.active_count(), memory)
 
 
@@ -69,6 +70,7 @@ class Told:
     """Deaths that the loop was told of."""
     samples: int = 0
     wrong: list[str] = field(default_factory=list)
+    workers: set[int] = field(default_factory=set)
     before: Left | None = None
     """After the first turn of each way."""
     after: Left | None = None
@@ -112,7 +114,7 @@ def soak(seconds: float, *, every: float, seed: int = 0, progress: Callable[[Tol
                 told.kills = killer.kills
                 if told.before is None and number < len(WAYS) - 1:
                     continue
-                told.after = Left.now()
+                told.after = Left.now(told.workers)
                 told.before = told.before or told.after
                 told.memory.append((time.monotonic() - begun, told.after.memory))
                 progress(told)
@@ -131,6 +133,7 @@ def one_epoch(loader: Any, killer: Killer, told: Told) -> None:
         iterator = None
         try:
             iterator = killer.iterator = iter(loader)
+            told.workers.update(worker.pid for worker in iterator._workers)
             for batch in iterator:
                 done = (*done[0], batch), loader.state_dict()
             break

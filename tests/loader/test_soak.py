@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.timeout(500)
 def test_nothing_is_lost_doubled_or_left_behind_while_workers_are_killed() -> None:
     """In a process of its own, whose memory and files are nobody else's."""
     command = [sys.executable, str(ROOT / "scripts" / "bench_soak"), "--minutes", "2", "--every", "4", "--print"]

@@ -27,6 +27,8 @@ WAYS: tuple[dict[str, Any], ...] = (
     {"rng": "torch", "persistent_workers": True, "engine": "processes"},
 )
 """Each has its turn, a few epochs long."""
+LATE_S = 0.1
+"""In which the word of a worker's death comes: within the loop, whose error it is."""
 EPOCHS = 3
 
 
@@ -86,15 +88,24 @@ class Killer(threading.Thread):
         self.every, self.random = every, random.Random(seed)
         self.iterator: Any = None
         self.kills = 0
+        self.killing = threading.Lock()
         self.over = threading.Event()
 
     def run(self) -> None:
         while not self.over.wait(self.every * self.random.uniform(0.5, 1.5)):
-            workers = getattr(self.iterator, "_workers", [])
-            living = [worker.pid for worker in workers if worker.is_alive()]
-            if living:
-                os.kill(self.random.choice(living), signal.SIGKILL)
-                self.kills += 1
+            with self.killing:
+                workers = getattr(self.iterator, "_workers", [])
+                living = [worker.pid for worker in workers if worker.is_alive()]
+                if living:
+                    os.kill(self.random.choice(living), signal.SIGKILL)
+                    self.kills += 1
+                del workers
+
+    def rest(self) -> None:
+        """From here on it kills nobody, and who it has killed is known to be dead."""
+        with self.killing:
+            self.iterator = None
+        time.sleep(LATE_S)
 
 
 def soak(seconds: float, *, every: float, seed: int = 0, progress: Callable[[Told], None] = lambda _: None) -> Told:
@@ -136,6 +147,7 @@ def one_epoch(loader: Any, killer: Killer, told: Told) -> None:
             told.workers.update(worker.pid for worker in iterator._workers)
             for batch in iterator:
                 done = (*done[0], batch), loader.state_dict()
+            killer.rest()
             break
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
@@ -145,6 +157,8 @@ def one_epoch(loader: Any, killer: Killer, told: Told) -> None:
             # The error holds the frames that hold the iterator.
             error.__traceback__ = None
             del iterator
+        if len(done[0]) == len(loader):
+            break
         loader.load_state_dict(done[1])
     numbers = Counter(int(number) for batch in done[0] for number in batch[0])
     if numbers != Counter(range(SAMPLES)):

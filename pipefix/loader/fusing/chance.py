@@ -33,15 +33,66 @@ def _mixed(value: int) -> int:
     return value ^ (value >> 31)
 
 
-_generators = threading.local()
+class Chance:
+    """Torch's generator on the CPU, as it gives single numbers: each is made of the next word of the same Mersenne twister.
+
+    Calls of torch for single numbers take microseconds each, and hand over Python's lock each time.
+    """
+
+    AHEAD = 8
+    """Words drawn at a time."""
+
+    def __init__(self) -> None:
+        self._twister = np.random.MT19937()
+        self._seeding = np.random.RandomState(self._twister)
+        self._torchs = torch.Generator()
+
+    def begin(self, key: int) -> None:
+        """At the beginning of the key's numbers."""
+        self._key = key
+        self._seeding.seed(key)
+        self._words: list[int] = self._twister.random_raw(self.AHEAD).tolist()
+        self.place = 0
+        """How many were taken."""
+
+    def _word(self) -> int:
+        if self.place == len(self._words):
+            self._words += self._twister.random_raw(self.AHEAD).tolist()
+        self.place += 1
+        return self._words[self.place - 1]
+
+    def unit(self) -> float:
+        """What ``torch.rand(1)`` would be."""
+        return (self._word() & _DIGITS) * _DIGIT
+
+    def whole(self, below: int) -> int:
+        """What ``torch.randint(0, below, (1,))`` would be, for fewer than 2 ** 24."""
+        return self._word() % below
+
+    def between(self, low: float, high: float) -> float:
+        """What ``torch.empty(1).uniform_(low, high)`` would be, but for the rounding to single precision."""
+        return self.unit() * (high - low) + low
+
+    def torchs(self, place: int) -> torch.Generator:
+        """Torch's own generator, where so many numbers were taken."""
+        generator = self._torchs.manual_seed(self._key)
+        if place:
+            torch.rand(place, generator=generator)
+        return generator
 
 
-def generator_of(key: int) -> torch.Generator:
-    """This thread's own generator, at the beginning of the key's numbers."""
-    generator: torch.Generator | None = getattr(_generators, "one", None)
-    if generator is None:
-        generator = _generators.one = torch.Generator()
-    return generator.manual_seed(key)
+_DIGITS, _DIGIT = (1 << 24) - 1, 2.0**-24
+"""Of a number in single precision."""
+_chances = threading.local()
+
+
+def chance_of(key: int) -> Chance:
+    """This thread's own, at the beginning of the key's numbers."""
+    chance: Chance | None = getattr(_chances, "one", None)
+    if chance is None:
+        chance = _chances.one = Chance()
+    chance.begin(key)
+    return chance
 
 
 _global_state = threading.RLock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipefix.kernels.picture import Arithmetic, Cut, Finish
-from pipefix.loader.fusing.chance import generator_of
+from pipefix.loader.fusing.chance import chance_of
 from pipefix.loader.fusing.layout import Layout
 from pipefix.loader.fusing.steps import Step
 
@@ -28,7 +28,7 @@ class Recipe:
 
     def cut(self, width: int, height: int, key: int, *, exact: bool) -> Cut:
         """What the key's random choices ask of a picture. Raises `CannotFollow`."""
-        chance = generator_of(key)
+        chance = chance_of(key)
         layout = Layout(width, height)
         for step in self.steps:
             step.take(layout, chance)

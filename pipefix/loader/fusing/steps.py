@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from pipefix.kernels.picture import Filter
+from pipefix.loader.fusing.chance import Chance
 from pipefix.loader.fusing.layout import Layout
 
 
@@ -17,15 +18,16 @@ class Step(Protocol):
     @property
     def resizes(self) -> bool: ...
 
-    def take(self, layout: Layout, chance: torch.Generator) -> None: ...
+    def take(self, layout: Layout, chance: Chance) -> None: ...
 
 
-def _whole(below: int, chance: torch.Generator) -> int:
-    return int(torch.randint(0, below, (1,), generator=chance).item())
+DOUBT = 1e-6
+"""Within which a number, and what is computed of it, is known before it is rounded to single precision as torchvision does."""
 
 
-def _between(low: float, high: float, chance: torch.Generator) -> torch.Tensor:
-    return torch.empty(1).uniform_(low, high, generator=chance)
+def _doubtful(side: float) -> bool:
+    """Whether rounding to single precision before could round it to another whole number."""
+    return abs(side % 1.0 - 0.5) <= DOUBT * side
 
 
 @dataclass(frozen=True)
@@ -37,22 +39,30 @@ class RandomResizedCrop:
     filter: Filter
     resizes: bool = field(default=True, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> None:
+    def take(self, layout: Layout, chance: Chance) -> None:
         top, left, height, width = self._crop(*layout.size, chance)
         layout.crop(top, left, height, width)
         layout.resize(self.height, self.width, self.filter)
 
-    def _crop(self, width: int, height: int, chance: torch.Generator) -> tuple[int, int, int, int]:
+    def _crop(self, width: int, height: int, chance: Chance) -> tuple[int, int, int, int]:
         area = height * width
         low, high = self._logarithms
         for _ in range(10):
-            wanted = area * _between(*self.scale, chance).item()
-            aspect = torch.exp(_between(low, high, chance)).item()
-            w, h = round(math.sqrt(wanted * aspect)), round(math.sqrt(wanted / aspect))
+            place = chance.place
+            wanted, aspect = area * chance.between(*self.scale), math.exp(chance.between(low, high))
+            across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
+            if _doubtful(across) or _doubtful(down):
+                wanted, aspect = self._as_torchvision(area, chance.torchs(place))
+                across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
+            w, h = round(across), round(down)
             if 0 < w <= width and 0 < h <= height:
-                top = _whole(height - h + 1, chance)
-                return top, _whole(width - w + 1, chance), h, w
+                top = chance.whole(height - h + 1)
+                return top, chance.whole(width - w + 1), h, w
         return self._central(width, height)
+
+    def _as_torchvision(self, area: int, generator: torch.Generator) -> tuple[float, float]:
+        wanted = area * torch.empty(1).uniform_(*self.scale, generator=generator).item()
+        return wanted, torch.exp(torch.empty(1).uniform_(*self._logarithms, generator=generator)).item()
 
     @functools.cached_property
     def _logarithms(self) -> tuple[float, float]:
@@ -77,7 +87,7 @@ class Resize:
     filter: Filter
     resizes: bool = field(default=True, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> None:
+    def take(self, layout: Layout, chance: Chance) -> None:
         width, height = layout.size
         if len(self.size) == 2:
             layout.resize(*self.size, self.filter)
@@ -94,7 +104,7 @@ class CenterCrop:
     width: int
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> None:
+    def take(self, layout: Layout, chance: Chance) -> None:
         width, height = layout.size
         top, left = round((height - self.height) / 2.0), round((width - self.width) / 2.0)
         layout.crop(top, left, self.height, self.width)
@@ -108,12 +118,12 @@ class RandomCrop:
     """v1 draws for both axes as soon as one has room, v2 only for those that have."""
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> None:
+    def take(self, layout: Layout, chance: Chance) -> None:
         width, height = layout.size
         down, across = height - self.height, width - self.width
         some = down > 0 or across > 0
-        top = _whole(down + 1, chance) if down >= 0 and (down > 0 or (self.both and some)) else 0
-        left = _whole(across + 1, chance) if across >= 0 and (across > 0 or (self.both and some)) else 0
+        top = chance.whole(down + 1) if down >= 0 and (down > 0 or (self.both and some)) else 0
+        left = chance.whole(across + 1) if across >= 0 and (across > 0 or (self.both and some)) else 0
         layout.crop(top, left, self.height, self.width)
 
 
@@ -124,6 +134,6 @@ class Flip:
     """Left and right change places; else top and bottom."""
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: torch.Generator) -> None:
-        if torch.rand(1, generator=chance).item() < self.probability:
+    def take(self, layout: Layout, chance: Chance) -> None:
+        if chance.unit() < self.probability:
             layout.flip(across=self.across)

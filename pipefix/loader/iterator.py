@@ -91,6 +91,7 @@ class Own(_BaseDataLoaderIter):
         self.meter = self._metered = loader.meter
         self.course = Course(self.meter, self.begin.epoch)
         self._size = size_of(loader)
+        self._last, self._rest = _last_of(loader)
         self._few = FEW
         self._asked = self._missed = 0
         self._staged.clear()
@@ -171,7 +172,7 @@ class Own(_BaseDataLoaderIter):
         except BaseException:
             meter.ended()
             raise
-        meter.got(self._size or samples_in(batch))
+        meter.got((self._size if self.standing.batches != self._last else self._rest) or samples_in(batch))
         self._few -= 1
         if not self._few:
             self._felt()
@@ -238,6 +239,16 @@ class Own(_BaseDataLoaderIter):
 
     def _opened(self, batch: Any) -> Any:
         return batch
+
+
+def _last_of(loader: Any) -> tuple[int, int]:
+    """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
+    try:
+        batches, rest = divmod(len(loader.sampler), loader.batch_size)
+    except Exception:  # noqa: BLE001 - a sampler of the user's, which nobody else asks for its length
+        return 0, 0
+    streams = isinstance(loader.dataset, (IterableDataset, IterDataPipe))
+    return (batches + 1, rest) if rest and not (loader.drop_last or streams) else (0, 0)
 
 
 class Single(Own, _SingleProcessDataLoaderIter):

@@ -78,6 +78,23 @@ def test_the_latest_epoch_is_counted(workers: int, persistent: bool, caplog: pyt
     assert [message.split(" samples")[0] for message in caplog.messages] == ["Epoch 0: 6 batches of 24"]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("drop_last", "samples"), [(False, 26), (True, 24)])
+def test_a_smaller_last_batch_is_counted_as_it_is(workers: int, drop_last: bool, samples: int) -> None:
+    loader: Any = FastLoader(pipelines.Tensors(26), batch_size=4, num_workers=workers, drop_last=drop_last)
+    list(loader)
+    assert loader.stats().samples == samples
+    list(loader)
+    assert loader.meter.samples == 2 * samples
+    resumed: Any = FastLoader(pipelines.Tensors(26), batch_size=4, num_workers=workers, drop_last=drop_last)
+    for number, _ in enumerate(loader):
+        if number == 2:
+            break
+    resumed.load_state_dict(loader.state_dict())
+    list(resumed)
+    assert resumed.stats().samples == samples - 12
+
+
 def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -> None:
     loader: Any = FastLoader(pipelines.Tensors(400), batch_size=2)
     list(loader)

@@ -175,7 +175,8 @@ def fast_loader(job: Job, *, fuse: str = "close", native: bool = True) -> Make:
         dataset = CachedDataset(os.path.join(job.made("pipefix", make), "cache"), dataset=dataset)
 
     def build() -> Epoch:
-        loader = FastLoader(dataset, batch_size=BATCH, shuffle=True, drop_last=True, num_workers=job.workers, fuse=fuse)
+        stay = {"persistent_workers": job.workers > 0}
+        loader = FastLoader(dataset, batch_size=BATCH, shuffle=True, drop_last=True, num_workers=job.workers, fuse=fuse, **stay)
         assert "by fused calls" in loader.explain(), loader.explain()
         return looped(loader)
 

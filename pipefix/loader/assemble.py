@@ -183,9 +183,26 @@ class Assembler:
         return None
 
 
+def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
+    """Of the slot that this batch is made in: a tensor of whatever was there. None where there is no slot, or no room."""
+    page: Page | None = getattr(_here, "page", None)
+    return None if page is None else page.empty(shape, dtype)
+
+
 @contextmanager
 def writing(page: Page) -> Iterator[None]:
-    """`default_collate` stacks into this page meanwhile, unless the user taught it another way to stack tensors."""
+    """`room_for` gives of this page meanwhile, and `default_collate` stacks into it, unless the user taught it another way to stack
+    tensors."""
+    _here.page = page
+    try:
+        with _stacking(page):
+            yield
+    finally:
+        del _here.page
+
+
+@contextmanager
+def _stacking(page: Page) -> Iterator[None]:
     if default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
         yield
         return

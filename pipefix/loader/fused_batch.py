@@ -15,6 +15,7 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.kernels.picture import Target
+from pipefix.loader.assemble import room_for
 from pipefix.loader.crew import Batch
 from pipefix.loader.fusing.stand_in import collated, placed
 from pipefix.loader.guard import Asked, Bad, Flawed, Guarded, Rules, SampleTimeout, bad, key_of, limited
@@ -152,9 +153,11 @@ class Maker:
     def __call__(self, order: Any) -> Any:
         source, rules, asked = order
         indices = list(asked.index)
-        if self._memory is None:
-            self._memory = Memory()
-        pictures = self._memory.batch((len(indices), 3, source.height, source.width), source.kind)
+        shape = (len(indices), 3, source.height, source.width)
+        pictures = room_for(shape, source.kind)
+        if pictures is None:
+            self._memory = self._memory or Memory()
+            pictures = self._memory.batch(shape, source.kind)
         parts = Parts(source, indices, [key_of(rules.seed, asked.epoch, index) for index in indices], pictures)
         for place, index in enumerate(indices):
             with limited(rules.seconds, index):

@@ -17,7 +17,7 @@ from torchvision.transforms import v2
 
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fuse import Declined, Fused, Target, fuse, sample_key
-from pipefix.loader.fusing.chance import seeded
+from pipefix.loader.fusing.chance import Chance, seeded
 
 Photo = Callable[..., bytes]
 M, S = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -232,9 +232,7 @@ class TestDeclined:
 
     def test_a_list_whose_draws_are_not_known_is_found_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Were a new torchvision to draw in another order, the trial would tell."""
-        from pipefix.loader.fusing import steps
-
-        monkeypatch.setattr(steps, "_whole", lambda below, chance: 0)
+        monkeypatch.setattr(Chance, "whole", lambda self, below: 0)
         found = fuse(EXACT["v1 train"][1], mode="close")
         assert isinstance(found, Declined)
         assert found.why.startswith("tried on drawn pictures, pixels differ from the list's own by")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import pickle
 import random
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -256,6 +257,16 @@ class TestProcesses:
         assert [list(map(int, batch[1])) for batch in made] == [batch[1].tolist() for batch in own]
         assert all(batch[2] for batch in made if len(batch) > 2)
         assert loader.explain().startswith(f"Worker processes ({why}) make batches by fused calls. ")
+
+    def test_the_twin_is_called_in_them(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its many short calls would have threads wait for each other."""
+        monkeypatch.setitem(sys.modules, "pipefix.kernels.native", None)
+        made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=2, batch_size=4)
+        assert_same(made, own)
+        assert loader.explain().startswith("Worker processes (without the native kernel threads take turns) make batches by fused")
+        assert "in one twin call" in loader.explain()
+        asked = FastLoader(ImageFolder(str(folder), TRAIN), fuse="exact", num_workers=2, engine="threads")
+        assert asked.explain().startswith("2 threads of this process make")
 
     def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from pipefix.loader.limits import out_of_memory_kills, shared_memory_left
@@ -32,6 +35,22 @@ def check(workers: Sequence[Any], error: Exception) -> None:
         time.sleep(0.005)
     if dead:
         raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(map(str, dead))}) exited unexpectedly") from error
+
+
+NAMED = "/dev/shm/torch_{pid}_*"
+"""Memory that torch, in process ``pid``, is about to share: it goes by a name until it is mapped."""
+
+
+def clear_up(workers: Sequence[Any]) -> None:
+    """Names of shared memory that killed workers had no time to take back. What has been written to may be somebody's."""
+    for worker in workers:
+        if worker.exitcode is None or worker.exitcode >= 0:
+            continue
+        for path in glob.glob(NAMED.format(pid=worker.pid)):
+            with suppress(OSError):
+                found = os.lstat(path)
+                if found.st_uid == os.getuid() and not found.st_blocks:
+                    os.unlink(path)
 
 
 _NEXT = {

@@ -239,6 +239,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         if course is not None:
             course.ends()
         super()._shutdown_workers()
+        dying.clear_up(getattr(self, "_workers", ()))
         work = getattr(self, "_work", None)
         if work is not None and work.arena is not None:
             work.arena.close()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import glob
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import Dataset
 
 from pipefix.loader import dying
-from pipefix.loader.dying import WorkerDied, told
+from pipefix.loader.dying import NAMED, WorkerDied, told
+from pipefix.loader.fast_loader import FastLoader
 
 
 @pytest.mark.parametrize(
@@ -88,6 +95,38 @@ def test_a_killed_worker_is_told_with_its_signal(killed: str, rng: str) -> None:
     assert kind in ("RuntimeError", WorkerDied.__name__)
     if kind == WorkerDied.__name__:
         assert "SIGKILL" in words
+
+
+class LeavesNames(Dataset[Any]):
+    """Killed as torch's worker may be: between making shared memory and taking its name back, or with some that was written to."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 5:
+            for name, content in (("new", b""), ("written", b"somebody's")):
+                path = Path(NAMED.format(pid=os.getpid()).replace("*", name))
+                path.write_bytes(content)
+                os.truncate(path, 4096)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.zeros(4)
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory has no names in a folder here")
+def test_names_of_shared_memory_that_a_killed_worker_left_are_taken_back() -> None:
+    iterator = iter(FastLoader(LeavesNames(), batch_size=2, num_workers=1))
+    worker = iterator._workers[0].pid
+    left = NAMED.format(pid=worker)
+    try:
+        with pytest.raises(RuntimeError, match=f"worker .*{worker}"):
+            list(iterator)
+        del iterator
+        gc.collect()
+        assert glob.glob(left) == [left.replace("*", "written")]
+    finally:
+        for path in glob.glob(left):
+            os.unlink(path)
 
 
 LEFT = """

@@ -39,7 +39,7 @@ import psutil  # noqa: E402
 import torch  # noqa: E402
 from peers_bench import peers  # noqa: E402
 from peers_bench import table as peers_table  # noqa: E402
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
+from torch.utils.data import ConcatDataset, DataLoader, Dataset  # noqa: E402
 
 from pipefix.loader.fast_loader import FastLoader  # noqa: E402
 
@@ -92,6 +92,10 @@ class Uneven(Dataset[float]):
 
 SHORT_S, MOST = 6.0, 40
 """Arms that are over soon have as many rounds as fit in so long, up to so many."""
+ENGINES = (("cv2", 2), ("tensors", 2), ("huge samples", 2), ("sleepy I/O", 8), ("python-heavy", 2))
+"""Pipelines whose samples draw nothing, and workers."""
+LONGER = 4
+"""Epochs in one, so that what was made of it before it began is a small part."""
 
 
 def in_turns(rounds: int, arms: dict[str, Callable[[], float]], short: float = 0.0) -> dict[str, list[float]]:
@@ -246,12 +250,46 @@ def memory(rounds: int, _: list[str]) -> dict[str, Any]:
     return {kind: statistics.median(ratios) for kind, ratios in found.items()}
 
 
+def engines(rounds: int, only: list[str]) -> dict[str, Any]:
+    """Who makes the samples: epochs of workers that live on, and the memory of all processes beside this one's before."""
+    from loader_pipelines import pipelines
+
+    known = pipelines()
+    cells: dict[str, Any] = {}
+    for name, workers in ENGINES:
+        if only and name not in only:
+            continue
+        dataset, options = ConcatDataset([known[name][0]] * LONGER), known[name][1]
+        options = {**options, "num_workers": workers, "persistent_workers": True, "shuffle": False}
+        arms: dict[str, Any] = {"DataLoader": DataLoader(dataset, **options)}
+        arms |= {engine: FastLoader(dataset, engine=engine, **options) for engine in ("processes", "subprocess", "threads")}
+        memory: dict[str, float] = {}
+        for kind, loader in arms.items():
+            gc.collect()
+            before = psutil.Process().memory_full_info().pss
+            for number, _ in enumerate(loader):
+                if number == len(loader) // 2:
+                    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+                    memory[kind] = (sum(one.memory_full_info().pss for one in processes) - before) / 1e6
+            told = loader.explain() if kind != "DataLoader" else ""
+            assert "No threads" not in told, told
+            loader._iterator = None
+        figures = in_turns(rounds, {kind: lambda loader=loader: epoch(loader) for kind, loader in arms.items()}, SHORT_S)
+        cells[f"{name}, {workers}"] = {
+            "seconds": {kind: statistics.median(times) for kind, times in figures.items()},
+            "pss_mb": memory,
+        }
+        print(f"{name}, {workers}: {cells[f'{name}, {workers}']}", file=sys.stderr)
+    return cells
+
+
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "same": same,
     "handover": handover,
     "starting": starting,
     "slow": slow,
     "memory": memory,
+    "engines": engines,
     "peers": peers,
 }
 
@@ -334,6 +372,18 @@ def page(known: dict[str, Any]) -> str:
         lines += ["", "## Four workers over a list of 1.2 million paths, an epoch", ""]
         both = f"DataLoader {cell['DataLoader']:.2f}, FastLoader {cell['FastLoader']:.2f}"
         lines.append(f"PSS of all processes over the parent's before: {both}.")
+    if "engines" in known:
+        lines += ["", "## Who makes the samples", ""]
+        lines += [
+            "Seconds an epoch, of workers that live on, and MB (PSS) that all processes take beside the training process before: as",
+            "`DataLoader` does it, and by `engine=`.",
+            "",
+            "| pipeline, workers | DataLoader | processes | subprocess | threads |",
+            "|---|---:|---:|---:|---:|",
+        ]
+        for name, cell in known["engines"].items():
+            each = [f"{seconds:.2f} s, {cell['pss_mb'][kind]:.0f} MB" for kind, seconds in cell["seconds"].items()]
+            lines.append(f"| {name} | {' | '.join(each)} |")
     if "peers" in known:
         lines += peers_table(known["peers"])
     return "\n".join(lines) + "\n"

@@ -21,7 +21,10 @@ class HandOver(Fixer):
             return "the plan hands batches over through reused memory already"
         if isinstance(place.subject.loader, FastLoader) and place.subject.loader.engine == "processes":
             return "the loader hands batches over through reused memory already"
-        if "threads" in (getattr(change, "engine", None), getattr(place.subject.loader, "engine", None)):
+        engines = {getattr(change, "engine", None), getattr(place.subject.loader, "engine", None)}
+        if "subprocess" in engines:
+            return "one worker process hands its batches over through reused memory already"
+        if "threads" in engines:
             return "threads of the process make the batches, which need not be handed over"
         workers = place.subject.loader.num_workers if change is None or change.num_workers is None else change.num_workers
         return None if workers else "without workers there is nothing to hand over"

@@ -23,6 +23,7 @@ from pipefix.loader.fusion import MODES, Fusing, Fusion
 from pipefix.loader.guard import Rules
 from pipefix.loader.iterator import Single, Work
 from pipefix.loader.meter import Meter
+from pipefix.loader.one_process import OneProcess
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine, check
@@ -35,7 +36,9 @@ from pipefix.loader.trial import SLOTS, TORCH, Trial
 from pipefix.loader.workers import AHEAD, Workers, make_arena
 
 T = TypeVar("T", covariant=True)
-ENGINES = ("auto", "processes", "threads", "torch")
+ENGINES = ("auto", "processes", "subprocess", "threads", "torch")
+THREADED = ("subprocess", "threads")
+"""Engines whose samples threads make."""
 RNGS = ("torch", "sample")
 SCHEDULINGS = ("auto", "batch", "sample")
 _SIGNATURE = inspect.signature(DataLoader.__init__)
@@ -45,8 +48,9 @@ class FastLoader(DataLoader[T]):
     """All of `DataLoader`'s arguments, and these:
 
     ``engine``: how batches come from workers. ``processes``: through memory that is used again; ``torch``: as `DataLoader` does;
-    ``auto``: as is quicker here, told from the first batches of the epoch. ``threads``: workers are threads of this process, for a
-    dataset that may be called from several at once. `explain` tells which way is taken, and why.
+    ``auto``: as is quicker here, told from the first batches of the epoch. ``threads``: workers are threads of this process, and
+    with ``subprocess`` of one worker process, for a dataset that may be called from several at once. `explain` tells which way is
+    taken, and why.
     ``plan``: a plan file (``pipefix.plan.toml``) whose settings, cache and augmentation are used.
     ``on_bad``: a sample that cannot be read is an error (``raise``), is left out (``skip``), or another of its batch takes its
     place (``refill``). ``max_bad``: the share of them that is too much. ``quarantine``: the file they are noted in.
@@ -165,7 +169,7 @@ class FastLoader(DataLoader[T]):
 
     def check_worker_number_rationality(self) -> None:
         """Torch warns of more worker processes than cores. Of threads that wait there may be more."""
-        if self._engine != "threads" or isinstance(self._threaded, str):
+        if self._engine not in THREADED or isinstance(self._threaded, str):
             super().check_worker_number_rationality()
 
     @property
@@ -173,11 +177,18 @@ class FastLoader(DataLoader[T]):
         """Whether threads of this process make the next epoch's batches."""
         if isinstance(self._fusion, Fusion):
             return self._fusion.why_processes is None
-        return self._threaded is True
+        return self._threaded is True and self._engine == "threads"
+
+    @property
+    def _crew(self) -> int:
+        """How many threads of one worker process make the next epoch's samples; 0: none do."""
+        if isinstance(self._fusion, Fusion):
+            return self._fusion.threads if self._fusion.apart else 0
+        return self.num_workers if self._threaded is True and self._engine == "subprocess" else 0
 
     def _decide(self) -> None:
         """Who makes the next epoch's batches."""
-        threads = self._engine == "threads" and self.num_workers > 0
+        threads = self._engine in THREADED and self.num_workers > 0
         if self._planned is not None and (threads or self._fusing is not None):
             self._planned.begin()
         reads = self._planned.reads if self._planned is not None else self.dataset
@@ -207,6 +218,7 @@ class FastLoader(DataLoader[T]):
             carrier=None if self.device is None else Carrier(self.device),
             steps=tuple(step for step in steps if step is not None),
             fused=fused,
+            crew=self._crew,
         )
         if self._by_threads:
             who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
@@ -218,7 +230,10 @@ class FastLoader(DataLoader[T]):
         made = self._arena(work)
         if isinstance(made, Arena):
             work.arena = made
-            self._why = f"{self.num_workers} worker processes, batches handed over through memory that is used again."
+            who = f"{self.num_workers} worker processes"
+            if work.crew:
+                who = f"One worker process, whose {work.crew} threads make the samples" if work.crew > 1 else "One worker process"
+            self._why = f"{who}, batches handed over through memory that is used again."
         else:
             self._why = f"As DataLoader does it: {made}."
         self._why_scheduled = scheduled
@@ -227,7 +242,7 @@ class FastLoader(DataLoader[T]):
 
     def _board(self, work: Work) -> str:
         """How samples come to workers."""
-        why = "fused calls make batches whole" if work.fused is not None else self._turns()
+        why = "fused calls make batches whole" if work.fused is not None else self._turns(work)
         if not why:
             try:
                 batches = AHEAD * (self.prefetch_factor or 0) * self.num_workers
@@ -238,9 +253,9 @@ class FastLoader(DataLoader[T]):
             return "Samples are made by whichever worker is free."
         return f"Batches are made by workers in turn: {why}." if self.scheduling == "sample" else ""
 
-    def _turns(self) -> str:
+    def _turns(self, work: Work) -> str:
         """Why workers take batches in turn; empty where they need not."""
-        if self.num_workers < 2:
+        if self.num_workers < 2 or work.crew:
             return "there are not two workers"
         if self._engine == "torch":
             return "engine='torch' asks for it"
@@ -261,7 +276,7 @@ class FastLoader(DataLoader[T]):
             return "without workers there is nothing to hand over"
         if self._engine == "torch":
             return "engine='torch' asks for it"
-        if self._engine == "processes":
+        if self._engine in ("processes", "subprocess"):
             work.trial.verdict = SLOTS
         else:
             setting = (self.num_workers, self.prefetch_factor, self.pin_memory, id(self.collate_fn), id(self.batch_sampler))
@@ -269,7 +284,8 @@ class FastLoader(DataLoader[T]):
         if work.trial.verdict == TORCH:
             return f"it is quicker here. {work.trial.sentence()[:-1]}"
         try:
-            made = make_arena(self, scheduled=work.board is not None)
+            seen = OneProcess(self) if work.crew else self
+            made = make_arena(seen, scheduled=work.board is not None)
         except (AttributeError, OSError, ValueError) as error:
             return f"this system has no memory to share without a name ({error})"
         made.verdict = work.trial.verdict

@@ -26,12 +26,14 @@ class Fusion:
     pace: Pace
     memory: Memory
     why_processes: str | None = None
+    apart: bool = False
+    """Threads of one worker process, and not of this one."""
 
     def explain(self) -> str:
         number = f"{self.threads} threads" if self.threads > 1 else "A thread"
         make = "make" if self.threads > 1 else "makes"
-        who = f"{number} of this process {make}"
-        if self.why_processes is not None:
+        who = f"{number} of {'one worker' if self.apart else 'this'} process {make}"
+        if self.why_processes is not None and not self.apart:
             who = f"Worker processes ({self.why_processes}) make"
         return f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
 
@@ -63,7 +65,8 @@ class Fusing:
             return Fusion(source, max(1, int(cores())), self.pace, self.memory)
         # Threads that were asked for are not compared with processes.
         slower = None if loader._engine == "threads" else _in_turns(source, loader.num_workers) or self.pace.processes()
-        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or slower)
+        apart = loader._engine == "subprocess" and not loader.sample_timeout
+        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or slower, apart)
 
     def _tell(self, fused: Any) -> None:
         """What `close` means here, said before it is used."""
@@ -98,8 +101,8 @@ def _in_turns(source: Any, workers: int) -> str | None:
 
 def _for_processes(loader: Any) -> str | None:
     """Why workers make the batches rather than threads; None: threads do."""
-    if loader._engine == "processes":
-        return "engine='processes'"
+    if loader._engine in ("processes", "subprocess"):
+        return f"engine={loader._engine!r}"
     collate = loader.collate_fn.collate_fn if isinstance(loader.collate_fn, Portable) else loader.collate_fn
     if collate is not default_collate:
         return "collate_fn is your own"

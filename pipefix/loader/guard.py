@@ -230,16 +230,17 @@ class Prepared:
         init_fn: Callable[[int], Any] | None,
         threads: int | None,
         sharing: str | None = None,
-        board: Any = None,
+        reads: Any = None,
         lists: Sequence[Place] = (),
     ) -> None:
-        self.init_fn, self.threads, self.sharing, self.board, self.lists = init_fn, threads, sharing, board, lists
+        """``reads``: by what batches are asked for, where that reads samples itself: it is given the dataset as its ``reader``."""
+        self.init_fn, self.threads, self.sharing, self.reads, self.lists = init_fn, threads, sharing, reads, lists
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, Guarded):
-            if self.board is not None:
-                self.board.reader = info.dataset
+            if self.reads is not None:
+                self.reads.reader = info.dataset
             object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         end_with_parent()
         if self.threads is not None:

@@ -64,7 +64,9 @@ class Work:
     foreseen: int = 0
     """Epochs that began with batches that had been asked for before."""
     fused: Fusion | None = None
-    """Batches are made by fused calls, in this process."""
+    """Batches are made by fused calls."""
+    crew: int = 0
+    """Threads of one worker process that make the samples; 0: workers are processes, or threads of this one."""
 
 
 class Own(_BaseDataLoaderIter):

@@ -28,7 +28,8 @@ ENOUGH = 2
 
 
 class Threadable:
-    """A loader's ``engine="threads"``. What samples showed is kept as long as dataset and collate function are the same."""
+    """A loader's ``engine="threads"``, or ``"subprocess"``. What samples showed is kept as long as dataset and collate function are
+    the same."""
 
     def __init__(self) -> None:
         self._known: tuple[Any, Any, str | None] | None = None
@@ -38,7 +39,7 @@ class Threadable:
 
     def why_not(self, loader: Any, reads: Any) -> str | None:
         """Why threads do not make the samples of the next epoch; None: they do."""
-        why = _unfit(loader, reads)
+        why = _unfit(loader, reads, apart=loader._engine == "subprocess")
         if why is not None:
             return why
         if self._known is None or self._known[0] is not reads or self._known[1] is not loader.collate_fn:
@@ -54,14 +55,15 @@ def users_init(loader: Any) -> Any:
     return init
 
 
-def _unfit(loader: Any, reads: Any) -> str | None:
+def _unfit(loader: Any, reads: Any, *, apart: bool) -> str | None:
+    """``apart``: threads of a worker process."""
     if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
         return STREAM
-    if users_init(loader) is not None:
+    if users_init(loader) is not None and not apart:
         return "worker_init_fn is called in worker processes"
     if loader.sample_timeout:
         return "sample_timeout interrupts worker processes"
-    if loader.multiprocessing_context is not None:
+    if loader.multiprocessing_context is not None and not apart:
         return "multiprocessing_context chooses how worker processes are started"
     if any(isinstance(one, CachedDataset) for one in _wrapped(reads)):
         return "CachedDataset reads for one thread of a process"

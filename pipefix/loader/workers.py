@@ -26,6 +26,7 @@ from pipefix.loader.guard import Asked, Gathered, Prepared
 from pipefix.loader.iterator import HELD, Own
 from pipefix.loader.limits import out_of_memory_kills
 from pipefix.loader.lists import places
+from pipefix.loader.one_process import Crewed, CrewedFused, OneProcess, as_they_are
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
 from pipefix.loader.resume import set_as_then
@@ -37,7 +38,7 @@ AHEAD = 2
 """Where a batch is waited for while later ones have arrived, so many times as many may be under way."""
 
 
-def make_arena(loader: DataLoader[Any], *, scheduled: bool = False) -> Arena:
+def make_arena(loader: DataLoader[Any] | OneProcess, *, scheduled: bool = False) -> Arena:
     """Room for what ``loader`` has under way. Raises OSError or AttributeError where this system cannot give it."""
     slots = (loader.prefetch_factor or 0) * (AHEAD if scheduled else 1) + HELD
     return Arena(loader.num_workers, slots, room(loader.num_workers * slots))
@@ -75,10 +76,14 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
-        if method == "fork" and loader.num_workers > 1 and self._work.fused is None:
-            self._work.lists = places(self._work.reads)
         board = self._work.board
         seen = loader if board is None else Scheduled(loader, Context(loader.multiprocessing_context or multiprocessing, board))
+        self._reads: Any = board
+        if self._work.crew:
+            seen = OneProcess(loader)
+            self._reads = seen.ahead
+        if method == "fork" and seen.num_workers > 1 and self._work.fused is None:
+            self._work.lists = places(self._work.reads)
         with unwatched() if method == "fork" else nullcontext():
             super().__init__(seen)
         self._packed = None
@@ -113,6 +118,14 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
     def _dataset(self, dataset: Any) -> None:
         self._read_from = self._under_rules(dataset)
 
+    def _under_rules(self, dataset: Any) -> Any:
+        work, loader = self._work, self._loader()
+        if not work.crew or loader is None:
+            return super()._under_rules(dataset)
+        if work.fused is not None:
+            return CrewedFused(work.fused.source, work.rules, work.crew, loader.collate_fn)
+        return Crewed(work.reads, work.rules, work.crew, batched=loader.batch_sampler is not None)
+
     @property
     def _collate_fn(self) -> Any:
         """What workers are started with."""
@@ -124,13 +137,15 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             collate_fn = collate_fn.collate_fn
         fused = self._work.fused is not None
         collates = Maker(collate_fn) if fused else Gathered(collate_fn) if self.guarded else collate_fn
+        if fused and self._work.crew:
+            collates = as_they_are
         arena = self._work.arena
         self._collates = collates if arena is None else Assembler(collates, arena)
 
     @property
     def _worker_init_fn(self) -> Any:
         work = self._work
-        return Prepared(self._users_init_fn, work.threads, work.sharing, work.board, work.lists)
+        return Prepared(self._users_init_fn, work.threads, work.sharing, self._reads, work.lists)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Any) -> None:

@@ -49,7 +49,7 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Threads that native libraries may use in each worker."""
     fuse: Literal["close", "exact"] | None = None
     """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
-    engine: Literal["auto", "processes", "threads", "torch"] | None = None
+    engine: Literal["auto", "processes", "subprocess", "threads", "torch"] | None = None
     """FastLoader's way of bringing batches from workers."""
     sharing: Literal["file_descriptor", "file_system"] | None = None
     """Torch's way of sharing a tensor's memory, in each worker."""

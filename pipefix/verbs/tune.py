@@ -247,7 +247,7 @@ def _handing(subject: Subject, declined: dict[str, str]) -> tuple[bool, bool]:
     theirs = subject.loader
     known = multiprocessing.get_sharing_strategy()
     engine = getattr(theirs, "engine", None)
-    slots = getattr(theirs, "another", DataLoader) is DataLoader and engine not in ("threads", "torch")
+    slots = getattr(theirs, "another", DataLoader) is DataLoader and engine not in ("subprocess", "threads", "torch")
     if not slots:
         declined["engine"] = f"engine={engine!r} was chosen"
     sharing = slots and known == "file_descriptor" and "file_system" in multiprocessing.get_all_sharing_strategies()

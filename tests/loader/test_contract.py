@@ -178,7 +178,7 @@ def test_wrong_arguments_meet_the_same_error(options: dict[str, Any], error: typ
 
 
 def test_a_wrong_engine_names_those_that_are() -> None:
-    with pytest.raises(ValueError, match=r"'auto', 'processes', 'threads', 'torch', but got engine='turbo'"):
+    with pytest.raises(ValueError, match=r"'auto', 'processes', 'subprocess', 'threads', 'torch', but got engine='turbo'"):
         FastLoader(pipelines.Tensors(), engine="turbo")
 
 

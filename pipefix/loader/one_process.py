@@ -1,0 +1,154 @@
+"""Threads of one worker process make the samples: one copy of the dataset and one start, and the training process keeps its
+interpreter to itself.
+
+To torch's iterator this is a loader with one worker (`OneProcess`), whose queue of indices (`Ahead`) hands every batch that is
+asked for to the threads at once. So a slow sample holds up neither its neighbours nor the batches behind it; they leave in order.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from torch import multiprocessing
+from torch.utils.data._utils.worker import _ResumeIteration
+
+from pipefix.loader.crew import Batch, Crew
+from pipefix.loader.fused_batch import FusedBatches
+from pipefix.loader.guard import Guarded, Rules
+from pipefix.loader.plain_batch import PlainBatches
+from pipefix.loader.reused import Memory
+
+if TYPE_CHECKING:
+    from pipefix.loader.fusing.source import Source
+
+
+KEPT = 4
+"""Batches' worth of memory that is used again."""
+
+
+class OneProcess:
+    """A loader as torch's iterator is to see it: what its workers would have under way, one has."""
+
+    num_workers = 1
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.prefetch_factor = (loader.prefetch_factor or 1) * loader.num_workers
+        self.ahead = Ahead()
+        self.multiprocessing_context = _Context(loader.multiprocessing_context or multiprocessing, self.ahead)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+
+class _Context:
+    """A multiprocessing context whose second queue, torch's first of indices, is one that looks ahead."""
+
+    def __init__(self, context: Any, ahead: Ahead) -> None:
+        self._context, self._ahead = context, ahead
+        self._made = 0
+
+    def Queue(self) -> Any:  # noqa: N802 - as it is called
+        self._made += 1
+        made = self._context.Queue()
+        return made if self._made == 1 else self._ahead.over(made)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+class Ahead:
+    """The worker's queue of indices, as torch uses it. Batches are begun when they come out of it, which is before their turn."""
+
+    def __init__(self) -> None:
+        self._queue: Any = None
+        self.reader: Any = None
+        """The worker's `Crewed`."""
+        self._next: deque[Any] = deque()
+
+    def over(self, made: Any) -> Ahead:
+        self._queue = made
+        return self
+
+    # -- in the training process -------------------------------------------------------------------------------------------
+
+    def put(self, message: Any) -> None:
+        self._queue.put(message)
+
+    def cancel_join_thread(self) -> None:
+        self._queue.cancel_join_thread()
+
+    def close(self) -> None:
+        self._queue.close()
+
+    # -- in the worker -----------------------------------------------------------------------------------------------------
+
+    def get(self, timeout: float) -> Any:
+        if not self._next:
+            self._next.append(self._begun(self._queue.get(timeout=timeout)))
+        while True:
+            try:
+                self._next.append(self._begun(self._queue.get_nowait()))
+            except queue.Empty:
+                return self._next.popleft()
+
+    def _begun(self, message: Any) -> Any:
+        if message is None or isinstance(message, _ResumeIteration):
+            return message
+        number, asked = message
+        return number, self.reader.begin(asked)
+
+
+class Crewed(Guarded):
+    """Stands for the dataset in the worker: threads make its samples, and who asks for a batch that was begun waits for it."""
+
+    def __init__(self, dataset: Any, rules: Rules, threads: int, *, batched: bool) -> None:
+        super().__init__(dataset, rules)
+        self.threads, self.batched = threads, batched
+        self._crew: Crew | None = None
+        self._kind: Any = None
+
+    def begin(self, asked: Any) -> Batch | Exception:
+        """Called in the worker's main thread: the batch is handed to the threads."""
+        if self._crew is None:
+            self._crew, self._kind = Crew(self.threads), self._kinds()
+        try:
+            batch: Batch = self._kind(asked)
+        except Exception as error:  # noqa: BLE001 - raised when its turn comes
+            return error
+        self._crew.begin(batch)
+        return batch
+
+    def _kinds(self) -> Any:
+        """Makes batches that threads are to fill. Torch has them collated, in the worker's main thread."""
+        dataset = Guarded(self.dataset, self.rules) if self.rules else self.dataset
+        return PlainBatches(dataset, as_they_are, batched=self.batched, pin=False)
+
+    def __getitem__(self, begun: Any) -> Any:
+        if isinstance(begun, Exception):
+            raise begun
+        begun.wait(None)
+        return begun.take()
+
+    def __getitems__(self, begun: Any) -> Any:
+        return self[begun]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_crew": None, "_kind": None}
+
+
+class CrewedFused(Crewed):
+    """The same for fused calls, which write into the batch: it is collated when it comes."""
+
+    def __init__(self, source: Source, rules: Rules, threads: int, collate: Any) -> None:
+        super().__init__(source.dataset, rules, threads, batched=True)
+        self.source, self.collate = source, collate
+
+    def _kinds(self) -> Any:
+        return FusedBatches(self.source, Memory(kept=KEPT), self.rules, self.collate, pin=False, pinned=False)
+
+
+def as_they_are(samples: Any) -> Any:
+    return samples

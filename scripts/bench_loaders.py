@@ -251,7 +251,7 @@ def memory(rounds: int, _: list[str]) -> dict[str, Any]:
 
 
 def engines(rounds: int, only: list[str]) -> dict[str, Any]:
-    """Who makes the samples: epochs of workers that live on, and the memory of all processes beside this one's before."""
+    """Who makes the samples: epochs of workers that live on."""
     from loader_pipelines import pipelines
 
     known = pipelines()
@@ -263,21 +263,14 @@ def engines(rounds: int, only: list[str]) -> dict[str, Any]:
         options = {**options, "num_workers": workers, "persistent_workers": True, "shuffle": False}
         arms: dict[str, Any] = {"DataLoader": DataLoader(dataset, **options)}
         arms |= {engine: FastLoader(dataset, engine=engine, **options) for engine in ("processes", "subprocess", "threads")}
-        memory: dict[str, float] = {}
         for kind, loader in arms.items():
-            gc.collect()
-            before = psutil.Process().memory_full_info().pss
-            for number, _ in enumerate(loader):
-                if number == len(loader) // 2:
-                    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-                    memory[kind] = (sum(one.memory_full_info().pss for one in processes) - before) / 1e6
+            for _ in loader:
+                break
             told = loader.explain() if kind != "DataLoader" else ""
             assert "No threads" not in told, told
-            loader._iterator = None
         figures = in_turns(rounds, {kind: lambda loader=loader: epoch(loader) for kind, loader in arms.items()}, SHORT_S)
         cells[f"{name}, {workers}"] = {
             "seconds": {kind: statistics.median(times) for kind, times in figures.items()},
-            "pss_mb": memory,
         }
         print(f"{name}, {workers}: {cells[f'{name}, {workers}']}", file=sys.stderr)
     return cells
@@ -375,14 +368,13 @@ def page(known: dict[str, Any]) -> str:
     if "engines" in known:
         lines += ["", "## Who makes the samples", ""]
         lines += [
-            "Seconds an epoch, of workers that live on, and MB (PSS) that all processes take beside the training process before: as",
-            "`DataLoader` does it, and by `engine=`.",
+            "Seconds an epoch, of workers that live on: as `DataLoader` does it, and by `engine=`.",
             "",
             "| pipeline, workers | DataLoader | processes | subprocess | threads |",
             "|---|---:|---:|---:|---:|",
         ]
         for name, cell in known["engines"].items():
-            each = [f"{seconds:.2f} s, {cell['pss_mb'][kind]:.0f} MB" for kind, seconds in cell["seconds"].items()]
+            each = [f"{seconds:.2f}" for seconds in cell["seconds"].values()]
             lines.append(f"| {name} | {' | '.join(each)} |")
     if "peers" in known:
         lines += peers_table(known["peers"])

@@ -14,11 +14,15 @@ from pipefix.measurement.measurement import FusedCall
 from pipefix.measurement.statistics import Floats, bootstrap, interval
 from pipefix.plan.remedies.fusing import WORTH
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 MODES = ("exact", "close")
-LOOKING = 0.4
-"""Part of the time in which pictures are made both ways; the rest goes to starting a process, and to finding out how to fuse."""
+LOOKING = 0.35
+"""Part of the time in which pictures are made both ways, and as much for the whole loader; the rest goes to starting a process, and to
+finding out how to fuse."""
+FEW = 4
+"""Batches that do not show a loader's pace."""
 
 
 def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, FusedCall]:
@@ -37,8 +41,15 @@ def told(found: look.Looked | Declined) -> FusedCall:
     pairs = np.column_stack([found.fused, found.own])
     left = interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
     return FusedCall(
-        left=left, pictures=len(found.own), apart=found.apart, draws=found.draws, processes=found.processes
+        left=left, pictures=len(found.own), apart=found.apart, draws=found.draws, processes=found.processes, pace=_pace(found)
     )  # fmt: skip
+
+
+def _pace(found: look.Looked) -> Interval | None:
+    if len(found.paces) < FEW:
+        return None
+    pairs = np.array(found.paces, dtype=float)
+    return interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
 
 
 def _left(pairs: Floats) -> Floats:

@@ -87,6 +87,11 @@ def test_it_is_tried_on_the_datasets_own_pictures(folder: Path, transform: Any, 
     call = tried.told(found)
     assert call.pictures == len(found.own) == 12
     assert 0 < call.left.low <= call.left.value <= call.left.high
+    assert {samples for _, samples in found.paces} <= {
+        loader(folder, transform).batch_size,
+        12 % loader(folder, transform).batch_size,
+    }
+    assert call.pace is not None and 0 < call.pace.low <= call.pace.value <= call.pace.high
 
 
 def test_what_does_not_fit_says_why(folder: Path) -> None:
@@ -94,6 +99,7 @@ def test_what_does_not_fit_says_why(folder: Path) -> None:
     assert "ColorJitter" in tried.told(apart(partial(look.look, loader(folder, odd), "close"))).why_not
     own = look.look(loader(folder, collate_fn=list, num_workers=1), "exact")
     assert isinstance(own, look.Looked) and own.processes == "collate_fn is your own"
+    assert own.paces == () and tried.told(own).pace is None
 
 
 def test_a_dataset_that_remembers_is_declined_and_remembers_nothing_of_it(folder: Path) -> None:

@@ -608,6 +608,16 @@ class TestFuseExact:
         step = proposed(fused(ALONE, exact=EXACT), "fuse-exact")
         assert step.speedup.value == pytest.approx(0.0094 / (0.00382 / 4), rel=0.05)
 
+    @pytest.mark.parametrize("world", [JPEGS, ALONE], ids=["workers", "alone"])
+    def test_it_is_no_quicker_than_the_whole_loader_was_seen_to_be(self, world: World) -> None:
+        pace = Interval(0.0025, 0.0024, 0.0026)
+        seen = FusedCall(left=EXACT.left, pictures=16, apart=EXACT.apart, pace=pace)
+        now = world.situation().line.seconds()[0]
+        assert proposed(fused(world, exact=seen), "fuse-exact").speedup.value == pytest.approx(now / pace.value, rel=0.02)
+        quick = FusedCall(left=EXACT.left, pictures=16, apart=EXACT.apart, pace=Interval(1e-5, 1e-5, 1e-5))
+        unseen = proposed(fused(world, exact=EXACT), "fuse-exact").speedup
+        assert proposed(fused(world, exact=quick), "fuse-exact").speedup.value == pytest.approx(unseen.value)
+
     def test_declined(self) -> None:
         assert declined(JPEGS, "fuse-exact") == (
             "whether one call can make a sample was not tried: that takes a budget of 8 s, and decoding and transforming that are "

@@ -21,6 +21,7 @@ from pipefix.loader.fusing.source import Source
 from pipefix.loader.fusing.steps import Flip, RandomCrop, RandomResizedCrop
 from pipefix.loader.fusing.trial import difference
 from pipefix.loader.fusion import Fusing
+from pipefix.loader.meter import samples_in
 from pipefix.loader.worker_settings import CappedThreads, SharedBy
 from pipefix.plan.planfile import LoaderChange, PlanFile
 
@@ -28,6 +29,8 @@ PICTURES = 16
 """Of the dataset, from all over it."""
 TIMES = 3
 """Each is made in each way, of which the quickest counts."""
+COLD = 6
+"""Batches of a loader whose memory is written for the first time, or that were begun before they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Looked:
     """The transforms draw random numbers."""
     processes: str
     """Why worker processes would make the calls; empty where threads do."""
+    paces: tuple[tuple[float, int], ...] = ()
+    """Seconds and samples of batches that the loader itself gave by these calls, to nobody who would have it wait; none where that
+    was not tried, or took too long."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class Both:
 
 
 def look(theirs: DataLoader[Any], mode: str, seconds: float = 1.0) -> Looked | Declined:
-    """Try it on pictures of a loader's dataset, for about so long. Its code runs: to be called in a process of its own."""
+    """Try it on pictures of a loader's dataset for about so long, and then for as long the whole loader. Its code runs: to be called
+    in a process of its own."""
     found = source_of(theirs, mode)
     if isinstance(found, Declined):
         return found
@@ -78,23 +85,54 @@ def look(theirs: DataLoader[Any], mode: str, seconds: float = 1.0) -> Looked | D
     own, fused = tuple(one.own_s for one in pairs), tuple(one.fused_s for one in pairs)
     if mode == "exact" and apart.max > 0:
         return Declined(f"on pictures of the dataset, {apart.sentence()}")
-    return Looked(own, fused, apart.max == 0, apart.sentence(), draws, processes)
+    # A process that was made to try things has no workers of its own.
+    paces = () if processes else _paces(fused_by(theirs, mode), seconds)
+    return Looked(own, fused, apart.max == 0, apart.sentence(), draws, processes, paces)
 
 
 def source_of(theirs: DataLoader[Any], mode: str) -> tuple[Source, str] | Declined:
     """What a loader like this one would be fused by, and why by processes; or why not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fusion = Fusing(mode).decide(fused_by(theirs, mode), theirs.dataset, moved=False)
+    if isinstance(fusion, str):
+        return Declined(fusion)
+    return fusion.source, fusion.why_processes or ""
+
+
+def fused_by(theirs: DataLoader[Any], mode: str) -> DataLoader[Any]:
+    """The same loader, with fused calls."""
     change = LoaderChange(fuse=mode)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loader = as_planned.loader(theirs, PlanFile(loader=change), Path())
-        init: Any = loader.worker_init_fn
-        while isinstance(init, (CappedThreads, SharedBy)):
-            init = init.then  # a plan's, which need no workers; the user's own do
-        loader.worker_init_fn = init
-        fusion = Fusing(mode).decide(loader, theirs.dataset, moved=False)
-    if isinstance(fusion, str):
-        return Declined(fusion)
-    return fusion.source, fusion.why_processes or ""
+    init: Any = loader.worker_init_fn
+    while isinstance(init, (CappedThreads, SharedBy)):
+        init = init.then  # a plan's, which need no workers; the user's own do
+    loader.worker_init_fn = init
+    return loader
+
+
+def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], ...]:
+    """Of batches that come one after the other."""
+    found: list[tuple[float, int]] = []
+    cold, until = COLD, time.perf_counter() + seconds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while time.perf_counter() < until:
+            before = time.perf_counter()
+            for batch in loader:
+                now = time.perf_counter()
+                if cold:
+                    cold -= 1
+                else:
+                    found.append((now - before, samples_in(batch)))
+                before = now
+                if now > until:
+                    break
+            else:
+                cold = max(cold, 1)  # an epoch's first batch was waited for longer
+    return tuple(found)
 
 
 def spread(length: int, count: int) -> list[int]:

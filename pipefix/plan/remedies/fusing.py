@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
+
 from pipefix.measurement.measurement import FusedCall
 from pipefix.plan.model import Line, Part, draws
 from pipefix.plan.plan import Step
@@ -72,11 +74,15 @@ def line(at: Situation, call: FusedCall) -> Line:
     if call.processes:
         return after
     after = after.without(Stage.IPC)
+    # Calls beside each other share caches, memory and Python's lock: the loader was seen to be no quicker than this.
+    least = draws(call.pace, "fused pace") if call.pace is not None else 0.0
     if at.line.workers:
-        return after
+        return replace(after, crossing=np.maximum(after.crossing, least))
     # Without workers as many threads as there are cores make a batch.
     shared = max(1.0, float(int(at.line.cores)))
-    return replace(after, making={name: Part(one.wall / shared, one.cpu) for name, one in after.making.items()})
+    after = replace(after, making={name: Part(one.wall / shared, one.cpu) for name, one in after.making.items()})
+    lacking = np.maximum(0.0, least - sum(one.wall for one in after.making.values()))
+    return after.adding(Stage.DECODE, Part(lacking, np.zeros_like(lacking)))
 
 
 class FuseExact(Fuse):

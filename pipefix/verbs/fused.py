@@ -19,8 +19,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 MODES = ("exact", "close")
 LOOKING = 0.35
-"""Part of the time in which pictures are made both ways, and as much for the whole loader; the rest goes to starting a process, and to
-finding out how to fuse."""
+"""Part of the time in which pictures are made both ways, and as much for the whole loader; the rest goes to starting a process, and
+to finding out how to fuse."""
 FEW = 4
 """Batches that do not show a loader's pace."""
 

@@ -65,8 +65,8 @@ class Both:
 
 
 def look(theirs: DataLoader[Any], mode: str, seconds: float = 1.0) -> Looked | Declined:
-    """Try it on pictures of a loader's dataset for about so long, and then for as long the whole loader. Its code runs: to be called
-    in a process of its own."""
+    """Try it on pictures of a loader's dataset for about so long, and for as long the whole loader. Its code runs: to be called in
+    a process of its own."""
     found = source_of(theirs, mode)
     if isinstance(found, Declined):
         return found

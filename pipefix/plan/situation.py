@@ -15,7 +15,7 @@ from pipefix.measurement.trace import BatchTrace
 from pipefix.plan.as_measured import line_of
 from pipefix.plan.model import Line, doubted, pooled
 from pipefix.plan.operations import Operations, operations_of
-from pipefix.vocabulary.quantity import Interval, exactly
+from pipefix.vocabulary.quantity import Interval, exactly, seconds
 from pipefix.vocabulary.stage import Stage
 
 NO_CUDA = "no CUDA device here"
@@ -82,6 +82,14 @@ class Situation:
     @property
     def dataset_bytes(self) -> float | None:
         return self.source_bytes * self.length if self.length is not None and self.source_bytes else None
+
+    @property
+    def nothing_to_keep(self) -> str | None:
+        """Why no bytes can be held or cached: none are read, or all that was seen of reading them is that the code waits."""
+        reading = self.wall(Stage.STORAGE)
+        if not reading:
+            return "nothing is read from storage while samples are made"
+        return None if self.source_bytes else f"storage takes {seconds(reading)} a sample, but no bytes were seen that could be kept"
 
     @property
     def memory(self) -> int | None:

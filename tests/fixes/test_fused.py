@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from pipefix.fixes.registry import fixer_for
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import look
 from pipefix.loader.fusing.apart import apart
+from pipefix.loader.fusing.chance import seeded
 from pipefix.loader.fusing.recipe import Declined
 from pipefix.loader.fusing.trial import Difference
 from pipefix.measurement.consumer import Consumer
@@ -100,6 +104,38 @@ def test_what_does_not_fit_says_why(folder: Path) -> None:
     own = look.look(loader(folder, collate_fn=list, num_workers=1), "exact")
     assert isinstance(own, look.Looked) and own.processes == "collate_fn is your own"
     assert own.paces == () and tried.told(own).pace is None
+
+
+def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def slowly(key: int) -> Iterator[None]:
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+        with seeded(key):
+            yield
+
+    monkeypatch.setattr(look, "seeded", slowly)
+    found = look.look(loader(folder, num_workers=0), "exact", 0.01)
+    assert isinstance(found, look.Looked), found
+    assert max(found.own) < 0.05
+
+
+def test_a_loader_that_starts_slowly_shows_its_pace_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was given up before its batches came would be believed as quick as a single call makes it seem."""
+    seconds, begin, begun = 0.02, FastLoader.__iter__, []
+
+    def late(self: FastLoader[Any]) -> Any:
+        if not begun:
+            begun.append(time.sleep(10 * seconds))
+        return begin(self)
+
+    monkeypatch.setattr(FastLoader, "__iter__", late)
+    found = look.look(loader(folder), "exact", seconds)
+    assert isinstance(found, look.Looked), found
+    assert tried.told(found).pace is not None
 
 
 def test_a_dataset_that_remembers_is_declined_and_remembers_nothing_of_it(folder: Path) -> None:

@@ -139,6 +139,10 @@ class TestStorageMemory:
     def test_declined_where_nothing_is_read(self) -> None:
         assert declined(JPEGS.but(storage=0.0), "storage-memory") == "nothing is read from storage while samples are made"
 
+    def test_declined_where_the_code_only_waits(self) -> None:
+        world = SLOW_NETWORK.but(source_bytes=0.0).with_arms()
+        assert declined(world, "storage-memory") == "storage takes 10.0 ms a sample, but no bytes were seen that could be kept"
+
 
 class TestArmsThatRanSomethingLive:
     """An arm whose stage was only partly answered from the recording speaks for that part, and the model for the rest."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ TIMES = 3
 """Each is made in each way, of which the quickest counts."""
 COLD = 6
 """Batches of a loader whose memory is written for the first time, or that were begun before they were asked for."""
+PATIENCE = 5
+"""A loader that is to show its pace for a second is left after so many, however far it came."""
 
 
 @dataclass(frozen=True)
@@ -114,25 +117,26 @@ def fused_by(theirs: DataLoader[Any], mode: str) -> DataLoader[Any]:
 
 
 def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], ...]:
-    """Of batches that come one after the other."""
+    """Of batches that come one after the other, for so long once they come."""
     found: list[tuple[float, int]] = []
-    cold, until = COLD, time.perf_counter() + seconds
+    cold, spent, given_up = COLD, 0.0, 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        while time.perf_counter() < until:
-            before = time.perf_counter()
+        while True:
+            before = None
             for batch in loader:
                 now = time.perf_counter()
+                given_up = given_up or now + PATIENCE * seconds
                 if cold:
                     cold -= 1
-                else:
+                elif before is not None:  # an epoch's first batch was waited for longer
                     found.append((now - before, samples_in(batch)))
+                    spent += now - before
                 before = now
-                if now > until:
-                    break
-            else:
-                cold = max(cold, 1)  # an epoch's first batch was waited for longer
-    return tuple(found)
+                if spent > seconds or now > given_up:
+                    return tuple(found)
+            if before is None:
+                return ()  # there are no batches
 
 
 def spread(length: int, count: int) -> list[int]:
@@ -144,8 +148,7 @@ def both(source: Source, dataset: Any, index: int) -> Both | Declined:
     target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
 
     def own() -> Any:
-        with seeded(index):
-            return dataset[index]
+        return dataset[index]
 
     def fused() -> Any:
         try:
@@ -156,7 +159,7 @@ def both(source: Source, dataset: Any, index: int) -> Both | Declined:
     try:
         fused()
         rest, fused_s = _timed(fused)
-        sample, own_s = _timed(own)
+        sample, own_s = _timed(own, index)
         if stand_in.parts(sample):
             return Declined("the dataset remembers its samples")
         picture = stand_in.picture_of(sample, source.listing.like)
@@ -175,11 +178,13 @@ def other_own(dataset: Any, source: Source, index: int) -> tuple[Any, Any]:
     return sample, stand_in.picture_of(sample, source.listing.like)
 
 
-def _timed(make: Callable[[], Any]) -> tuple[Any, float]:
-    """What is made, and the CPU seconds of the quickest time: what disturbs a machine only ever adds."""
+def _timed(make: Callable[[], Any], key: int | None = None) -> tuple[Any, float]:
+    """What is made, and the CPU seconds of the quickest time: what disturbs a machine only ever adds. ``key``: with the process's
+    own generators at its numbers, which take longer to put there than small pictures take to make."""
     spent = []
     for _ in range(TIMES):
-        begun = time.thread_time()
-        made = make()
-        spent.append(time.thread_time() - begun)
+        with nullcontext() if key is None else seeded(key):
+            begun = time.thread_time()
+            made = make()
+            spent.append(time.thread_time() - begun)
     return made, max(min(spent), 1e-9)

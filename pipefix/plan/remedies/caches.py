@@ -95,10 +95,6 @@ def _from_disk(at: Situation, read: Part, kept: Interval) -> Part:
     return Part(read.wall + waiting, read.cpu)
 
 
-def _nothing_read(at: Situation) -> str | None:
-    return None if at.wall(Stage.STORAGE) else "nothing is read from storage while samples are made"
-
-
 class CacheSource(Cache):
     """The bytes that each sample reads, in one file: no opening, no small reads, no latency; the code stays as it is."""
 
@@ -108,9 +104,7 @@ class CacheSource(Cache):
     arm = experiments.NO_STORAGE
 
     def useless(self, at: Situation) -> str | None:
-        if at.wall(Stage.STORAGE) and not at.source_bytes:
-            return f"storage takes {seconds(at.wall(Stage.STORAGE))} a sample, but no bytes were seen that could be kept"
-        return _nothing_read(at)
+        return at.nothing_to_keep
 
     def record_bytes(self, at: Situation) -> Interval | None:
         return Interval(at.source_bytes, at.source_bytes, at.source_bytes)

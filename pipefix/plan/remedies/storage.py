@@ -31,9 +31,9 @@ class StorageMemory(Remedy):
         yield self._judge(at)
 
     def _judge(self, at: Situation) -> Step:
+        if at.nothing_to_keep:
+            return self.declined(at.nothing_to_keep)
         reading = at.wall(Stage.STORAGE)
-        if not reading:
-            return self.declined("nothing is read from storage while samples are made")
         needed, copies, gain = self._needed(at), self._copies(at), self.worth(at)
         if needed is not None and at.memory is not None and needed > at.memory:
             times = f" in {copies} processes" if copies > 1 else ""

@@ -62,8 +62,8 @@ def memory_growth(facts: AuditFacts) -> Said | None:
         return None
     if python_lists.check(facts) is not None:
         return None  # named already, with its cause
-    length = facts.settings.length if facts.settings else None
-    projected = max(float(growth.bytes * workers), growth.per_sample * (length or 0))
+    epoch = facts.settings.epoch if facts.settings else None
+    projected = max(float(growth.bytes * workers), growth.per_sample * (epoch or 0))
     room = facts.machine.memory_room_bytes if facts.machine else None
     if projected <= max(GROWTH_BYTES, GROWTH_ROOM * (room or 0)):
         return None

@@ -26,7 +26,7 @@ from pipefix.plan import planfile
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import Evidence, PlanFile, TunedOn
 from pipefix.plan.wording import span
-from pipefix.subject.subject import Subject, length_of
+from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 
 MOST_STEPS = 10
@@ -346,7 +346,7 @@ class Session:
         return Fixed(
             target=self.subject.target, folder=str(self.folder), plan=str(self.folder / planfile.NAME) if there else None,
             interrupted=interrupted, outcomes=list(self.outcomes), stopped=self.stopped, total=self.total, same=self.whole_same,
-            length=length_of(self.subject.dataset), no_longer_read=unread,
+            length=self.subject.epoch, no_longer_read=unread,
         )  # fmt: skip
 
     @property

@@ -220,7 +220,7 @@ def _pool(one: Pipeline) -> Pool | WholeLoader:
 
 def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:
     """Samples a second of epochs with their beginnings, each timed in turn; the rest of an epoch runs at the steady rate."""
-    length = length_of(before.subject.dataset)
+    length = before.subject.epoch
     if length is None:
         return _measured(rates["before"], rates["after"])
     starts = {"before": epoch_starts(before.subject), "after": epoch_starts(after.subject)}

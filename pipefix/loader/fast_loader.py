@@ -23,7 +23,6 @@ from pipefix.loader.fusion import MODES, Fusing, Fusion
 from pipefix.loader.guard import Rules
 from pipefix.loader.iterator import Single, Work
 from pipefix.loader.meter import Meter
-from pipefix.loader.one_process import OneProcess
 from pipefix.loader.planned import Planned
 from pipefix.loader.prefetch import Carrier
 from pipefix.loader.quarantine import Quarantine, check
@@ -33,7 +32,7 @@ from pipefix.loader.stats import Course, Stats
 from pipefix.loader.threadable import Threadable
 from pipefix.loader.threads import Threads
 from pipefix.loader.trial import SLOTS, TORCH, Trial
-from pipefix.loader.workers import AHEAD, Workers, make_arena
+from pipefix.loader.workers import AHEAD, Workers, make_arena, under_way
 
 T = TypeVar("T", covariant=True)
 ENGINES = ("auto", "processes", "subprocess", "threads", "torch")
@@ -245,7 +244,7 @@ class FastLoader(DataLoader[T]):
         why = "fused calls make batches whole" if work.fused is not None else self._turns(work)
         if not why:
             try:
-                batches = AHEAD * (self.prefetch_factor or 0) * self.num_workers
+                batches = AHEAD * under_way(self)
                 work.board = make_board(self.multiprocessing_context or multiprocessing, self.num_workers, batches)
             except (AttributeError, OSError, ValueError) as error:
                 why = f"this system has no memory to share without a name ({error})"
@@ -284,8 +283,8 @@ class FastLoader(DataLoader[T]):
         if work.trial.verdict == TORCH:
             return f"it is quicker here. {work.trial.sentence()[:-1]}"
         try:
-            seen = OneProcess(self) if work.crew else self
-            made = make_arena(seen, scheduled=work.board is not None)
+            workers, ahead = 1 if work.crew else self.num_workers, 1 if work.board is None else AHEAD
+            made = make_arena(workers, ahead * under_way(self) // workers)
         except (AttributeError, OSError, ValueError) as error:
             return f"this system has no memory to share without a name ({error})"
         made.verdict = work.trial.verdict

@@ -1,8 +1,8 @@
 """Threads of one worker process make the samples: one copy of the dataset and one start, and the training process keeps its
 interpreter to itself.
 
-To torch's iterator this is a loader with one worker (`OneProcess`), whose queue of indices (`Ahead`) hands every batch that is
-asked for to the threads at once. So a slow sample holds up neither its neighbours nor the batches behind it; they leave in order.
+To torch's iterator this is a loader with one worker, whose queue of indices (`Ahead`) hands every batch that is asked for to the
+threads at once. So a slow sample holds up neither its neighbours nor the batches behind it; they leave in order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import queue
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from torch import multiprocessing
 from torch.utils.data._utils.worker import _ResumeIteration
 
 from pipefix.loader.crew import Batch, Crew
@@ -28,49 +27,14 @@ KEPT = 4
 """Batches' worth of memory that is used again."""
 
 
-class OneProcess:
-    """A loader as torch's iterator is to see it: what its workers would have under way, one has."""
-
-    num_workers = 1
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-        self.prefetch_factor = (loader.prefetch_factor or 1) * loader.num_workers
-        self.ahead = Ahead()
-        self.multiprocessing_context = _Context(loader.multiprocessing_context or multiprocessing, self.ahead)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loader, name)
-
-
-class _Context:
-    """A multiprocessing context whose second queue, torch's first of indices, is one that looks ahead."""
-
-    def __init__(self, context: Any, ahead: Ahead) -> None:
-        self._context, self._ahead = context, ahead
-        self._made = 0
-
-    def Queue(self) -> Any:  # noqa: N802 - as it is called
-        self._made += 1
-        made = self._context.Queue()
-        return made if self._made == 1 else self._ahead.over(made)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-
 class Ahead:
     """The worker's queue of indices, as torch uses it. Batches are begun when they come out of it, which is before their turn."""
 
-    def __init__(self) -> None:
-        self._queue: Any = None
+    def __init__(self, made: Any) -> None:
+        self._queue = made
         self.reader: Any = None
         """The worker's `Crewed`."""
         self._next: deque[Any] = deque()
-
-    def over(self, made: Any) -> Ahead:
-        self._queue = made
-        return self
 
     # -- in the training process -------------------------------------------------------------------------------------------
 

@@ -34,32 +34,6 @@ def make_board(context: Any, workers: int, batches: int) -> Board:
     return Board(workers, batches + workers, [context.Semaphore(0) for _ in range(workers)], exchange)
 
 
-class Context:
-    """A multiprocessing context whose queues, after the first, are the lines of a board. Torch makes one of results, then one of
-    indices for each worker."""
-
-    def __init__(self, context: Any, board: Board) -> None:
-        self._context, self._board = context, board
-        self._made = 0
-
-    def Queue(self) -> Any:  # noqa: N802 - as it is called
-        self._made += 1
-        return self._context.Queue() if self._made == 1 else Line(self._board, self._made - 2)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-
-class Scheduled:
-    """A loader as torch's iterator is to see it."""
-
-    def __init__(self, loader: Any, context: Context) -> None:
-        self.loader, self.multiprocessing_context = loader, context
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loader, name)
-
-
 class Line:
     """One worker's queue of indices, as torch uses it."""
 

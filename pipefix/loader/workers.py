@@ -10,27 +10,30 @@ import itertools
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils import MP_STATUS_CHECK_INTERVAL
-from torch.utils.data.dataloader import DataLoader, _MultiProcessingDataLoaderIter
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from pipefix.loader import dying
 from pipefix.loader.arena import Arena, room
 from pipefix.loader.assemble import Arrival, Assembler, Opened
+from pipefix.loader.board import Board
 from pipefix.loader.foresight import DRAWN, Foreseen, kind_of
 from pipefix.loader.fused_batch import Maker
 from pipefix.loader.guard import Asked, Gathered, Prepared
 from pipefix.loader.iterator import HELD, Own
 from pipefix.loader.limits import out_of_memory_kills
 from pipefix.loader.lists import places
-from pipefix.loader.one_process import Crewed, CrewedFused, OneProcess, as_they_are
+from pipefix.loader.one_process import Ahead, Crewed, CrewedFused, as_they_are
 from pipefix.loader.packed import Packed, pack, preload, start_method
 from pipefix.loader.portable import Portable
+from pipefix.loader.queues import Queued
 from pipefix.loader.resume import set_as_then
-from pipefix.loader.scheduling import Context, Scheduled
+from pipefix.loader.scheduling import Line
 from pipefix.loader.trial import SLOTS, UNDECIDED
 from pipefix.vocabulary import death
 
@@ -38,10 +41,15 @@ AHEAD = 2
 """Where a batch is waited for while later ones have arrived, so many times as many may be under way."""
 
 
-def make_arena(loader: DataLoader[Any] | OneProcess, *, scheduled: bool = False) -> Arena:
-    """Room for what ``loader`` has under way. Raises OSError or AttributeError where this system cannot give it."""
-    slots = (loader.prefetch_factor or 0) * (AHEAD if scheduled else 1) + HELD
-    return Arena(loader.num_workers, slots, room(loader.num_workers * slots))
+def under_way(loader: Any) -> int:
+    """Batches of all workers together."""
+    return (loader.prefetch_factor or 1) * int(loader.num_workers)
+
+
+def make_arena(workers: int, batches: int) -> Arena:
+    """Room for so many ``batches`` under way in each worker. Raises OSError or AttributeError where this system cannot give it."""
+    slots = batches + HELD
+    return Arena(workers, slots, room(workers * slots))
 
 
 @contextmanager
@@ -76,12 +84,7 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
-        board = self._work.board
-        seen = loader if board is None else Scheduled(loader, Context(loader.multiprocessing_context or multiprocessing, board))
-        self._reads: Any = board
-        if self._work.crew:
-            seen = OneProcess(loader)
-            self._reads = seen.ahead
+        seen, self._reads = self._seen(loader)
         if method == "fork" and seen.num_workers > 1 and self._work.fused is None:
             self._work.lists = places(self._work.reads)
         with unwatched() if method == "fork" else nullcontext():
@@ -89,6 +92,16 @@ class Workers(Own, _MultiProcessingDataLoaderIter):
         self._packed = None
         self.course.made_by(self._workers)
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+    def _seen(self, loader: Any) -> tuple[Any, Board | Ahead | None]:
+        """The loader as torch's iterator is to see it, and what the dataset's reader in a worker is asked by."""
+        board = self._work.board
+        if board is not None:
+            return Queued(loader, partial(Line, board)), board
+        if self._work.crew:
+            ahead = Ahead((loader.multiprocessing_context or multiprocessing).Queue())
+            return Queued(loader, lambda _: ahead, num_workers=1, prefetch_factor=under_way(loader)), ahead
+        return loader, None
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:

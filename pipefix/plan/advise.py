@@ -45,7 +45,7 @@ def ranked(steps: list[Step], at: Situation) -> list[Step]:
 
 def saved(step: Proposed, at: Situation) -> float:
     """Seconds that a step saves for certain (its interval's lower end) over the horizon, less what it costs."""
-    epoch = at.diagnosis.sample.value * (at.length or 0)
+    epoch = at.diagnosis.sample.value * (at.epoch or 0)
     horizon = max(HORIZON, 10 * epoch)
     cost = (step.seconds or 0.0) + DISK_PRICE * (step.disk_bytes or 0.0)
     return horizon * (1 - 1 / max(step.speedup.low, 1e-6)) - cost

@@ -64,6 +64,10 @@ class Situation:
         return self.found.settings.length
 
     @property
+    def epoch(self) -> int | None:
+        return self.found.settings.epoch
+
+    @property
     def batch_bytes(self) -> float:
         """Bytes of one batch; 0 where nobody looked."""
         facts = self.found.facts
@@ -89,7 +93,9 @@ class Situation:
         reading = self.wall(Stage.STORAGE)
         if not reading:
             return "nothing is read from storage while samples are made"
-        return None if self.source_bytes else f"storage takes {seconds(reading)} a sample, but no bytes were seen that could be kept"
+        return (
+            None if self.source_bytes else f"storage takes {seconds(reading)} a sample, but no bytes were seen that could be kept"
+        )
 
     @property
     def memory(self) -> int | None:

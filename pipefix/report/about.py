@@ -18,6 +18,8 @@ def settings_line(settings: LoaderSettings) -> list[str]:
     data = settings.dataset or "dataset"
     if settings.length is not None:
         data += f" of {wording.counted(settings.length, 'sample')}"
+    if settings.drawn is not None:
+        data += f", {settings.drawn:,} drawn an epoch"
     workers = "no workers"
     if settings.num_workers:
         workers = wording.counted(settings.num_workers, "worker")

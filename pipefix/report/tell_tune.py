@@ -108,10 +108,10 @@ class Telling:
 
     def _restart_matters(self) -> bool:
         """Whether starting the workers anew takes a part of an epoch that is worth saving."""
-        length, after = self.settings.length, self.found.after
-        if not length or after is None or not self.found.started_s:
+        epoch, after = self.settings.epoch, self.found.after
+        if not epoch or after is None or not self.found.started_s:
             return False
-        return self.found.started_s > RESTART * length / after.value
+        return self.found.started_s > RESTART * epoch / after.value
 
     def _sentence(self, changes: dict[str, object]) -> str:
         found = self.found

@@ -82,7 +82,23 @@ class Subject:
             dataset=type(dataset).__name__,
             kind="iterable" if self.iterable else "batched" if self.batched_fetch else "map",
             length=length_of(dataset),
+            drawn=self._drawn,
         )
+
+    @property
+    def epoch(self) -> int | None:
+        """Samples an epoch; None where nobody can tell."""
+        drawn = self._drawn
+        return length_of(self.dataset) if drawn is None else drawn
+
+    @property
+    def _drawn(self) -> int | None:
+        """Samples an epoch, where a sampler of single indices draws more or fewer than the dataset holds."""
+        loader, held = self.loader, length_of(self.loader.dataset)
+        if self.iterable or type(loader.batch_sampler) not in (BatchSampler, type(None)):
+            return None
+        drawn = length_of(loader.sampler)
+        return None if drawn == held else drawn
 
     def orders(self) -> Iterator[Any]:
         """What the loader would ask its workers for, epoch after epoch, in the user's own order.

@@ -151,7 +151,7 @@ def _told(subject: Subject, machine: Machine, found: Measurement, aside: float) 
 
 
 def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:
-    length = found.settings.length
+    epoch = found.settings.epoch
     sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
     wall = sum(cost.wall.value for cost in sample)
     facts = AuditFacts(
@@ -163,7 +163,7 @@ def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Di
         throttled_share=found.throttled,
         first_batch_s=found.first_batch,
         epoch_restart_s=found.epoch_restart,
-        epoch_s=diagnosis.sample.value * length if length is not None else None,
+        epoch_s=diagnosis.sample.value * epoch if epoch is not None else None,
         **observe.run_facts(subject.loader, found.facts, found.paths),
     )
     return audit(facts)

@@ -234,7 +234,7 @@ def _starting(subject: Subject, threads: tuple[str, ...]) -> Starting:
         method=start_method(subject.loader.multiprocessing_context),
         preloaded=isinstance(subject.loader, FastLoader) or modules != ["__main__"],
         threads=threads,
-        epoch=now.length,
+        epoch=now.epoch,
         available=SERVER in multiprocessing.get_all_start_methods(),
     )
 
@@ -284,9 +284,9 @@ def _least(*values: float | None) -> float | None:
 def _lots(subject: Subject) -> int:
     """How many trials the batches of an epoch are dealt out to."""
     now = subject.settings
-    if subject.iterable or not now.length:
+    if subject.iterable or not now.epoch:
         return 1
-    return LOTS if now.length // max(1, now.batch_size or 1) >= LOTS * FEW_BATCHES else 1
+    return LOTS if now.epoch // max(1, now.batch_size or 1) >= LOTS * FEW_BATCHES else 1
 
 
 def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: Plan) -> list[BatchSize]:

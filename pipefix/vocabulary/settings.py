@@ -29,4 +29,11 @@ class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "map"
     """map, batched (``__getitems__``) or iterable."""
     length: int | None = None
-    """Samples an epoch; None where the dataset has no length."""
+    """Samples that the dataset holds; None where it has no length."""
+    drawn: int | None = None
+    """Samples an epoch, where the sampler draws more or fewer than the dataset holds; None: as many."""
+
+    @property
+    def epoch(self) -> int | None:
+        """Samples an epoch; None where nobody can tell."""
+        return self.length if self.drawn is None else self.drawn

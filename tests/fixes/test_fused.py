@@ -106,9 +106,7 @@ def test_what_does_not_fit_says_why(folder: Path) -> None:
     assert own.paces == () and tried.told(own).pace is None
 
 
-def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def slowly(key: int) -> Iterator[None]:
         until = time.thread_time() + 0.05

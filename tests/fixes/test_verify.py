@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, get_worker_info
 
 from pipefix.fixes import verify
 from pipefix.fixes.compare import differences, fingerprint
@@ -113,6 +113,13 @@ class TestFaster:
         found = verify.faster(verify.Pipeline(anew, Consumer()), verify.Pipeline(kept, Consumer()), seconds=0.4, epochs=True)
         assert found.epochs and found.before.value < 48 / (48 * 0.001)
         assert verify.epoch_starts(kept)[0] < verify.epoch_starts(anew)[0]
+
+    def test_starts_are_spread_over_what_the_sampler_draws(self):
+        data = Numbers(count=48, seconds=0.001)
+        often = RandomSampler(data, replacement=True, num_samples=48_000_000)
+        anew = verify.Pipeline(subject(data, num_workers=1, sampler=often), Consumer())
+        rates = {"before": [1000.0] * 5, "after": [1000.0] * 5}
+        assert verify._whole_epochs(anew, anew, rates).before.value == pytest.approx(1000.0, rel=1e-3)
 
 
 PLAIN = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5))

@@ -432,6 +432,8 @@ class TestPersistentWorkers:
         assert declined(endless, "persistent-workers") == (
             "an epoch takes 4.00 s to begin, but the dataset tells no length to compare it with"
         )
+        sampled = self.SHORT.but(settings={"length": 3200, "drawn": 1_000_000})
+        assert declined(sampled, "persistent-workers") == "would gain under 3 %: 1.00x (1.00-1.00x)"
         long = JPEGS.but(found={"epoch_restart": 2.0})
         assert declined(long, "persistent-workers") == "would gain under 3 %: 1.01x (1.00-1.01x)"
 

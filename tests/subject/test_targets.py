@@ -5,11 +5,21 @@ from __future__ import annotations
 import functools
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    Subset,
+    WeightedRandomSampler,
+)
 
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
@@ -122,6 +132,24 @@ def test_live_objects(found: object, kind: str, length: int | None) -> None:
     subject = load(found)
     assert (subject.settings.kind, subject.settings.length) == (kind, length)
     assert subject.target.startswith("<") and subject.source_file is None
+
+
+@pytest.mark.parametrize(
+    ("loader", "epoch"),
+    [
+        (DataLoader(Numbers(), batch_size=2), 8),
+        (DataLoader(Numbers(), batch_size=None), 8),
+        (DataLoader(Numbers(), sampler=RandomSampler(Numbers(), replacement=True, num_samples=500)), 500),
+        (DataLoader(Numbers(), sampler=WeightedRandomSampler([1.0] * 8, 3)), 3),
+        (DataLoader(Numbers(), sampler=DistributedSampler(Numbers(), num_replicas=4, rank=1)), 2),
+        (DataLoader(Numbers(), batch_sampler=[[1, 2], [3]]), 8),
+        (DataLoader(Stream(), batch_size=2), None),
+    ],
+    ids=["as many as there are", "without batches", "more", "fewer", "a rank's", "a batch sampler's are not known", "a stream"],
+)
+def test_samples_an_epoch(loader: DataLoader[Any], epoch: int | None) -> None:
+    subject = load(loader)
+    assert subject.epoch == subject.settings.epoch == epoch
 
 
 def test_torchvision_datasets() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
+import random
 import socket
 import time
 from typing import Any
@@ -16,8 +17,10 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 STAGES = ("storage", "decode", "augment", "collate", "ipc", "step")
 ROUNDS = 10
-"""Pieces of work a stage does; a drift of a fifth is two more."""
+"""Pieces of work that a stage does where its factor is 1."""
 LATENCY = 0.001
+PARCEL = 200_000
+"""Bytes that are handed over for each of them."""
 
 
 class Knobs:
@@ -33,7 +36,8 @@ class Knobs:
         self._values[STAGES.index(stage)] = factor
 
     def rounds(self, stage: str) -> int:
-        return round(ROUNDS * self[stage])
+        """Pieces of work: so many on average."""
+        return int(ROUNDS * self[stage] + random.random())
 
 
 class Server:
@@ -113,11 +117,16 @@ class Collate:
 
     def __init__(self, knobs: Knobs) -> None:
         self.knobs = knobs
+        self._parcels: dict[int, bytes] = {}
+        """By size: making one is not to be a part of collating."""
 
     def __call__(self, samples: list[torch.Tensor]) -> Any:
         for _ in range(self.knobs.rounds("collate")):
             batch = torch.stack([sample.float() for sample in samples])
-        return default_collate(samples), bytes(self.knobs.rounds("ipc") * 200_000), batch.shape
+        size = int(ROUNDS * self.knobs["ipc"] * PARCEL)
+        if size not in self._parcels:
+            self._parcels = {size: bytes(size)}
+        return default_collate(samples), self._parcels[size], batch.shape
 
 
 def loader(knobs: Knobs, address: tuple[str, int], workers: int = 2) -> DataLoader[Any]:

@@ -19,9 +19,9 @@ RESTART_SPREAD = 0.3
 
 def epoch(at: Situation, restart: float) -> float | None:
     """Seconds of an epoch that begins with ``restart`` seconds without a batch."""
-    if at.length is None:
+    if at.epoch is None:
         return None
-    return restart + at.length * at.diagnosis.sample.value
+    return restart + at.epoch * at.diagnosis.sample.value
 
 
 def first_batch(at: Situation) -> float:
@@ -32,8 +32,8 @@ def first_batch(at: Situation) -> float:
 
 def shorter_restart(at: Situation, restart: float, left: Interval) -> Interval:
     """The speed-up of whole epochs when ``left`` replaces ``restart``."""
-    assert at.length is not None
-    steady = at.length * at.diagnosis.sample.value
+    assert at.epoch is not None
+    steady = at.epoch * at.diagnosis.sample.value
 
     def gain(before: float, after: float) -> float:
         return (before + steady) / (min(before, after) + steady)
@@ -62,7 +62,7 @@ class PersistentWorkers(Remedy):
             return self.declined("persistent_workers=True is set already")
         if restart is None:
             return self.declined("how long an epoch takes to begin was not measured: the time budget was spent")
-        if at.length is None:
+        if at.epoch is None:
             return self.declined(f"an epoch takes {seconds(restart)} to begin, but the dataset tells no length to compare it with")
         left = Interval(first_batch(at), 0.5 * first_batch(at), 1.5 * first_batch(at))
         whole = epoch(at, restart)
@@ -98,7 +98,7 @@ class StartMethod(Remedy):
             return self.declined(f"workers are forked already: the first batch was there after {seconds(first)}")
         if at.machine is not None and at.machine.system == "Windows":
             return self.declined("Windows can only spawn processes")
-        if at.length is None:
+        if at.epoch is None:
             return self.declined(f"the first batch takes {seconds(first)}, but the dataset tells no length to compare it with")
         workers = at.found.workers
         left = Interval(*(workers * each + first_batch(at) for each in (FORK_SECONDS.value, FORK_SECONDS.low, FORK_SECONDS.high)))

@@ -274,7 +274,7 @@ class Failing:
 
 
 def test_what_comes_out_of_the_queue_keeps_its_order() -> None:
-    ahead = Ahead().over(_Queue([(0, [1]), (1, [2]), None]))
+    ahead = Ahead(_Queue([(0, [1]), (1, [2]), None]))
     ahead.reader = Failing()
     assert [ahead.get(1), ahead.get(1), ahead.get(1)] == [(0, ("begun", [1])), (1, ("begun", [2])), None]
     with pytest.raises(queue.Empty):

@@ -22,7 +22,10 @@ from pipefix.augment.draw_colour import ALL_DRAWS
 from pipefix.augment.ops import Op
 from pipefix.augment.steps import Frame, Step
 from pipefix.augment.stream import Stream, keys_of
+from pipefix.kernels.reused import Memory
 
+KEPT = 2
+"""Batches' worth of memory that is used again: one that the caller looks at, and one for the next."""
 DRAWN_AT_ONCE = 32
 """Batches whose parameters are drawn together: drawing takes arrays, and each call costs the same for one batch as for many."""
 
@@ -103,6 +106,7 @@ class DaliLoader:
             raise ValueError(f"{self.length} samples make no batch of {batch_size}: give a smaller batch_size, or drop_last=False.")
         self._sizes = np.zeros((self.length, 3), dtype=np.int64)
         self._pipe: Any = None
+        self._memory = Memory(kept=KEPT)
         self._orders: Iterator[_Order] = iter(())
         self._asked: list[tuple[_Order, Any]] = []
         """What was fed and has not come out yet, with the memory that it lies in: DALI reads it there, without a copy."""
@@ -140,7 +144,7 @@ class DaliLoader:
         """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
         if self.device != "cpu" or self.lend:
             return torch.utils.dlpack.from_dlpack(found)
-        kept = torch.empty(found.shape(), dtype=torch.float32 if self.graph.to_float else torch.uint8)
+        kept = self._memory.batch(tuple(found.shape()), torch.float32 if self.graph.to_float else torch.uint8)
         return feed_ndarray(found, kept)
 
     def _following(self, epoch: int, start: int) -> Iterator[_Order]:
@@ -210,7 +214,7 @@ class DaliLoader:
         number = (torch.device(self.device).index or 0) if on_gpu else None
         make = pipeline_def(
             _nodes, batch_size=self.batch_size, num_threads=self.threads, device_id=number, enable_conditionals=True,
-            exec_dynamic=on_gpu, prefetch_queue_depth=4,
+            exec_dynamic=on_gpu,
         )  # fmt: skip
         pipe = make(self.graph, self._feed, self.by_name, "mixed" if on_gpu else "cpu")
         pipe.build()

@@ -16,9 +16,10 @@ from pipefix.augment.ops import Op
 from pipefix.augment.split import Split
 from pipefix.augment.torchvision_code import constructor
 
-_MODULES = ("stream", "ops", "steps", "draw", "draw_colour", "geometry", "colour", "batch", "augment", "dali_graph", "dali")
+_HOME, _ROOM = "pipefix.", "augment"
+_OWN = ("stream", "ops", "steps", "draw", "draw_colour", "geometry", "colour", "batch", "augment", "dali_graph", "dali")
+_MODULES = ("kernels.reused", *(f"{_ROOM}.{name}" for name in _OWN))
 """In the order in which they are written."""
-_HOME = "pipefix.augment."
 _TABLES = frozenset(("ALL_DRAWS", "DRAWS", "KERNELS"))
 """Names that the written file fills in by itself."""
 
@@ -43,10 +44,10 @@ class Module:
         """Names from our own modules: the module, and the name in it (empty for the module itself)."""
         found: dict[str, tuple[str, str]] = {}
         for node in self.tree.body:
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pipefix.augment"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_HOME):
+                home = (node.module or "").removeprefix(_HOME)
                 for alias in node.names:
-                    home = (node.module or "").removeprefix("pipefix.augment").lstrip(".")
-                    found[alias.asname or alias.name] = (home, alias.name) if home else (alias.name, "")
+                    found[alias.asname or alias.name] = (f"{_ROOM}.{alias.name}", "") if home == _ROOM else (home, alias.name)
         return found
 
     @functools.cached_property
@@ -178,6 +179,11 @@ def _header(split: Split, what: str, use: str) -> str:
     return f'"""{lead}\n{kept}\nUse it so:\n\n{used}\n"""\n\nfrom __future__ import annotations\n\n'
 
 
+def _at(name: str, *wanted: str) -> list[tuple[str, str]]:
+    """Definitions of one of our modules."""
+    return [(f"{_ROOM}.{name}", one) for one in wanted]
+
+
 def _kinds(listed: Iterable[Op]) -> list[type[Op]]:
     found: dict[type[Op], None] = {}
     for op in listed:
@@ -266,7 +272,7 @@ def batches(source: Any, seed: int = {seed}, **settings: Any) -> DaliLoader:
 def _kornia(split: Split, seed: int) -> str:
     drawers = _drawers(_kinds(split.ops))
     kernels = _kernels(name for _, name in drawers.values())
-    roots = [("augment", "Augment"), ("ops", "Op"), *kernels.values(), *drawers.values(), *(("ops", name) for name in drawers)]
+    roots = [*_at("augment", "Augment"), *_at("ops", "Op", *drawers), *kernels.values(), *drawers.values()]
     kept = sum(len(read.ops) for read in split.stays)
     use = (
         "augment = augmentation()\n\nfor images, labels in loader:\n"
@@ -295,7 +301,7 @@ def _dali(split: Split, seed: int) -> str:
             f"DALI does not compute {type(made.rest[0]).__name__} ({made.why}), so there is no code of DALI's alone for this list."
         )
     drawers = _drawers(_kinds(made.listed))
-    roots = [("dali", "DaliLoader"), ("dali", "Graph"), *drawers.values(), *(("ops", name) for name in drawers)]
+    roots = [*_at("dali", "DaliLoader", "Graph"), *_at("ops", *drawers), *drawers.values()]
     use = (
         'loader = batches(files, labels=labels, batch_size=256, shuffle=True, device="cuda")\n\n'
         "for epoch in range(90):\n    loader.set_epoch(epoch)\n    for images, labels in loader:\n        ..."

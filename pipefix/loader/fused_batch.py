@@ -15,12 +15,12 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from pipefix.kernels.picture import Target
+from pipefix.kernels.reused import Memory
 from pipefix.loader.assemble import room_for
 from pipefix.loader.crew import Batch
 from pipefix.loader.fusing.stand_in import collated, placed
 from pipefix.loader.guard import Asked, Bad, Flawed, Guarded, Rules, SampleTimeout, bad, key_of, limited
 from pipefix.loader.portable import Portable
-from pipefix.loader.reused import Memory
 
 if TYPE_CHECKING:
     from pipefix.loader.fusing.source import Source

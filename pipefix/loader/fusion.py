@@ -8,10 +8,10 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default_collate
 
+from pipefix.kernels.reused import Memory
 from pipefix.loader.limits import cores
 from pipefix.loader.pace import Pace
 from pipefix.loader.portable import Portable
-from pipefix.loader.reused import Memory
 from pipefix.loader.threadable import STREAM, users_init
 
 MODES = ("close", "exact")

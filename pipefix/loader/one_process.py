@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data._utils.worker import _ResumeIteration
 
+from pipefix.kernels.reused import Memory
 from pipefix.loader.crew import Batch, Crew
 from pipefix.loader.fused_batch import FusedBatches
 from pipefix.loader.guard import Guarded, Rules
 from pipefix.loader.plain_batch import PlainBatches
-from pipefix.loader.reused import Memory
 
 if TYPE_CHECKING:
     from pipefix.loader.fusing.source import Source

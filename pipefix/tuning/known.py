@@ -12,8 +12,8 @@ from pipefix.tuning.model import Cloud, Floats, Point, fit
 from pipefix.tuning.seen import Look, Question, Seen
 from pipefix.tuning.space import Settings
 
-TIE = 0.01
-"""Throughputs closer than this (or than they are known to, up to twice this) are the same: the fewer workers win."""
+TIE = 0.02
+"""Throughputs closer than this are the same: the fewer workers win."""
 SPARING = 0.03
 """What doing without any worker is worth where throughput decides, against having the most allowed."""
 FED, LEAN = 0.05, 0.3
@@ -67,8 +67,7 @@ class Known:
             return min(fed, key=lambda one: _cost(one.settings))
         values = {one: self._value(one) for one in self.told}
         most = max(values.values())
-        tie = min(2 * TIE, max(TIE, float(np.median([one.doubt for one in self.told]))))
-        return min((one for one in self.told if values[one] >= most - tie), key=lambda one: _cost(one.settings))
+        return min((one for one in self.told if values[one] >= most - TIE), key=lambda one: _cost(one.settings))
 
     def _value(self, one: Seen) -> float:
         """Its log throughput, drawn towards what the curve through all trials says: the luckiest of many is lucky."""

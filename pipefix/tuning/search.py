@@ -25,6 +25,8 @@ BUSY = 1.3
 """Cores that the threads of one worker keep busy, above which it is tried with one."""
 HANDING = 0.05
 """Part of a batch's making that handing it over takes, above which memory that is used again is tried."""
+UNUSED = 0.2
+"""Part of what workers could make that never comes while somebody waits for it, above which handing over holds them up."""
 WHOLE = 0.95
 """Samples fetched one by one in less than this part of the time that all at once take are tried so."""
 SCATTERED = 16
@@ -193,9 +195,9 @@ class Search(Question):
         if space.reorder and settings.in_order and (at.tail or 0.0) > LATE:
             yield Knob("in_order", False, f"the slowest batches take {at.tail:.0f} times as long as most, and all others wait")
         look = known.look
-        if space.slots and settings.engine is None and look is not None and look.handing > HANDING:
-            share = f"{100 * look.handing:.0f} %"
-            yield Knob("engine", "processes", f"handing over a batch takes about {share} of its making, in fresh memory each time")
+        held_up = self._held_up(at, look) if space.slots and settings.engine is None else None
+        if held_up is not None:
+            yield Knob("engine", "processes", held_up)
         elif space.sharing and settings.engine is settings.sharing is None and look is not None and look.tensors > SCATTERED:
             yield Knob("sharing", "file_system", f"{look.tensors} tensors of a batch cross with a descriptor each")
         single = look.one_by_one if look is not None else None
@@ -206,6 +208,16 @@ class Search(Question):
             yield Knob("pin_memory", True, "a device copies from pinned memory while the step runs")
         if settings.prefetch < space.most_prefetch and at is known.best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
+
+    def _held_up(self, at: Seen, look: Look | None) -> str | None:
+        """Why handing over is thought to keep workers from making batches; None where it is not."""
+        if look is not None and look.handing > HANDING:
+            return f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
+        waited = at.stall is None or at.stall > UNUSED
+        unused = 1 - at.rate / at.potential if at.potential and waited else 0.0
+        if unused > UNUSED:
+            return f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
+        return None
 
     def _count(self, known: Known, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
         """The count of workers that promises most beyond the best one known."""

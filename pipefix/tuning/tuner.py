@@ -19,8 +19,10 @@ from pipefix.tuning.verdict import beaten
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.quantity import Interval
 
-PAIRS = 3
-"""Blocks of a trial, each beside one of the incumbent's."""
+PAIRS = 6
+"""Blocks of a trial, each beside one of the incumbent's: many short ones, since a machine's pace changes within seconds."""
+CERTIFYING = 3
+"""Blocks of what stays that the certificate rests on, where nothing was confirmed."""
 HOPELESS = 0.7
 """A trial whose first block delivers less than this share of the incumbent's is left at that."""
 SHORTEST = 0.25
@@ -430,7 +432,7 @@ class Tuner:
         running = self.incumbent.running if self.incumbent is not None and self.incumbent.seen.settings == best.settings else None
         try:
             running = running or self._start(best.settings)
-            self.last[best.settings] = [running.block(length) for _ in range(PAIRS)]
+            self.last[best.settings] = [running.block(length) for _ in range(CERTIFYING)]
         except Ended:
             return
 

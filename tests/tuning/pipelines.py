@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from pipefix import FastLoader
 from pipefix.tuning.child import with_settings
 from pipefix.tuning.space import Settings
 
@@ -80,15 +82,17 @@ PIPELINES: dict[str, tuple[Callable[[int], Any], int]] = {
 """By name: what makes a sample, and samples a batch."""
 
 
-def loader(name: str, workers: int = 0) -> DataLoader[Any]:
+def loader(name: str, settings: Settings | None = None) -> DataLoader[Any]:
     make, batch = PIPELINES[name]
-    return DataLoader(Made(make), batch_size=batch, num_workers=workers, shuffle=True)
+    settings = settings or Settings(0)
+    kind = DataLoader if settings.engine is None else functools.partial(FastLoader, engine=settings.engine)
+    return with_settings(kind(Made(make), batch_size=batch, num_workers=settings.workers, shuffle=True), settings)
 
 
 def rate(name: str, settings: Settings, seconds: float) -> float:
     """Samples a second of a plain loop in its steady state."""
     workers = settings.workers
-    iterator = iter(with_settings(loader(name), settings))
+    iterator = iter(loader(name, settings))
     for _ in range(1 + settings.in_flight + workers):
         next(iterator)
     begun, count = time.perf_counter(), 0

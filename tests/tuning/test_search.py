@@ -76,6 +76,25 @@ def test_batches_that_are_large_or_scattered_are_handed_over_another_way(look: L
     assert all(one.settings.engine is one.settings.sharing is None for one in seen) == (not turned)
 
 
+@pytest.mark.parametrize(
+    ("stall", "potential", "turned"), [(None, 300.0, True), (None, 105.0, False), (0.5, 300.0, True), (0.05, 300.0, False), (None, None, False)]
+)
+def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
+    stall: float | None, potential: float | None, turned: bool
+) -> None:
+    goal = Goal(has_consumer=stall is not None)
+    search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), goal, Settings(2))
+    seen: list[Seen] = []
+    while isinstance(asked := search.next(seen, look=Look(100.0)), Try):
+        of = asked.settings
+        rate = 100.0 * (1.4 if of.engine else 1.0) * min(2, of.workers or 1)
+        more = potential * min(2, of.workers) if potential is not None and of.workers else None
+        seen.append(Seen(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
+    best = search.best(seen, look=Look(100.0))
+    assert best is not None
+    assert (best.settings.engine == "processes") == turned
+
+
 def test_open_files_that_do_not_fit_are_shared_by_name() -> None:
     def fits(settings: Settings) -> str | None:
         return None if settings.sharing or not settings.workers else "it would take about 300 open files"

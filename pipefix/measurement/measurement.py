@@ -66,6 +66,17 @@ class FusedCall:
     """Seconds a sample of the whole loader with these calls, files in the page cache, while nobody had it wait; None: not tried."""
 
 
+@dataclass(frozen=True)
+class KeptRecord:
+    """A finished sample as a cache's record, tried on a few of the dataset."""
+
+    seconds: Interval = field(default=Interval(0.0, 0.0, 0.0))
+    """To read one back, out of memory."""
+    bytes: float = 0.0
+    why_not: str = ""
+    """Samples cannot be stored."""
+
+
 @dataclass
 class Measurement:
     """All that a probe saw of one subject."""
@@ -106,6 +117,8 @@ class Measurement:
     """An uninterrupted run of batches with the begin and end of every operation, where a trace was asked for."""
     fused: dict[str, FusedCall] = field(default_factory=dict)
     """By how close pixels are to be (``exact``, ``close``); empty where nobody tried."""
+    record: KeptRecord | None = None
+    """None where nobody tried."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
     peak_rss: int = 0

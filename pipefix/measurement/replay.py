@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import tempfile
 import threading
 import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from time import perf_counter_ns, thread_time_ns
@@ -27,6 +27,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.failing import Failure, Unfit, cannot_start, raised
 from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.stand_in import Deferred, StandIn, StreamStandIn, WorkerInit, close_benches
 from pipefix.seams import handover
 from pipefix.subject.subject import Subject
@@ -85,6 +86,7 @@ class Pool:
         """Batches that came with facts about the process that made them."""
         self._iterator: Any = None
         self.failed = False
+        self._sockets = Sockets()
         self._hand = handover.attach() if self.workers else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -122,9 +124,9 @@ class Pool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                if self.workers:
-                    tempfile.gettempdir()  # batches cross through a socket there; where it is missing, torch would wait for ever
-                self._iterator = iter(self._loader)
+                with self._sockets.given(self._loader.multiprocessing_context) if self.workers else nullcontext():
+                    # Where there is no place for them this raises; torch would wait for ever.
+                    self._iterator = iter(self._loader)
             except Exception as error:
                 self.failed = True
                 context = self._loader.multiprocessing_context
@@ -209,6 +211,7 @@ class Pool:
         iterator, self._iterator = self._iterator, None
         if iterator is not None and hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
+        self._sockets.remove()
         if self._hand is not None:
             self._hand.detach()
             self._hand = None

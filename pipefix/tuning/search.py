@@ -2,7 +2,8 @@
 
 With a consumer the best settings are those that keep it fed with the fewest workers; where none do, those that deliver most. The
 number of workers comes first, by the model: the count is tried that promises most beyond the best one known, in expectation over
-all curves that explain what was seen. The other knobs follow, one at a time, at the best count, where something hints at them.
+all curves that explain what was seen. The other knobs follow, one at a time, at the best count, where something hints at them; one
+whose hint promises more than any count does comes before it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ HANDING = 0.05
 """Part of a batch's making that handing it over takes, above which memory that is used again is tried."""
 UNUSED = 0.2
 """Part of what workers could make that never comes while somebody waits for it, above which handing over holds them up."""
+SAVED = 0.5
+"""Part of what handing over takes that memory which is used again is thought to save."""
 WHOLE = 0.95
 """Samples fetched one by one in less than this part of the time that all at once take are tried so."""
 SCATTERED = 16
@@ -41,6 +44,8 @@ LATE = 4.0
 class Try:
     settings: Settings
     why: str
+    gain: float = 0.0
+    """Share of the throughput that another number of workers is expected to gain."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ class Search(Question):
                 return starting
         knobs = [knob for knob in self._knobs(known, at) if self._may(knob.turned(at.settings), tried, seen, fits)]
         count = self._count(known, tried, seen, fits)
-        if count is not None and (left > min(len(knobs), 2) or not knobs):
+        spare = left > min(len(knobs), 2)
+        if count is not None and (not knobs or (spare and count.gain >= knobs[0].worth)):
             return count
         if knobs:
             return Try(knobs[0].turned(at.settings), knobs[0].why)
@@ -197,7 +203,8 @@ class Search(Question):
         look = known.look
         held_up = self._held_up(at, look) if space.slots and settings.engine is None else None
         if held_up is not None:
-            yield Knob("engine", "processes", held_up)
+            share, why = held_up
+            yield Knob("engine", "processes", why, worth=SAVED * share)
         elif space.sharing and settings.engine is settings.sharing is None and look is not None and look.tensors > SCATTERED:
             yield Knob("sharing", "file_system", f"{look.tensors} tensors of a batch cross with a descriptor each")
         single = look.one_by_one if look is not None else None
@@ -209,14 +216,16 @@ class Search(Question):
         if settings.prefetch < space.most_prefetch and at is known.best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
 
-    def _held_up(self, at: Seen, look: Look | None) -> str | None:
-        """Why handing over is thought to keep workers from making batches; None where it is not."""
-        if look is not None and look.handing > HANDING:
-            return f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
+    def _held_up(self, at: Seen, look: Look | None) -> tuple[float, str] | None:
+        """The part of the time that handing over is thought to keep workers from making batches, and why; None where it is not."""
         waited = at.stall is None or at.stall > UNUSED
         unused = 1 - at.rate / at.potential if at.potential and waited else 0.0
         if unused > UNUSED:
-            return f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
+            told = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
+            return unused, told
+        if look is not None and look.handing > HANDING:
+            told = f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
+            return look.handing, told
         return None
 
     def _count(self, known: Known, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
@@ -230,7 +239,8 @@ class Search(Question):
             settings = replace(known.base, workers=int(known.cloud.counts[place])).normal()
             for one in self._ways(settings, fits):
                 if self._may(one, tried, seen, fits):
-                    return Try(one, self._promise(known, one, float(gains[place])))
+                    gain = float(gains[place])
+                    return Try(one, self._promise(known, one, gain), gain)
         return None
 
     def _ways(self, settings: Settings, fits: Fits) -> Iterator[Settings]:

@@ -95,6 +95,8 @@ class Knob:
     why: str
     workers: int | None = None
     """How many workers it is to be tried with, where not with as many as there are."""
+    worth: float = 0.0
+    """Share of the throughput that it is thought to gain, where what hints at it tells."""
 
     def turned(self, settings: Settings) -> Settings:
         turned: Settings = replace(settings, **{self.name: self.value})  # type: ignore[arg-type]

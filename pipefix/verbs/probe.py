@@ -27,7 +27,7 @@ from pipefix.plan.remedies.fusing import LEAST_BUDGET
 from pipefix.report import tell, timeline
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
-from pipefix.verbs import fused
+from pipefix.verbs import fused, read_back
 from pipefix.verbs.target import Progress, load_target, silent
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE
@@ -137,6 +137,7 @@ def _told(subject: Subject, machine: Machine, found: Measurement, aside: float) 
     diagnosis = diagnose(found)
     if aside and not found.partial:
         found.fused = fused.calls(subject, diagnosis, aside)
+        found.record = read_back.record(subject, diagnosis)
     advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS)
     run = tell.run(
         subject,

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
@@ -300,3 +305,32 @@ def test_a_step_that_raises_ends_the_block_with_its_own_words(paths: list[str]) 
     with pytest.raises(TargetError, match=r"The consumer \(train_step\) raised ValueError: two dimensions wanted"):
         running.block(experiments.REAL, 0.01)
     running.close()
+
+
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """A socket's path may have a hundred characters."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_workers_leave_no_sockets_even_where_they_are_killed(
+    killed: bool, paths: list[str], short_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their batches cross through sockets in the temporary folder; where each has a folder of its own there, a kill leaves it."""
+    folder = Path(short_folder)
+    here = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setitem(here, "tempdir", None)
+    running = pool(loader("map", paths, workers=2))
+    running.turn_to(experiments.PLAIN)
+    for _ in range(4):
+        running.next(consume=False)
+    assert [one.name[:5] for one in folder.iterdir()] == ["pymp-"]
+    if killed:
+        for process in running.processes:
+            os.kill(process.pid, SIGKILL)
+    running.close(at_once=killed)
+    assert list(folder.iterdir()) == []
+    assert here["tempdir"] is None

@@ -95,6 +95,15 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
     assert (best.settings.engine == "processes") == turned
 
 
+@pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.06, False)])
+def test_what_is_thought_to_gain_more_than_another_count_is_tried_before_it(handing: float, turned: bool) -> None:
+    search = Search(Space(most_workers=16, cores=4, slots=True, reorder=False), Goal(), Settings(2))
+    seen = [Seen(Settings(2), 200.0, doubt=0.02), Seen(Settings(5), 380.0, doubt=0.02)]
+    asked = search.next(seen, look=Look(105.0, handing=handing))
+    assert isinstance(asked, Try)
+    assert (asked.settings.engine is not None) == turned
+
+
 def test_open_files_that_do_not_fit_are_shared_by_name() -> None:
     def fits(settings: Settings) -> str | None:
         return None if settings.sharing or not settings.workers else "it would take about 300 open files"

@@ -6,8 +6,11 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
+import numpy as np
+
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.measurement import KeptRecord
 from pipefix.plan import commands
 from pipefix.plan.model import Line, Part, draws
 from pipefix.plan.plan import Step
@@ -16,8 +19,10 @@ from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
 
-FIND_SECONDS = Interval(3e-6, 1.5e-6, 10e-6)
-"""Looking one record up in a memory-mapped cache."""
+WORTH = 0.1
+"""Part of a sample's making that a cache could save, below which reading records back is not tried."""
+FIND_SECONDS = Interval(10e-6, 4e-6, 30e-6)
+"""Looking one record up in a memory-mapped cache and making a sample of it, where that was not tried."""
 COPY_RATE = Interval(16e9, 6e9, 24e9)
 """Bytes a second out of the page cache into a fresh array."""
 WRITE_RATE = 200e6
@@ -43,7 +48,7 @@ class Cache(Remedy):
         if kept is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
         disk = kept.value * at.length if at.length is not None else None
-        read = reading(kept)
+        read = reading(kept, at.found.record)
         if disk is not None and at.memory is not None and disk > at.memory:
             if at.disk_seconds is None:
                 return self.declined(
@@ -84,9 +89,21 @@ class Cache(Remedy):
         return None
 
 
-def reading(kept: Interval) -> Part:
-    wall = draws(FIND_SECONDS, "find") + draws(kept, "record") / draws(COPY_RATE, "copy")
+def reading(kept: Interval, tried: KeptRecord | None) -> Part:
+    """``tried``: a record that was read back; what this one holds more or less than it is copied, or is not."""
+    copied = draws(kept, "record") / draws(COPY_RATE, "copy")
+    if tried is None or tried.why_not:
+        wall = draws(FIND_SECONDS, "find") + copied
+    else:
+        known = draws(tried.seconds, "find")
+        wall = np.maximum(known + copied - tried.bytes / draws(COPY_RATE, "copy"), known / 2)
     return Part(wall, wall)
+
+
+def unstorable(at: Situation) -> str | None:
+    """Why finished samples cannot be records; None where they can, or nobody tried."""
+    tried = at.found.record
+    return f"a sample was to be stored, and could not be: {tried.why_not}" if tried is not None and tried.why_not else None
 
 
 def _from_disk(at: Situation, read: Part, kept: Interval) -> Part:
@@ -190,7 +207,10 @@ class CacheDecoded(Cache):
     arm = experiments.DECODED
 
     def useless(self, at: Situation) -> str | None:
-        return None if at.wall(Stage.DECODE) else "nothing is decoded"
+        if not at.wall(Stage.DECODE):
+            return "nothing is decoded"
+        # What is decoded is the finished sample where nothing follows.
+        return None if at.wall(Stage.AUGMENT) else unstorable(at)
 
     def record_bytes(self, at: Situation) -> Interval | None:
         return at.decoded_bytes
@@ -220,7 +240,7 @@ class CacheSample(Cache):
                 f"the first operation on decoded samples, {operations.first_random or 'unnamed'}, may be random: the same as "
                 "cache-decoded"
             )
-        return None
+        return unstorable(at) if operations.all_fixed else None
 
     def record_bytes(self, at: Situation) -> Interval | None:
         if at.operations.all_fixed:

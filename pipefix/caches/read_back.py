@@ -1,0 +1,67 @@
+"""What reading samples back from a cache takes on this machine: a few of them are really stored, and read again."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipefix.caches import convert as conversion
+from pipefix.caches import record
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.maker import getter
+from pipefix.caches.survey import plain
+from pipefix.vocabulary.errors import PipefixError
+
+MOST_BYTES = 16e6
+"""Written for it."""
+MOST_RECORDS, LEAST_RECORDS = 256, 8
+"""Copies of the few samples: as many as find no room in a core's own caches, as the records of a real cache do not."""
+TIMES = 3
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """How long records took, in memory already and their checksums known."""
+
+    seconds: tuple[float, ...] = ()
+    """Of each record, each time; none where records are so large that only copying counts."""
+    bytes: float = 0.0
+    """Of a record, on average."""
+    why_not: str = ""
+    """Such samples cannot be stored."""
+
+
+def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
+    """Store these samples as they are in ``folder``, some of them many times over, and read them in random order."""
+    get = getter(dataset, None)
+    given = [get(index) for index in indices]
+    try:
+        if len(record.encode(plain(given[0]))) > MOST_BYTES / LEAST_RECORDS:
+            return ReadBack()
+        few = _made(given, folder / "few")
+        each = sum(len(few.raw(position)) for position in range(len(few))) / len(few)
+        copies = int(min(MOST_RECORDS, MOST_BYTES / max(each, 1.0)))
+        cached = _made(list(itertools.islice(itertools.cycle(given), copies)), folder / "many") if copies > LEAST_RECORDS else few
+    except (PipefixError, record.Unstorable) as error:
+        return ReadBack(why_not=str(error))
+    order = list(range(len(cached)))
+    spent = []
+    for turn in range(TIMES + 1):
+        random.Random(turn).shuffle(order)
+        for position in order:
+            begun = time.perf_counter()
+            cached[position]
+            ended = time.perf_counter()
+            if turn:  # the first time each record's checksum is compared
+                spent.append(ended - begun)
+    return ReadBack(tuple(spent), each)
+
+
+def _made(samples: list[Any], folder: Path) -> CachedDataset:
+    conversion.convert(samples, conversion.recipe_of("lmdb", "sample"), folder, workers=0)
+    return CachedDataset(folder)

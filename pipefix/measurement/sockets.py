@@ -1,0 +1,47 @@
+"""Where workers keep the sockets through which the training process fetches what they share.
+
+Each worker would make a folder of its own and remove it when it ends; one that is killed leaves it behind. Here a pool's workers are
+given one folder together, which is removed with the pool.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import process, util
+from typing import Any
+
+_PREFIX = "pymp-"
+"""As multiprocessing names its own."""
+_KEY = "tempdir"
+
+
+class Sockets:
+    """The folder of one pool's workers."""
+
+    def __init__(self) -> None:
+        self._folder: str | None = None
+
+    @contextmanager
+    def given(self, context: Any) -> Iterator[None]:
+        """Workers that ``context`` starts meanwhile use it, unless this process has a folder already, which they would use anyhow."""
+        known = process.current_process()._config  # type: ignore[attr-defined]
+        if (context or multiprocessing).get_start_method() == "forkserver":
+            util.get_temp_dir()  # the server's own socket lies there, and stays when the pool is gone
+        if known.get(_KEY) is not None:
+            yield
+            return
+        self._folder = known[_KEY] = tempfile.mkdtemp(prefix=_PREFIX)
+        try:
+            yield
+        finally:
+            known[_KEY] = None
+
+    def remove(self) -> None:
+        """Once no worker is left."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None

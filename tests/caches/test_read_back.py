@@ -1,0 +1,92 @@
+"""A few samples stored and read again: what a probe believes of reading a cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from pipefix.caches import read_back as trial
+from pipefix.caches.read_back import read_back
+from pipefix.measurement.measurement import KeptRecord
+from pipefix.subject.load import load
+from pipefix.verbs.read_back import record
+from tests.plan.builders import JPEGS, World
+
+
+def vector(index: int) -> Any:
+    return torch.full((64,), float(index)), index
+
+
+def test_each_copy_is_read_so_many_times(tmp_path: Path) -> None:
+    found = read_back([vector(index) for index in range(9)], [0, 4, 8], tmp_path)
+    assert len(found.seconds) == trial.MOST_RECORDS * trial.TIMES
+    assert 256 < found.bytes < 512
+    assert all(0 < spent < 1 for spent in found.seconds)
+
+
+def test_larger_samples_are_copied_less_often(tmp_path: Path) -> None:
+    image = Image.new("RGB", (640, 480))
+    found = read_back([image] * 4, [0, 2], tmp_path)
+    assert len(found.seconds) == trial.TIMES * int(trial.MOST_BYTES // found.bytes)
+    assert found.bytes == pytest.approx(640 * 480 * 3, rel=0.01)
+
+
+def test_samples_so_large_that_only_copying_counts_are_left(tmp_path: Path) -> None:
+    assert read_back([torch.zeros(1_000_000)], [0], tmp_path) == trial.ReadBack()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_no_record_can_hold_is_told(tmp_path: Path) -> None:
+    found = read_back([(object(), 1)], [0], tmp_path)
+    assert found.seconds == ()
+    assert found.why_not == "a builtins.object: records hold numbers, text, bytes, arrays, tensors and images"
+
+
+# -- beside a probe ----------------------------------------------------------------------------------------------------------
+
+
+class Samples(Dataset[Any]):
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Any:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        yield from map(vector, range(40))
+
+
+def tried(dataset: Any, world: World = JPEGS) -> KeptRecord | None:
+    return record(load(DataLoader(dataset, batch_size=4, collate_fn=list)), world.diagnosis())
+
+
+def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = tried(Samples(vector(3)))
+    assert found is not None
+    assert 0 < found.seconds.low <= found.seconds.value <= found.seconds.high < 1
+    assert 256 < found.bytes < 512
+    assert not list(tmp_path.iterdir())
+
+
+def test_samples_that_no_record_can_hold_are_known() -> None:
+    found = tried(Samples(object()))
+    assert found is not None and found.why_not.startswith("a builtins.object: records hold")
+
+
+def test_what_raises_or_has_no_index_or_gains_nothing_is_not_tried() -> None:
+    assert tried(Samples(ValueError("torn"))) is None
+    assert tried(Stream()) is None
+    assert tried(Samples(vector(3)), World(collate=0.01)) is None

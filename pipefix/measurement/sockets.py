@@ -1,7 +1,7 @@
 """Where workers keep the sockets through which the training process fetches what they share.
 
-Each worker would make a folder of its own and remove it when it ends; one that is killed leaves it behind. Here a pool's workers are
-given one folder together, which is removed with the pool.
+Each worker would make a folder of its own, and remove it when it ends; one that is killed does not. Here the workers of a pool
+are given one folder together, which is removed with the pool.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Sockets:
 
     @contextmanager
     def given(self, context: Any) -> Iterator[None]:
-        """Workers that ``context`` starts meanwhile use it, unless this process has a folder already, which they would use anyhow."""
+        """Workers that ``context`` starts meanwhile use it, unless this process has one already, which they would use anyhow."""
         known = process.current_process()._config  # type: ignore[attr-defined]
         if (context or multiprocessing).get_start_method() == "forkserver":
             util.get_temp_dir()  # the server's own socket lies there, and stays when the pool is gone

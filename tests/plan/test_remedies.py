@@ -276,7 +276,9 @@ class TestCacheSample:
         assert step.speedup.value == pytest.approx(0.0049 / ((0.0002 + 0.0004 + 0.0000476) / 2), rel=0.02)
 
     def test_declined_where_no_record_can_hold_a_sample(self) -> None:
-        world = JPEGS.but(ops=self.FIXED, settings=self.SMALL, found={"record": KeptRecord(why_not="it is nested more than 32 deep")})
+        world = JPEGS.but(
+            ops=self.FIXED, settings=self.SMALL, found={"record": KeptRecord(why_not="it is nested more than 32 deep")}
+        )
         assert declined(world, "cache-sample") == "a sample was to be stored, and could not be: it is nested more than 32 deep"
 
     def test_the_random_rest_stays_live(self) -> None:

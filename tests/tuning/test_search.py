@@ -77,7 +77,8 @@ def test_batches_that_are_large_or_scattered_are_handed_over_another_way(look: L
 
 
 @pytest.mark.parametrize(
-    ("stall", "potential", "turned"), [(None, 300.0, True), (None, 105.0, False), (0.5, 300.0, True), (0.05, 300.0, False), (None, None, False)]
+    ("stall", "potential", "turned"),
+    [(None, 300.0, True), (None, 105.0, False), (0.5, 300.0, True), (0.05, 300.0, False), (None, None, False)],
 )
 def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
     stall: float | None, potential: float | None, turned: bool

@@ -3,6 +3,7 @@
 Each figure (seconds a sample of a stage, bytes a sample, seconds to start an epoch) is watched on a logarithmic scale by a test of
 its own for a lasting rise (`cusum`). Its level is a baseline's, or what the first windows showed; the level follows slow waves,
 such as a day's, within `WAVE` of where it began. A figure that falls for good (a page cache that has warmed) is learned anew.
+What all stages that compute show alike is the machine's doing, and a figure of its own (`shared`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from statistics import median
 from pipefix.vocabulary.stage import Stage
 from pipefix.watch import tell
 from pipefix.watch.cusum import Rise, limit_for, noise
+from pipefix.watch.shared import Shared
 from pipefix.watch.window import Notice, Window
 
 CHANGE = 0.20
@@ -46,7 +48,7 @@ _SAME_WORK = 0.4
 _LARGER = 0.5
 """Where bytes a sample rose by at least this part of what a stage's time rose by, larger samples are why."""
 WATCHED = (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE, Stage.IPC, Stage.STEP)
-BYTES, STARTS, CPU = "bytes", "starts", "cpu"
+BYTES, STARTS, CPU, MACHINE = "bytes", "starts", "cpu", "machine"
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ class Drift:
         self.figures: dict[str, Figure] = {}
         self._cpu: list[float] = []
         self._cpu_level: float | None = None
+        self._shared = Shared(learn)
         self._windows = 0
         self._times: deque[float] = deque(maxlen=256)
         self.alarms: list[Notice] = []
@@ -189,9 +192,12 @@ class Drift:
         found = [notice for notice in map(self._died, window.died) if notice]
         for start in window.starts:
             found += self._fed(STARTS, math.log(start), window, cpu) if start > 0 else []
+        self._shared.feed(values)
         for name, value in values.items():
             if not self._excused(name, window):
-                found += self._fed(name, value, window, cpu)
+                found += self._fed(name, value - self._shared.felt_by(name), window, cpu)
+        if self._shared.all is not None:
+            found += self._fed(MACHINE, self._shared.all, window, cpu)
         found = _without_echoes(found)
         self.alarms += [notice for notice in found if notice.alarm]
         return found
@@ -210,13 +216,13 @@ class Drift:
             return [self._alarm(figure, cpu)]
         if what == "over":
             return [self._note("over", figure)]
-        return [self._note("cheaper", figure)] if what == "down" and name != BYTES else []
+        return [self._note("cheaper", figure)] if what == "down" and name not in (BYTES, MACHINE) else []
 
     def _figure(self, name: str, seconds: float) -> Figure:
         starts = name == STARTS
         level = self.baseline.levels.get(name) if self.baseline is not None else None
         # Each figure has its share of the false alarms; epochs start at most once a window.
-        windows = _DAY / max(seconds, 1e-3) / self.false_alarms * (len(WATCHED) + 2)
+        windows = _DAY / max(seconds, 1e-3) / self.false_alarms * (len(WATCHED) + 3)
         return Figure(
             name, STARTS_CHANGE if starts else self.change, STARTS_LEARN if starts else self.learn, windows,
             fixed=math.log(level) if level else None,
@@ -227,6 +233,8 @@ class Drift:
     def _alarm(self, figure: Figure, cpu: float | None) -> Notice:
         ratio = figure.ratio or 1.0
         before = math.exp(figure.first)
+        if figure.name == MACHINE:
+            before *= sum(map(math.exp, self._shared.usual.values()))
         rise = figure.rise
         ran = rise.run if rise is not None and figure.name != STARTS else 1
         since = self._times[-max(1, min(len(self._times), ran))]
@@ -239,13 +247,17 @@ class Drift:
 
     def _note(self, kind: str, figure: Figure) -> Notice:
         _, stage = _KINDS.get(figure.name, ("", figure.name))
-        cause = "larger-samples" if figure.name == BYTES else None
+        cause = {BYTES: "larger-samples", MACHINE: MACHINE}.get(figure.name)
         return tell.with_sentence(Notice(kind=kind, stage=stage, against=self._against(figure), cause=cause))
 
     def _against(self, figure: Figure) -> str:
         return self.baseline.name if self.baseline is not None and figure.fixed is not None else "the job's own beginning"
 
     def _cause(self, figure: Figure, ratio: float, cpu: float | None) -> str | None:
+        if figure.name == MACHINE:
+            if cpu is None or self._cpu_level is None:
+                return None
+            return "busy-machine" if cpu - self._cpu_level < _SAME_WORK * math.log(ratio) else "slow-processors"
         if figure.name not in (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE):
             return None
         size = self.figures.get(BYTES)
@@ -270,6 +282,7 @@ _KINDS: dict[str, tuple[str, str | None]] = {
     Stage.STEP.value: ("slower", "step"),
     BYTES: ("larger", "storage"),
     STARTS: ("restarts", None),
+    MACHINE: (MACHINE, None),
 }
 
 

@@ -22,6 +22,7 @@ _DOES = {
 _CAUSES = {
     "larger-samples": "samples have become larger",
     "busy-machine": "it takes the same processor time as before: something else keeps the machine busy",
+    "slow-processors": "it takes more processor time as well: processors have become slower, or share their cores with others",
 }
 _ADVICE = {
     Stage.STORAGE: "Where to look: the disk or the network share, other readers of it, and whether the cache still holds the data.",
@@ -42,6 +43,8 @@ def sentence(notice: Notice) -> str:
     stage = Stage(notice.stage) if notice.stage is not None else None
     if notice.kind == "died":
         return f"A worker process ended by itself: {notice.cause}."
+    if "machine" in (notice.kind, notice.cause):
+        return _of_the_machine(notice)
     what = _DOES[stage] if stage is not None else "Starting an epoch"
     if notice.kind == "over":
         if notice.cause == "larger-samples":
@@ -54,6 +57,13 @@ def sentence(notice: Notice) -> str:
         return f"Samples have become larger: {figures}{_since(notice)}."
     cause = f" ({_CAUSES[notice.cause]})" if notice.cause in _CAUSES else ""
     return f"{what} takes {_more(notice)} longer: {figures}{_since(notice)}{cause}."
+
+
+def _of_the_machine(notice: Notice) -> str:
+    if notice.kind == "over":
+        return "All that computes costs again what it did before."
+    cause = f" ({_CAUSES[notice.cause]})" if notice.cause in _CAUSES else ""
+    return f"All that computes takes {_more(notice)} longer: {_figures(notice)}{_since(notice)}{cause}."
 
 
 def advice(notice: Notice) -> str | None:

@@ -31,7 +31,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """Something about the pipeline that changed."""
 
     kind: str
-    """slower, costlier, larger, restarts, died; or over or cheaper, which are no alarms."""
+    """slower, costlier, larger, machine, restarts, died; or over or cheaper, which are no alarms."""
     stage: str | None
     ratio: float | None = None
     """After over before."""
@@ -42,7 +42,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time at which it began, as far as can be told."""
     against: str = "the job's own beginning"
     cause: str | None = None
-    """larger-samples, busy-machine or None."""
+    """larger-samples, busy-machine, slow-processors or None; of what is over, what it was."""
     sentence: str = ""
 
     @property

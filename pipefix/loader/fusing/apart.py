@@ -22,7 +22,7 @@ def apart(make: Callable[[], Any], patience: float = PATIENCE) -> Any:
         return Declined("this system cannot fork a process to try it in")
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_made, args=(theirs, make), name="pipefix-fusing", daemon=True)
+    process = context.Process(target=_made, args=(theirs, make), name="pipefix-apart", daemon=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork: the child computes in one thread
         process.start()

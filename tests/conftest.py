@@ -19,14 +19,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 MEASURED = ("planted", "measurement", "manners", "tuning", "fixes", "watch", "test_api.py")
-"""Whose tests measure time for real, or what a process leaves behind on the machine: nothing else may run beside them."""
+"""Whose tests measure time for real, or what a process leaves behind on the machine: nothing else may run beside them, unless they
+are marked ``beside``."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of what measures are ``alone``; tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
     for item in items:
-        if item.path.relative_to(ROOT / "tests").parts[0] in MEASURED:
+        measured = item.path.relative_to(ROOT / "tests").parts[0] in MEASURED
+        if measured and item.get_closest_marker("beside") is None:
             item.add_marker(pytest.mark.alone)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:

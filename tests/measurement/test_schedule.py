@@ -13,6 +13,8 @@ from pipefix.measurement.experiments import POOL
 from pipefix.measurement.schedule import FEWEST_ROUNDS, LONGEST, SHORTEST, TRIAL_BLOCKS, TRIED_EVERY, Schedule, Situation, schedule
 from pipefix.vocabulary.stage import Stage
 
+pytestmark = pytest.mark.beside
+
 NEVER = {experiments.RECORD, experiments.COLD, experiments.TRACED}
 """Arms with a time of their own."""
 

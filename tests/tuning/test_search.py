@@ -12,6 +12,8 @@ from pipefix.tuning.verdict import beaten
 from tests.tuning import grids
 from tests.tuning.replaying import play
 
+pytestmark = pytest.mark.beside
+
 SPACE = Space(most_workers=32, cores=8)
 BY_NAME = {grid.name: grid for grid in grids.every()}
 

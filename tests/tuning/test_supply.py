@@ -13,6 +13,8 @@ from pipefix.tuning import told
 from pipefix.tuning.supply import Made, shortage, turns
 from pipefix.tuning.told import Told
 
+pytestmark = pytest.mark.beside
+
 STEP = 0.02
 BETWEEN = 0.0004
 """Handing over a batch, before the next is begun."""

@@ -7,6 +7,8 @@ import pytest
 from pipefix.tuning import told
 from pipefix.tuning.told import Told
 
+pytestmark = pytest.mark.beside
+
 
 def block(waits: list[float], steps: list[float], making: float = 0.02, workers: int = 2) -> Told:
     count = len(waits)

@@ -16,6 +16,8 @@ from tests.tuning import grids
 from tests.tuning.limited import made_up
 from tests.tuning.machine import Appetite, FakeTrial, Machine, breaches
 
+pytestmark = pytest.mark.beside
+
 BY_NAME = {grid.name: grid for grid in grids.every()}
 EIGHT = BY_NAME["eight-cores"]
 

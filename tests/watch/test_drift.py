@@ -14,6 +14,8 @@ from pipefix.watch.drift import LEARN, PATIENCE, Baseline, Drift
 from pipefix.watch.window import Cost, Notice, Window
 from tests.watch.streams import COSTS, DAY, DRIFTS, Job, Plant, named
 
+pytestmark = pytest.mark.beside
+
 AT = 200
 
 

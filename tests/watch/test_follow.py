@@ -16,6 +16,8 @@ from pipefix.watch.prometheus import Endpoint
 from pipefix.watch.window import Window, encode
 from tests.watch.streams import COSTS, Job, Plant
 
+pytestmark = pytest.mark.beside
+
 
 def job(windows: int = 5, plant: Plant | None = None, *, ended: bool = True) -> list[Window]:
     found = list(Job(1, windows=windows, plant=plant, quiet=True))

@@ -8,6 +8,8 @@ from pipefix.loader.book import Look, Totals
 from pipefix.loader.meter import Reading, Step
 from pipefix.watch.gather import LEAST, Gatherer
 
+pytestmark = pytest.mark.beside
+
 MS = 1_000_000
 
 

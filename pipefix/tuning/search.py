@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipefix.tuning.known import Known
+from pipefix.tuning.model import Floats
 from pipefix.tuning.seen import Look, Question, Seen
 from pipefix.tuning.space import Knob, Settings
 from pipefix.tuning.starting import SERVER
@@ -22,6 +23,8 @@ from pipefix.tuning.starting import SERVER
 MOST_TRIALS = 8
 WORTH_A_TRIAL = 0.004
 """Expected gain (a share of the throughput) below which another count of workers is not tried."""
+NEAR = 0.4
+"""Part of what the best count promises that the number of cores must promise to be the first of several workers tried."""
 BUSY = 1.3
 """Cores that the threads of one worker keep busy, above which it is tried with one."""
 HANDING = 0.05
@@ -233,7 +236,7 @@ class Search(Question):
         utility = known.utility()
         here = known.cloud.counts.tolist().index(known.best.settings.workers)
         gains = np.maximum(0.0, utility - utility[:, here : here + 1]).mean(axis=0)
-        for place in np.argsort(-gains, kind="stable"):
+        for place in self._in_turn(gains, known, seen):
             if gains[place] < WORTH_A_TRIAL:
                 return None
             settings = replace(known.base, workers=int(known.cloud.counts[place])).normal()
@@ -242,6 +245,15 @@ class Search(Question):
                     gain = float(gains[place])
                     return Try(one, self._promise(known, one, gain), gain)
         return None
+
+    def _in_turn(self, gains: Floats, known: Known, seen: Sequence[Seen]) -> list[int]:
+        """Places of counts, those that promise most first; but as many workers as cores before all others of several."""
+        order: list[int] = np.argsort(-gains, kind="stable").tolist()
+        several = any(one.settings.workers > 1 for one in seen)
+        cores = int(np.searchsorted(known.cloud.counts, round(self.space.cores)))
+        if not several and cores < len(gains) and gains[cores] >= NEAR * gains[order[0]]:
+            order.insert(0, cores)
+        return order
 
     def _ways(self, settings: Settings, fits: Fits) -> Iterator[Settings]:
         """The settings; and where they do not fit, the same with fewer open files."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipefix.vocabulary.quantity import Interval
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 
 @dataclass(frozen=True)
@@ -93,3 +93,9 @@ class Diagnosis:
     arms: dict[str, Interval] = field(default_factory=dict)
     """Throughput of every arm over the real one's."""
     caveats: list[tuple[str, str]] = field(default_factory=list)
+
+    def part_of_making(self, *stages: Stage) -> float:
+        """Part of the time that making samples and collating them takes which these stages take."""
+        costs = {stage: self.stages[stage].wall.value for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in self.stages}
+        whole = sum(costs.values())
+        return sum(costs.get(stage, 0.0) for stage in stages) / whole if whole else 0.0

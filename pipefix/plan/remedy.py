@@ -13,6 +13,9 @@ from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
+WORTH_TRYING = 0.1
+"""Part of a sample's making that a remedy must replace, or what it would bring is not tried beside the pipeline."""
+
 
 class Remedy(ABC):
     """One kind of change. Subclasses lie in `pipefix.plan.remedies`, where `all_remedies` finds them."""

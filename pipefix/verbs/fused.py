@@ -12,10 +12,10 @@ from pipefix.loader.fusing.apart import apart
 from pipefix.loader.fusing.recipe import Declined
 from pipefix.measurement.measurement import FusedCall
 from pipefix.measurement.statistics import Floats, bootstrap, interval
-from pipefix.plan.remedies.fusing import WORTH
+from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.quantity import Interval
-from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+from pipefix.vocabulary.stage import Stage
 
 MODES = ("exact", "close")
 LOOKING = 0.35
@@ -27,9 +27,7 @@ FEW = 4
 
 def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, FusedCall]:
     """By mode, in about so long; empty where there is too little to be gained by any."""
-    costs = {stage: cost.wall.value for stage in (*IN_SAMPLE, Stage.COLLATE) if (cost := diagnosis.stages.get(stage)) is not None}
-    replaced = costs.get(Stage.DECODE, 0.0) + costs.get(Stage.AUGMENT, 0.0)
-    if subject.iterable or replaced <= WORTH * sum(costs.values()):
+    if subject.iterable or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
         return {}
     each = seconds / len(MODES)
     return {mode: told(apart(partial(look.look, subject.loader, mode, LOOKING * each))) for mode in MODES}

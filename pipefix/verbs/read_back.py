@@ -15,9 +15,9 @@ from pipefix.loader.fusing.apart import apart
 from pipefix.loader.fusing.look import spread
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.measurement.statistics import bootstrap, interval
-from pipefix.plan.remedies.caches import WORTH
+from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+from pipefix.vocabulary.stage import IN_SAMPLE
 
 SAMPLES = 3
 PATIENCE = 10.0
@@ -26,10 +26,8 @@ PATIENCE = 10.0
 
 def record(subject: Subject, diagnosis: Diagnosis) -> KeptRecord | None:
     """None where there is too little to be gained, or it could not be tried."""
-    costs = {stage: cost.wall.value for stage in (*IN_SAMPLE, Stage.COLLATE) if (cost := diagnosis.stages.get(stage)) is not None}
-    kept = sum(spent for stage, spent in costs.items() if stage is not Stage.COLLATE)
     length = subject.settings.length
-    if subject.iterable or not length or kept <= WORTH * sum(costs.values()):
+    if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
         found = apart(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)

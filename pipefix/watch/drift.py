@@ -254,20 +254,20 @@ class Drift:
         return self.baseline.name if self.baseline is not None and figure.fixed is not None else "the job's own beginning"
 
     def _cause(self, figure: Figure, ratio: float, cpu: float | None) -> str | None:
-        if figure.name == MACHINE:
-            if cpu is None or self._cpu_level is None:
-                return None
-            return "busy-machine" if cpu - self._cpu_level < _SAME_WORK * math.log(ratio) else "slow-processors"
-        if figure.name not in (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE):
+        if figure.name not in (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, Stage.COLLATE, MACHINE):
             return None
         size = self.figures.get(BYTES)
         if size is not None and (size.ratio or 1.0) > 1 and math.log(size.ratio or 1.0) >= _LARGER * math.log(ratio):
             return "larger-samples"
+        if cpu is None or self._cpu_level is None or figure.name == Stage.STORAGE:
+            return None
+        same_work = cpu - self._cpu_level < _SAME_WORK * math.log(ratio)
+        if figure.name == MACHINE:
+            return "busy-machine" if same_work else "more-work"
+        # Where too few stages compute to tell what they share, those that rise together say it.
         others = [self.figures[one] for one in (Stage.DECODE, Stage.AUGMENT, Stage.COLLATE) if one in self.figures]
         together = len(others) > 1 and all((one.ratio or 1.0) > 1 + (ratio - 1) / 2 for one in others)
-        if cpu is None or self._cpu_level is None or figure.name == Stage.STORAGE or not together:
-            return None
-        return "busy-machine" if cpu - self._cpu_level < _SAME_WORK * math.log(ratio) else None
+        return "busy-machine" if together and same_work else None
 
     def _died(self, how: str) -> Notice:
         return tell.with_sentence(Notice(kind="died", stage=None, cause=how))

@@ -22,7 +22,7 @@ _DOES = {
 _CAUSES = {
     "larger-samples": "samples have become larger",
     "busy-machine": "it takes the same processor time as before: something else keeps the machine busy",
-    "slow-processors": "it takes more processor time as well: processors have become slower, or share their cores with others",
+    "more-work": "it takes more processor time as well: every sample is more work, or the processors have become slower",
 }
 _ADVICE = {
     Stage.STORAGE: "Where to look: the disk or the network share, other readers of it, and whether the cache still holds the data.",

@@ -42,7 +42,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time at which it began, as far as can be told."""
     against: str = "the job's own beginning"
     cause: str | None = None
-    """larger-samples, busy-machine, slow-processors or None; of what is over, what it was."""
+    """larger-samples, busy-machine, more-work or None; of what is over, what it was."""
     sentence: str = ""
 
     @property

@@ -101,9 +101,20 @@ def test_larger_samples_are_given_as_the_reason():
     assert all(notice.cause == "larger-samples" for notice in later)
 
 
+def test_samples_that_become_larger_are_no_slower_machine():
+    """They make all that computes dearer too."""
+    larger = {"bytes": 1.4, "storage": 1.3, "decode": 1.4, "augment": 1.4, "collate": 1.4, "cpu": 1.4}
+    found = [notice for _, notice in run(Job(15, windows=AT + 60, plant=Plant(AT, larger), quiet=True)) if notice.alarm]
+    assert found[0].kind == "larger"
+    assert {notice.cause for notice in found[1:]} <= {"larger-samples"}
+
+
 @pytest.mark.parametrize(
     ("cpu", "cause", "told"),
-    [(1.0, "busy-machine", "something else keeps the machine busy"), (1.4, "slow-processors", "processors have become slower")],
+    [
+        (1.0, "busy-machine", "something else keeps the machine busy"),
+        (1.4, "more-work", "every sample is more work, or the processors have become slower"),
+    ],
 )
 def test_a_slower_machine_is_one_alarm_of_its_own(cpu: float, cause: str, told: str):
     busy = {"decode": 1.4, "augment": 1.4, "collate": 1.4, "ipc": 1.4, "cpu": cpu}

@@ -19,8 +19,6 @@ from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
 
-WORTH = 0.1
-"""Part of a sample's making that a cache could save, below which reading records back is not tried."""
 FIND_SECONDS = Interval(10e-6, 4e-6, 30e-6)
 """Looking one record up in a memory-mapped cache and making a sample of it, where that was not tried."""
 COPY_RATE = Interval(16e9, 6e9, 24e9)

@@ -11,14 +11,14 @@ import numpy as np
 from pipefix.measurement.measurement import FusedCall
 from pipefix.plan.model import Line, Part, draws
 from pipefix.plan.plan import Step
-from pipefix.plan.remedy import Remedy
+from pipefix.plan.remedy import WORTH_TRYING, Remedy
 from pipefix.plan.situation import Situation
 from pipefix.plan.wording import span
 from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
-LEAST_BUDGET, WORTH = 8.0, 0.1
-"""Seconds of a probe, and the part of a sample's making that is decoded and transformed, below which it is not tried."""
+LEAST_BUDGET = 8.0
+"""Seconds of a probe below which it is not tried."""
 COLLATING_LEFT = 0.1
 """Part of collating that remains: labels, and whatever else is no picture."""
 AS_MUCH = 1.05
@@ -42,7 +42,7 @@ class Fuse(Remedy):
         if call is None:
             return self.declined(
                 f"whether one call can make a sample was not tried: that takes a budget of {LEAST_BUDGET:g} s, and decoding and "
-                f"transforming that are {percent(WORTH)} of a sample's making"
+                f"transforming that are {percent(WORTH_TRYING)} of a sample's making"
             )
         if call.why_not:
             return self.declined(f"one call cannot make these samples: {call.why_not}")

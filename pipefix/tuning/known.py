@@ -20,8 +20,8 @@ FED, LEAN = 0.05, 0.3
 """What being fed is worth, and being fed by no worker at all rather than by the most allowed, as shares of the throughput."""
 MARGIN = 0.02
 """Supply above the demand that an untried count is believed to need: batches do not come evenly."""
-REORDERING = 0.02
-"""What giving up the order of batches must gain to be worth it."""
+REORDERING, IN_FLIGHT = 0.02, 0.03
+"""What giving up the order of batches must gain to be worth it, and what holding more of them ready must."""
 
 
 class Known:
@@ -71,13 +71,15 @@ class Known:
 
     def _value(self, one: Seen) -> float:
         """Its log throughput, drawn towards what the curve through all trials says: the luckiest of many is lucky."""
-        found = math.log(one.rate)
+        start = self.question.start
+        price = REORDERING if not one.settings.in_order and start.in_order else 0.0
+        price += IN_FLIGHT if one.settings.prefetch > start.prefetch else 0.0
+        found = math.log(one.rate) - price
         effect = self.effects.get(_knobs_of(one.settings))
         if effect is None or (self.question.goal.has_consumer and not one.settings.workers):
             return found
-        smooth = float(np.median(self.cloud.at(one.settings.workers))) + effect
-        price = REORDERING if not one.settings.in_order and self.question.start.in_order else 0.0
-        return min(smooth, found + 2 * one.doubt) - price
+        smooth = float(np.median(self.cloud.at(one.settings.workers))) + effect - price
+        return min(smooth, found + 2 * one.doubt)
 
     def _fit(self) -> Cloud:
         points = []

@@ -3,7 +3,7 @@
 Each figure (seconds a sample of a stage, bytes a sample, seconds to start an epoch) is watched on a logarithmic scale by a test of
 its own for a lasting rise (`cusum`). Its level is a baseline's, or what the first windows showed; the level follows slow waves,
 such as a day's, within `WAVE` of where it began. A figure that falls for good (a page cache that has warmed) is learned anew.
-What all stages that compute show alike is the machine's doing, and a figure of its own (`shared`).
+What all stages that compute show alike is the machine's doing, and a figure of its own (`pace`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import median
 from pipefix.vocabulary.stage import Stage
 from pipefix.watch import tell
 from pipefix.watch.cusum import Rise, limit_for, noise
-from pipefix.watch.shared import Shared
+from pipefix.watch.pace import Pace
 from pipefix.watch.window import Notice, Window
 
 CHANGE = 0.20
@@ -169,7 +169,7 @@ class Drift:
         self.figures: dict[str, Figure] = {}
         self._cpu: list[float] = []
         self._cpu_level: float | None = None
-        self._shared = Shared(learn)
+        self._pace = Pace(learn)
         self._windows = 0
         self._times: deque[float] = deque(maxlen=256)
         self.alarms: list[Notice] = []
@@ -192,12 +192,12 @@ class Drift:
         found = [notice for notice in map(self._died, window.died) if notice]
         for start in window.starts:
             found += self._fed(STARTS, math.log(start), window, cpu) if start > 0 else []
-        self._shared.feed(values)
+        self._pace.feed(values)
         for name, value in values.items():
             if not self._excused(name, window):
-                found += self._fed(name, value - self._shared.felt_by(name), window, cpu)
-        if self._shared.all is not None:
-            found += self._fed(MACHINE, self._shared.all, window, cpu)
+                found += self._fed(name, value - self._pace.felt_by(name), window, cpu)
+        if self._pace.all is not None:
+            found += self._fed(MACHINE, self._pace.all, window, cpu)
         found = _without_echoes(found)
         self.alarms += [notice for notice in found if notice.alarm]
         return found
@@ -234,7 +234,7 @@ class Drift:
         ratio = figure.ratio or 1.0
         before = math.exp(figure.first)
         if figure.name == MACHINE:
-            before *= sum(map(math.exp, self._shared.usual.values()))
+            before *= sum(map(math.exp, self._pace.usual.values()))
         rise = figure.rise
         ran = rise.run if rise is not None and figure.name != STARTS else 1
         since = self._times[-max(1, min(len(self._times), ran))]

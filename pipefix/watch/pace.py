@@ -20,7 +20,7 @@ BY_CHANCE, BELIEVED = 0.03, 0.07
 """What all of them show is chance up to the one, and the machine's from the other on; between the two a part of it is."""
 
 
-class Shared:
+class Pace:
     """Fed the logarithms of each window's figures; tells how far they lie from the job's beginning together."""
 
     def __init__(self, learn: int) -> None:

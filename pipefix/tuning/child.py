@@ -170,8 +170,11 @@ def serve(connection: Connection, work: Work, settings: Settings, lot: int, pare
                 continue
             if not started:
                 started = _start(pool)
+            pool.resume()
             with NvmlWatch() as device:
                 block = pool.block(PLAIN, asked, most=LONGEST_BLOCK)
+            # What it was asked for ahead would be made at the cost of the settings whose turn is next.
+            pool.halt()
             connection.send(dataclasses.replace(told(block, pool, started), nvml=device.figures))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         pass
@@ -181,6 +184,7 @@ def serve(connection: Connection, work: Work, settings: Settings, lot: int, pare
         connection.send(("Memory ran out", "Give it less with a smaller batch.", None))
     finally:
         if pool is not None:
+            pool.resume()
             pool.close(at_once=True)
 
 

@@ -126,6 +126,25 @@ def test_what_does_not_fit_together_is_refused() -> None:
         pipefix.tune(loader, stall=1.0)
 
 
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("engine", [None, "processes"])
+def test_workers_stand_still_between_blocks(engine: str | None) -> None:
+    """What a trial had asked for ahead would be made while another is measured beside it."""
+    subject = load(DataLoader(Wide(), batch_size=8))
+    trial = Processes(Work(subject, lambda one: consumer_for(one), lots=1)).start(Settings(2, engine=engine), lambda _: None)
+    try:
+        for _ in range(2):
+            assert trial.block(0.2).rate > 0
+            until = time.monotonic() + 5
+            while (still := [pid for pid in children() if state(pid) == "T"]) and len(still) < 2 and time.monotonic() < until:
+                time.sleep(0.01)
+            assert len(still) == 2
+    finally:
+        begun = time.monotonic()
+        trial.close()
+    assert time.monotonic() - begun < 2, "they are woken up to end"
+
+
 KILLED = """
 import sys
 sys.path.insert(0, {root!r})
@@ -156,9 +175,13 @@ def test_nothing_outlives_a_tuner_that_is_killed(root: Path) -> None:
     assert not left
 
 
-def alive(pid: int) -> bool:
+def state(pid: int) -> str:
     fields = usage._stat(pid)
-    return fields is not None and fields[0] != "Z"
+    return fields[0] if fields is not None else ""
+
+
+def alive(pid: int) -> bool:
+    return state(pid) not in ("", "Z")
 
 
 def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:

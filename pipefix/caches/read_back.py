@@ -19,7 +19,7 @@ from pipefix.vocabulary.errors import PipefixError
 
 MOST_BYTES = 16e6
 """Written for it."""
-MOST_RECORDS, LEAST_RECORDS = 256, 8
+MOST_RECORDS, LEAST_RECORDS = 2048, 8
 """Copies of the few samples: as many as find no room in a core's own caches, as the records of a real cache do not."""
 TIMES = 3
 
@@ -32,6 +32,8 @@ class ReadBack:
     """Of each record, each time; none where records are so large that only copying counts."""
     bytes: float = 0.0
     """Of a record, on average."""
+    cache: Path | None = None
+    """The records, for who wants to run a loader over them."""
     why_not: str = ""
     """Such samples cannot be stored."""
 
@@ -46,7 +48,8 @@ def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
         few = _made(given, folder / "few")
         each = sum(len(few.raw(position)) for position in range(len(few))) / len(few)
         copies = int(min(MOST_RECORDS, MOST_BYTES / max(each, 1.0)))
-        cached = _made(list(itertools.islice(itertools.cycle(given), copies)), folder / "many") if copies > LEAST_RECORDS else few
+        many = copies > LEAST_RECORDS
+        cached = _made(list(itertools.islice(itertools.cycle(given), copies)), folder / "many") if many else few
     except (PipefixError, record.Unstorable) as error:
         return ReadBack(why_not=str(error))
     order = list(range(len(cached)))
@@ -59,7 +62,7 @@ def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
             ended = time.perf_counter()
             if turn:  # the first time each record's checksum is compared
                 spent.append(ended - begun)
-    return ReadBack(tuple(spent), each)
+    return ReadBack(tuple(spent), each, folder / ("many" if many else "few"))
 
 
 def _made(samples: list[Any], folder: Path) -> CachedDataset:

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 from pipefix.caches.cut import seeded
 from pipefix.fixes import fused
 from pipefix.fixes.compare import Difference, differences, fingerprint
-from pipefix.fixes.fused import WholeLoader
 from pipefix.fixes.outcome import Measured, Sameness
+from pipefix.fixes.whole_loader import WholeLoader, suits
 from pipefix.measurement import experiments, failing
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
@@ -178,6 +178,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
                     say(f"verifying: pair {done + 1}", min(1.0, (time.perf_counter() - begun) / seconds))
                 for name in ("before", "after") if done % 2 == 0 else ("after", "before"):
                     rates[name].append(pools[name].block(experiments.PLAIN, length, most=max(2.0, seconds)).rate)
+                    pools[name].rest()
                 spent = time.perf_counter() - begun
                 if done + 1 >= FEWEST_PAIRS and (spent >= seconds * (1 if _clear(rates) else 2) or done + 1 >= MOST_PAIRS):
                     calm = True
@@ -212,7 +213,7 @@ def _rate(rates: Sequence[float]) -> Interval:
 
 
 def _pool(one: Pipeline) -> Pool | WholeLoader:
-    if fused.mode_of(one.subject.loader) is not None:
+    if suits(one.subject):
         return WholeLoader(one.subject, one.consumer)
     workers = one.subject.loader.num_workers
     return Pool(one.subject, without_recording(StandInOptions(0, workers), workers), one.consumer)

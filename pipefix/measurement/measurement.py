@@ -75,6 +75,8 @@ class KeptRecord:
     bytes: float = 0.0
     why_not: str = ""
     """Samples cannot be stored."""
+    gain: Interval | None = None
+    """How much faster the loader is that reads finished samples back, run in turn with the loader as it is; None: not tried."""
 
 
 @dataclass

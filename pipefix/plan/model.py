@@ -68,6 +68,11 @@ def pooled(arm: Interval, model: Interval) -> Interval:
     return _around(float(np.exp(centre)), float(1 / np.sqrt(weights.sum())) * max(1.0, apart), None)
 
 
+def at_most(gain: Interval, bound: Interval) -> Interval:
+    """A speed-up that cannot be larger than another is."""
+    return Interval(min(gain.value, bound.value), min(gain.low, bound.low), min(gain.high, bound.high))
+
+
 def _sigma(gain: Interval) -> float:
     """Half the interval's width in logarithms, as one standard deviation."""
     return float(np.log(max(gain.high, 1e-9) / max(gain.low, 1e-9)) / (2 * 1.96))

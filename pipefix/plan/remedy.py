@@ -37,6 +37,7 @@ class Remedy(ABC):
         disk_bytes: float | None = None,
         seconds: float | None = None,
         risk: str | None = None,
+        measured: bool = False,
     ) -> Proposed:
         return Proposed(
             id=self.id,
@@ -48,6 +49,7 @@ class Remedy(ABC):
             disk_bytes=disk_bytes,
             seconds=seconds,
             risk=risk,
+            measured=measured,
             every_epoch=self.every_epoch,
         )
 

@@ -35,8 +35,8 @@ from pipefix.vocabulary.stage import IN_SAMPLE
 VERBS = frozenset({"convert", "swap", "tune"})
 """Commands that remedies may name."""
 
-ASIDE, MOST_ASIDE = 0.05, 3.0
-"""Part of the budget, and seconds at most, for what is tried beside the pipeline."""
+ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
+"""Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are."""
 QUIET_BUDGET = 8.0
 """Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
 
@@ -102,19 +102,25 @@ def look_at(
     machine = look()
     tries = budget >= LEAST_BUDGET and not subject.iterable
     aside = min(MOST_ASIDE, ASIDE * budget) if tries else 0.0
+    measured = 1 - TRIED_ASIDE * aside / budget
     plan = Plan(
-        budget=max(1.0, budget - aside - (time.perf_counter() - begun)),
+        budget=max(1.0, measured * budget - (time.perf_counter() - begun)),
         recording_bytes=recording_bytes,
         trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
         events=trace,
         observe=observe.worker_facts,
         enough=settled,
         seed=seed,
-        progress=progress,
+        progress=lambda phase, done: progress(phase, measured * done),
     )
     found = measure(subject, consumer, plan, cores=machine.effective_cores)
     found.seam_cost = calibrate.seam_cost()
-    run, advice = _told(subject, machine, found, aside)
+    diagnosis = diagnose(found) if found.of(REAL.name) else None
+    if aside and diagnosis is not None and not found.partial:
+        progress("trying what fixes would bring", measured)
+        _try_aside(subject, consumer, found, diagnosis, aside)
+    progress("done", 1.0)
+    run, advice = _told(subject, machine, found, diagnosis)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
     return Looked(msgspec.structs.replace(run, instrument=instrument), found, advice)
@@ -130,14 +136,18 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
 
 
-def _told(subject: Subject, machine: Machine, found: Measurement, aside: float) -> tuple[Run, Advice]:
-    """``aside``: seconds for what is tried beside the pipeline."""
-    if not found.of(REAL.name):
+def _try_aside(subject: Subject, consumer: Consumer, found: Measurement, diagnosis: Diagnosis, each: float) -> None:
+    """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
+    try:
+        found.fused = fused.calls(subject, diagnosis, each)
+        found.record = read_back.record(subject, consumer, diagnosis, each)
+    except KeyboardInterrupt:
+        found.partial = True
+
+
+def _told(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis | None) -> tuple[Run, Advice]:
+    if diagnosis is None:
         return tell.nothing_measured(subject, machine.as_dict(), found), Advice(())
-    diagnosis = diagnose(found)
-    if aside and not found.partial:
-        found.fused = fused.calls(subject, diagnosis, aside)
-        found.record = read_back.record(subject, diagnosis)
     advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS)
     run = tell.run(
         subject,

@@ -1,22 +1,32 @@
-"""What reading a sample back from a cache would take: tried on a few of them, beside the probe."""
+"""What keeping finished samples in a cache would bring: a few are really stored and read back, beside the probe."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from torch.utils.data import Dataset
 
 from pipefix.caches import read_back as trial
+from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.read_back import ReadBack
 from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.fixes.fused import mode_of
+from pipefix.fixes.verify import Pipeline, faster
 from pipefix.loader.fusing.apart import apart
 from pipefix.loader.fusing.look import spread
+from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.measurement.statistics import bootstrap, interval
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import PipefixError
+from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE
 
 SAMPLES = 3
@@ -24,14 +34,17 @@ PATIENCE = 10.0
 """Seconds after which the trial is left."""
 
 
-def record(subject: Subject, diagnosis: Diagnosis) -> KeptRecord | None:
-    """None where there is too little to be gained, or it could not be tried."""
+def record(subject: Subject, consumer: Consumer, diagnosis: Diagnosis, seconds: float) -> KeptRecord | None:
+    """None where there is too little to be gained, or it could not be tried. ``seconds``: for the loader over such records."""
     length = subject.settings.length
     if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
         found = apart(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
-    return told(found) if isinstance(found, ReadBack) else None
+        kept = told(found) if isinstance(found, ReadBack) else None
+        if kept is None or found.cache is None:
+            return kept
+        return replace(kept, gain=_gain(subject, consumer, CachedDataset(found.cache), seconds))
 
 
 def told(found: ReadBack) -> KeptRecord | None:
@@ -41,3 +54,29 @@ def told(found: ReadBack) -> KeptRecord | None:
         return None
     spent = np.array(found.seconds)[:, None]
     return KeptRecord(interval(bootstrap([spent], lambda rows: rows.mean(axis=0))[:, 0], float(spent.mean())), found.bytes)
+
+
+def _gain(subject: Subject, consumer: Consumer, cached: CachedDataset, seconds: float) -> Interval | None:
+    """How much faster the user's loader is over these records, run in turn with it as it is."""
+    if subject.batched_fetch or mode_of(subject.loader) is not None:
+        return None  # whole batches are made at once, which records of single samples do not show
+    loader = subject.loader_to_run()
+    vars(loader)["dataset"] = _Repeated(cached)
+    over = replace(subject, loader=loader)
+    try:
+        return faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds).gain
+    except (PipefixError, RuntimeError):  # records are not all that the collate function or the step makes use of
+        return None
+
+
+@dataclass
+class _Repeated(Dataset[Any]):
+    """A few records in the place of a whole dataset: whatever index is asked for, one of them is read."""
+
+    cached: CachedDataset
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.cached[int(index) % len(self.cached)]
+
+    def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+        return self.cached.__getitems__([int(index) % len(self.cached) for index in indices])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pipefix.caches import read_back as trial
 from pipefix.caches.read_back import read_back
+from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.subject.load import load
 from pipefix.verbs.read_back import record
@@ -63,13 +65,30 @@ class Samples(Dataset[Any]):
         return self.value
 
 
+class Named(list[float]):
+    """A list that knows more than its values."""
+
+    name = "mine"
+
+
+class Slow(Samples):
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.002)
+        return super().__getitem__(index)
+
+
+class Together(Slow):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
 class Stream(IterableDataset[Any]):
     def __iter__(self) -> Any:
         yield from map(vector, range(40))
 
 
-def tried(dataset: Any, world: World = JPEGS) -> KeptRecord | None:
-    return record(load(DataLoader(dataset, batch_size=4, collate_fn=list)), world.diagnosis())
+def tried(dataset: Any, world: World = JPEGS, collate: Any = list, **settings: Any) -> KeptRecord | None:
+    return record(load(DataLoader(dataset, batch_size=4, collate_fn=collate, **settings)), Consumer(), world.diagnosis(), 0.2)
 
 
 def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +98,20 @@ def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monke
     assert 0 < found.seconds.low <= found.seconds.value <= found.seconds.high < 1
     assert 256 < found.bytes < 512
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_loader_runs_over_such_records(workers: int) -> None:
+    found = tried(Slow(vector(3)), collate=len, num_workers=workers)
+    assert found is not None and found.gain is not None
+    assert 2 < found.gain.value < 500
+
+
+def test_what_the_loader_cannot_be_run_over_is_left() -> None:
+    """Whole batches are not what single records show; and a collate function may want more than a record brings back."""
+    assert (whole := tried(Together(vector(3)))) is not None and whole.gain is None
+    assert (picky := tried(Samples(Named([1.0])), collate=lambda samples: [one.name for one in samples])) is not None
+    assert picky.gain is None
 
 
 def test_samples_that_no_record_can_hold_are_known() -> None:

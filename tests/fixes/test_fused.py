@@ -22,6 +22,7 @@ from pipefix.fixes.choice import candidates
 from pipefix.fixes.fixer import Place
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.fixes.registry import fixer_for
+from pipefix.fixes.whole_loader import WholeLoader
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import look
 from pipefix.loader.fusing.apart import apart
@@ -236,7 +237,7 @@ def test_the_loader_itself_is_run_over_many_epochs(folder: Path, tmp_path: Path,
 
     _, after = with_fuse(loader(folder, num_workers=workers, shuffle=True), "exact", tmp_path)
     consumer = Counts()
-    pool = fused.WholeLoader(after, consumer)
+    pool = WholeLoader(after, consumer)
     try:
         blocks = [pool.block(PLAIN, 0.05) for _ in range(2)]
         assert all(block.rate > 0 and block.samples % 4 == 0 for block in blocks)

@@ -241,6 +241,32 @@ class TestCacheDecoded:
         )
         assert isinstance(world.but(augment=0.002).step_called("cache-decoded"), Proposed), "what is decoded is another thing"
 
+    def test_worth_what_the_loader_over_such_records_showed(self) -> None:
+        kept = KeptRecord(exactly(25e-6), 2048.0, gain=Interval(7.0, 6.5, 7.5))
+        step = proposed(TEXTS.but(found={"record": kept}).with_arms(), "cache-decoded")
+        assert step.speedup == kept.gain and step.measured
+        assert step.why.endswith("reading a record of 2.05 kB back takes about 25.0 µs, and the loader was run over a few of them")
+
+    def test_what_is_left_to_be_done_is_not_seen_so(self) -> None:
+        """Finished samples are the most that any cache brings."""
+        ops = {Stage.DECODE: ("json.loads",), Stage.AUGMENT: ("mine.noise",)}
+        world = TEXTS.but(augment=0.0002, ops=ops)
+        alone = proposed(world.with_arms(), "cache-decoded").speedup
+        assert not proposed(world.with_arms(), "cache-decoded").measured
+        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(0.5 * alone.value))
+        assert proposed(world.but(found={"record": kept}).with_arms(), "cache-decoded").speedup.value == 0.5 * alone.value
+        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(2 * alone.value))
+        assert proposed(world.but(found={"record": kept}).with_arms(), "cache-decoded").speedup.value == pytest.approx(
+            alone.value, rel=0.05
+        )
+
+    def test_from_the_disk_it_is_not_worth_what_it_was_in_memory(self) -> None:
+        kept = KeptRecord(exactly(25e-6), 2048.0, gain=exactly(7.0))
+        world = JPEGS.but(
+            ops={Stage.DECODE: ("PIL.Image.load",)}, augment=0.0, arms={"real-cold": exactly(0.5)}, found={"record": kept}
+        )
+        assert declined(world, "cache-decoded").startswith("would gain under 3 %: 0.1")
+
     def test_declined_where_it_fits_nowhere(self) -> None:
         assert declined(JPEGS, "cache-decoded") == (
             "the cache would take 42.9 GB, more than the 16.0 GB of free memory, and how fast this disk reads was not measured"
@@ -543,6 +569,10 @@ class TestThreadCaps:
     def test_declined(self) -> None:
         assert declined(ALONE, "thread-caps") == "no workers: library threads have the cores to themselves"
         assert declined(JPEGS, "thread-caps") == "libraries run no busy threads of their own inside the workers"
+        counted = World(decode=0.008, workers=4, cores=4.0, facts={"worker.busy_threads": 0.0})
+        assert declined(with_threads(counted, 2_000_000, 1_000_000), "thread-caps") == (
+            "libraries run no busy threads of their own inside the workers"
+        ), "Python's own thread that hands batches over takes CPU time as well"
         roomy = self.CROWDED.but(cores=32.0)
         assert declined(roomy, "thread-caps") == "4 workers with 5 busy threads fit on 32 cores"
         idle = self.CROWDED.but(workers=1, cores=4.0)

@@ -77,7 +77,9 @@ class ThreadCaps(Remedy):
             return self.declined("no workers: library threads have the cores to themselves")
         threads = threads_of(at.found)
         used = process_over_thread(at.found)
-        if threads <= 1 and (used is None or used < OTHER_THREADS):
+        # Where the threads could not be counted, their CPU time is all there is to go by, and Python's own are among them.
+        counted = "worker.busy_threads" in at.found.facts
+        if threads <= 1 and (counted or used is None or used < OTHER_THREADS):
             return self.declined("libraries run no busy threads of their own inside the workers")
         wanted = threads * at.found.workers if threads > 1 else 2 * at.found.workers
         if wanted <= at.found.cores:

@@ -18,6 +18,8 @@ from pipefix.measurement.measurement import Block
 from pipefix.measurement.replay import LONGEST_REST, abandon
 from pipefix.subject.subject import Subject
 
+_ENDED = object()
+
 
 def suits(subject: Subject) -> bool:
     """Whether such a loader's epochs can be strung together: it asks for lists of indices."""
@@ -85,8 +87,13 @@ class WholeLoader:
 
     def _next(self) -> int:
         try:
-            batch = next(self._iterator)
-        except StopIteration as error:  # an iterator of their own may end before the sampler does
+            batch = next(self._iterator, _ENDED)
+            if batch is _ENDED:  # an iterator of their own may end before the sampler does
+                self.close()
+                self._asked.clear()
+                self._start()
+                batch = next(self._iterator)
+        except StopIteration as error:
             raise failing.nothing_came(self._subject) from error
         except Exception as error:
             raise failing.raised("The loader", error, self.processes) from error

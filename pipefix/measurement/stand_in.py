@@ -132,7 +132,18 @@ def _unless_left(shown: Callable[..., object]) -> Callable[..., object]:
 def _hear_once(*_: object) -> None:
     """A terminal's Ctrl-C reaches the workers as well. A second one, from us, must not disturb one that is leaving already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.unraisablehook = _unless_interrupted(sys.unraisablehook)
     raise KeyboardInterrupt
+
+
+def _unless_interrupted(shown: Callable[[Any], object]) -> Callable[[Any], object]:
+    """An interrupt that falls into a finaliser is lost there, and Python would tell of it; the worker is ended otherwise then."""
+
+    def show(lost: Any) -> None:
+        if lost.exc_type is not KeyboardInterrupt:
+            shown(lost)
+
+    return show
 
 
 _failed_to_begin: list[Failure] = []

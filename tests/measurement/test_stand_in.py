@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import pickle
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -563,3 +564,22 @@ def test_a_worker_that_hands_tensors_to_nobody_is_silent(error: Exception, besid
     else:
         hook(type(error), error, None)
     assert told == ([error] if shown else [])
+
+
+def test_an_interrupt_that_a_finaliser_swallows_is_not_shown() -> None:
+    """It is lost there anyway, and a user who pressed Ctrl-C wants no traces of it."""
+    code = """
+import signal
+from pipefix.measurement.stand_in import _hear_once
+class Last:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+signal.signal(signal.SIGINT, _hear_once)
+Last()
+class Broken:
+    def __del__(self):
+        raise ValueError("its own")
+Broken()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "KeyboardInterrupt" not in ran.stderr and "its own" in ran.stderr

@@ -22,7 +22,7 @@ from pipefix.fixes.whole_loader import WholeLoader, suits
 from pipefix.measurement import experiments, failing
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.replay import Pool, abandon, without_recording
+from pipefix.measurement.replay import Pool, abandon
 from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.subject import failure, randomness
 from pipefix.subject.subject import Subject, length_of
@@ -216,7 +216,7 @@ def _pool(one: Pipeline) -> Pool | WholeLoader:
     if suits(one.subject):
         return WholeLoader(one.subject, one.consumer)
     workers = one.subject.loader.num_workers
-    return Pool(one.subject, without_recording(StandInOptions(0, workers), workers), one.consumer)
+    return Pool(one.subject, StandInOptions(0, workers, cut=False), one.consumer)
 
 
 def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:

@@ -385,8 +385,3 @@ def _clone(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_clone(inner) for inner in value)
     return value
-
-
-def without_recording(options: StandInOptions, workers: int) -> StandInOptions:
-    """Options of a pool that only tries other settings."""
-    return replace(options, workers=workers, cut=False, recording_bytes=0)

@@ -34,7 +34,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
-from pipefix.measurement.replay import Pool, without_recording
+from pipefix.measurement.replay import Pool
 from pipefix.measurement.stand_in import StandIn
 from pipefix.tuning.limits import Batch
 from pipefix.tuning.space import Settings
@@ -135,7 +135,7 @@ def with_settings(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any
 
 def pool_of(work: Work, settings: Settings, lot: int) -> Pool:
     subject = dataclasses.replace(work.subject, loader=with_settings(work.subject.loader, settings))
-    options = without_recording(StandInOptions(0, settings.workers), settings.workers)
+    options = StandInOptions(0, settings.workers, cut=False)
     own: Any = Lot(subject, lot, work.lots)
     theirs = subject.loader
     served = settings.workers and packed.start_method(theirs.multiprocessing_context) == SERVER

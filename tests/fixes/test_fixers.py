@@ -20,7 +20,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
-from pipefix.measurement.replay import Pool, without_recording
+from pipefix.measurement.replay import Pool
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedy import all_remedies
@@ -84,7 +84,7 @@ def test_the_hand_over_is_fastloaders(place):
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
     plan = PlanFile(loader=LoaderChange(num_workers=1, engine="processes"))
     subject = applied.fixed(place.subject, plan, place.folder)
-    pool = Pool(subject, without_recording(StandInOptions(0, 1), 1), Consumer())
+    pool = Pool(subject, StandInOptions(0, 1, cut=False), Consumer())
     try:
         assert pool.block(PLAIN, 0.1).rate > 0
         assert "through memory that is used again" in pool._loader.explain()

@@ -34,6 +34,8 @@ SAMPLES = 24
 STREAMED = 192
 """Samples of a stream that are looked at for repetitions."""
 FEWEST_PAIRS, MOST_PAIRS = 3, 24
+SHORTEST = 0.08
+"""Seconds of a block."""
 STARTS = 3
 """Epochs whose beginning is timed."""
 EPOCH_BATCHES = 3
@@ -166,7 +168,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     pools = {name: _pool(one) for name, one in (("before", before), ("after", after))}
     rates: dict[str, list[float]] = {"before": [], "after": []}
     begun = time.perf_counter()
-    length = max(0.2, seconds / (2 * 8))
+    length = max(SHORTEST, seconds / (2 * 8))
     calm = False
     try:
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.

@@ -44,9 +44,15 @@ class WholeLoader:
         return list(getattr(self._iterator, "_workers", []))
 
     def block(self, experiment: Experiment, seconds: float, *, most: float = 30.0) -> Block:
-        """Batches for about ``seconds``, in whole rounds of all workers; left out are those made before, and a first round."""
+        """Batches for about ``seconds``, in whole rounds of all workers; left out are those made before, and a first round.
+
+        What was made before is consumed by nobody: while a step took its time for it, workers would make another stock, which hides
+        how slow they are.
+        """
         round_size = max(1, self._loader.num_workers)
-        for _ in range(self._ahead() + round_size):
+        for _ in range(self._ahead()):
+            self._next(consume=False)
+        for _ in range(round_size):
             self._next()
         self.consumer.settle()
         begun, batches, samples = perf_counter(), 0, 0
@@ -85,7 +91,7 @@ class WholeLoader:
                 warnings.simplefilter("ignore")
                 self._iterator = iter(self._loader)
 
-    def _next(self) -> int:
+    def _next(self, *, consume: bool = True) -> int:
         try:
             batch = next(self._iterator, _ENDED)
             if batch is _ENDED:  # an iterator of their own may end before the sampler does
@@ -97,7 +103,7 @@ class WholeLoader:
             raise failing.nothing_came(self._subject) from error
         except Exception as error:
             raise failing.raised("The loader", error, self.processes) from error
-        if self.consumer.present:
+        if consume and self.consumer.present:
             self.consumer(batch)
         return self._asked.popleft()
 

@@ -72,6 +72,8 @@ class StandsIn(Protocol):
     kind: str
     batch_size: int | None
     """Of a stream; others are asked for whole orders."""
+    places_batches: bool
+    """Whether the loader itself puts batches where the training process finds them."""
 
 
 @dataclass
@@ -359,8 +361,11 @@ class Bench:
         return made.samples
 
     def _prebuilt(self, trace: BatchTrace) -> Any:
-        """A recorded batch. A worker puts it into fresh shared memory, as every live batch is: that is the hand-over's cost."""
-        if self.hand is None:
+        """A recorded batch. A worker puts it into fresh shared memory, as every live batch is: that is the hand-over's cost.
+
+        Unless the loader has memory of its own for batches: it would take one that is shared already for no concern of that memory.
+        """
+        if self.hand is None or self.of.places_batches:
             begun = time.perf_counter_ns()
             batch = self.recording.batches[0]
             trace.replay += time.perf_counter_ns() - begun

@@ -288,6 +288,9 @@ class _Session:
 
     def _trial(self, name: str, pool: Pool, length: float) -> None:
         self.say(f"trying {name}")
+        if name not in self.found.trials:  # workers that have only begun are slow
+            pool.block(experiments.PLAIN, SHORTEST, most=max(2.0, self.clock.left))
+            pool.rest()
         self.pool.rest()
         for order in ((pool, self.pool), (self.pool, pool)):  # the latter half backwards: what drifts evens out
             blocks = {}

@@ -27,6 +27,8 @@ from pipefix.measurement.failing import Failure, StreamEnded
 class StandIn(Dataset["Delivered | Failure"]):
     """Map-style: asked for a whole order of indices at a time."""
 
+    places_batches = False
+
     def __init__(
         self, dataset: Any, collate: Callable[[Any], Any], switch: torch.Tensor, options: StandInOptions, kind: str
     ) -> None:
@@ -46,12 +48,16 @@ class StandIn(Dataset["Delivered | Failure"]):
 class Deferred(StandIn):
     """Gives what makes the batch, for loaders that collate in a place of their own: it is called there."""
 
+    places_batches = True
+
     def __getitem__(self, order: Any) -> Any:
         return functools.partial(super().__getitem__, order)
 
 
 class StreamStandIn(IterableDataset["Delivered | Failure"]):
     """Iterable: yields whole batches of ``batch_size`` samples, for ever."""
+
+    places_batches = False
 
     def __init__(
         self,

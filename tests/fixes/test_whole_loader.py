@@ -44,6 +44,16 @@ class Counts(Consumer):
         self.seen += batch
 
 
+class Sleeps(Consumer):
+    present = True
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, batch: Any) -> None:
+        time.sleep(self.seconds)
+
+
 @pytest.fixture
 def running() -> Any:
     begun: list[WholeLoader] = []
@@ -57,12 +67,22 @@ def running() -> Any:
         one.close()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_epochs_follow_each_other_in_the_users_order(running: Any, workers: int) -> None:
+def test_workers_that_are_too_slow_have_no_stock_to_hide_behind(running: Any) -> None:
+    """Two workers give a batch every 40 ms, the step takes 20."""
+    slow = DataLoader(Numbers(seconds=0.02), batch_size=4, collate_fn=list, num_workers=2, prefetch_factor=4)
+    whole = running(slow, Sleeps(0.02))
+    for _ in range(2):
+        assert whole.block(PLAIN, 0.1).rate == pytest.approx(100, rel=0.15)
+        whole.rest()
+
+
+@pytest.mark.parametrize(("workers", "first"), [(0, 0), (2, 4)])
+def test_epochs_follow_each_other_in_the_users_order(running: Any, workers: int, first: int) -> None:
+    """What may lie ready of earlier batches is consumed by nobody."""
     consumer = Counts()
     whole = running(DataLoader(Numbers(), batch_size=4, collate_fn=list, num_workers=workers), consumer)
     found = whole.block(PLAIN, 0.05)
-    assert consumer.seen[:20] == [*range(10), *range(10)]
+    assert consumer.seen[:20] == [(first + place) % 10 for place in range(20)]
     assert found.samples <= len(consumer.seen)
     assert found.rate == found.samples / found.seconds
 

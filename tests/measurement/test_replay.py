@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, RandomSampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, RandomSampler, get_worker_info
 
+from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import POOL
@@ -334,3 +335,28 @@ def test_workers_leave_no_sockets_even_where_they_are_killed(
     running.close(at_once=killed)
     assert list(folder.iterdir()) == []
     assert here["tempdir"] is None
+
+
+class Large(Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((4096,), float(index))
+
+
+def test_no_arm_changes_how_a_loader_hands_over() -> None:
+    """Slots are looked for no more by workers whose batches have lain in shared memory a few times."""
+    running = pool(FastLoader(Large(), batch_size=4, num_workers=2, engine="processes"))
+    try:
+        running.record(4, 5.0)
+        for arm in POOL:
+            if arm not in (experiments.RECORD, experiments.COLD):
+                running.block(arm, 0.02)
+        before = dict(running._iterator._work.handed)
+        rows = running.block(experiments.PLAIN, 0.02).rows
+        handed = running._iterator._work.handed
+        assert handed["slots"] - before["slots"] >= len(rows)
+        assert not handed["torch"]
+    finally:
+        running.close()

@@ -140,7 +140,7 @@ def _try_aside(subject: Subject, consumer: Consumer, found: Measurement, diagnos
     """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
     try:
         found.fused = fused.calls(subject, diagnosis, each)
-        found.record = read_back.record(subject, consumer, diagnosis, each)
+        found.record = read_back.record(subject, consumer, diagnosis, each, found.first_batch)
     except KeyboardInterrupt:
         found.partial = True
 

@@ -32,17 +32,24 @@ from pipefix.vocabulary.stage import IN_SAMPLE
 SAMPLES = 3
 PATIENCE = 10.0
 """Seconds after which the trial is left."""
+LATE = 2.0
+"""A first batch that takes so many times what there is for the loader: it would have to come twice."""
 
 
-def record(subject: Subject, consumer: Consumer, diagnosis: Diagnosis, seconds: float) -> KeptRecord | None:
-    """None where there is too little to be gained, or it could not be tried. ``seconds``: for the loader over such records."""
+def record(
+    subject: Subject, consumer: Consumer, diagnosis: Diagnosis, seconds: float, first_batch: float | None
+) -> KeptRecord | None:
+    """None where there is too little to be gained, or it could not be tried.
+
+    ``seconds``: for the loader over such records, which is left out where its ``first_batch`` comes late, or nobody knows when.
+    """
     length = subject.settings.length
     if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
         found = apart(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
         kept = told(found) if isinstance(found, ReadBack) else None
-        if kept is None or found.cache is None:
+        if kept is None or found.cache is None or first_batch is None or first_batch > LATE * seconds:
             return kept
         return replace(kept, gain=_gain(subject, consumer, CachedDataset(found.cache), seconds))
 

@@ -87,8 +87,11 @@ class Stream(IterableDataset[Any]):
         yield from map(vector, range(40))
 
 
-def tried(dataset: Any, world: World = JPEGS, collate: Any = list, **settings: Any) -> KeptRecord | None:
-    return record(load(DataLoader(dataset, batch_size=4, collate_fn=collate, **settings)), Consumer(), world.diagnosis(), 0.2)
+def tried(
+    dataset: Any, world: World = JPEGS, collate: Any = list, first_batch: float | None = 0.1, **settings: Any
+) -> KeptRecord | None:
+    subject = load(DataLoader(dataset, batch_size=4, collate_fn=collate, **settings))
+    return record(subject, Consumer(), world.diagnosis(), 0.2, first_batch)
 
 
 def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +108,12 @@ def test_the_loader_runs_over_such_records(workers: int) -> None:
     found = tried(Slow(vector(3)), collate=len, num_workers=workers)
     assert found is not None and found.gain is not None
     assert 2 < found.gain.value < 500
+
+
+@pytest.mark.parametrize("late", [None, 1.0])
+def test_a_loader_that_begins_late_is_not_run_for_it(late: float | None) -> None:
+    found = tried(Slow(vector(3)), first_batch=late)
+    assert found is not None and found.gain is None and found.seconds.value > 0
 
 
 def test_what_the_loader_cannot_be_run_over_is_left() -> None:

@@ -54,7 +54,8 @@ def saved(step: Proposed, at: Situation) -> float:
 def _worth(step: Step, at: Situation) -> Step:
     if isinstance(step, Declined) or step.frees is not None:
         return step
-    if at.diagnosis.verdict.kind == "step-bound" and step.stage in INPUT and not step.every_epoch:
+    hidden = at.found.workers and at.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
+    if hidden and step.stage in INPUT and not step.every_epoch:
         return _declined(step, f"the training step limits ({_step(at)} a batch), so faster data would wait for it{_at_most(step)}")
     if step.speedup.value < WORTH_MAKING:
         return _declined(step, f"would gain under {round(100 * WORTH_MAKING - 100)} %: {span(step.speedup)}")

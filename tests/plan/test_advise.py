@@ -46,6 +46,12 @@ class TestRanking:
         assert ids(plan) == ["workers-1"]
         assert plan.proposed[0].frees == "1 worker and its memory"
 
+    def test_a_step_that_takes_most_of_the_time_hides_nothing_without_workers(self) -> None:
+        plan = STEP_BOUND.but(workers=0).with_arms().plan()
+        assert set(ids(plan)) == {"workers-1", "cache-resized-256"}
+        gain = next(step.speedup for step in plan.proposed if step.id == "cache-resized-256")
+        assert 1.05 < gain.value < 1.6, "the step itself stays"
+
     def test_proposed_come_first_and_each_once(self) -> None:
         plan = JPEGS.with_arms().plan()
         kinds = [isinstance(step, Proposed) for step in plan]

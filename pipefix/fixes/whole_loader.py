@@ -86,10 +86,15 @@ class WholeLoader:
         return int(getattr(self._iterator, "_ahead_by", fallback))
 
     def _start(self) -> None:
-        if self._iterator is None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+        if self._iterator is not None:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
                 self._iterator = iter(self._loader)
+            except Exception as error:
+                context = self._loader.multiprocessing_context
+                raise failing.cannot_start(error, context.get_start_method() if context is not None else None) from error
 
     def _next(self, *, consume: bool = True) -> int:
         try:

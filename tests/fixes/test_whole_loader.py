@@ -69,7 +69,7 @@ def running() -> Any:
 
 def test_workers_that_are_too_slow_have_no_stock_to_hide_behind(running: Any) -> None:
     """Two workers give a batch every 40 ms, the step takes 20."""
-    slow = DataLoader(Numbers(seconds=0.02), batch_size=4, collate_fn=list, num_workers=2, prefetch_factor=4)
+    slow = DataLoader(Numbers(40, 0.02), batch_size=4, collate_fn=list, num_workers=2, prefetch_factor=4)
     whole = running(slow, Sleeps(0.02))
     for _ in range(2):
         assert whole.block(PLAIN, 0.1).rate == pytest.approx(100, rel=0.15)
@@ -105,7 +105,7 @@ def test_a_block_is_whole_rounds_of_all_workers(running: Any) -> None:
 
 
 def test_what_was_asked_for_ahead_is_made_before_another_is_measured(running: Any) -> None:
-    whole = running(DataLoader(Numbers(seconds=0.01), batch_size=5, collate_fn=list, num_workers=1, prefetch_factor=4))
+    whole = running(DataLoader(Numbers(10, 0.01), batch_size=5, collate_fn=list, num_workers=1, prefetch_factor=4))
     whole.block(PLAIN, 0.05)
     begun = time.perf_counter()
     whole.rest()
@@ -133,6 +133,14 @@ def test_an_iterator_of_their_own_that_ends_is_begun_anew(running: Any) -> None:
     consumer = Counts()
     running(Short(Numbers(), batch_size=4, collate_fn=list), consumer).block(PLAIN, 0.02)
     assert consumer.seen[:20] == [*range(10), *range(10)]
+
+
+def test_workers_that_cannot_be_started_are_told(running: Any) -> None:
+    unsendable = Numbers()
+    unsendable.made_by = lambda: None  # type: ignore[attr-defined]
+    loader: DataLoader[Any] = DataLoader(unsendable, batch_size=2, num_workers=1, multiprocessing_context="spawn")
+    with pytest.raises(TargetError, match=r"The worker processes \(spawn\) could not be started"):
+        running(loader).block(PLAIN, 0.05)
 
 
 def test_streams_and_single_samples_do_not_suit() -> None:

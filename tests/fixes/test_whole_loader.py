@@ -72,7 +72,7 @@ def test_workers_that_are_too_slow_have_no_stock_to_hide_behind(running: Any) ->
     slow = DataLoader(Numbers(40, 0.02), batch_size=4, collate_fn=list, num_workers=2, prefetch_factor=4)
     whole = running(slow, Sleeps(0.02))
     for _ in range(2):
-        assert whole.block(PLAIN, 0.1).rate == pytest.approx(100, rel=0.15)
+        assert whole.block(PLAIN, 0.1).rate == pytest.approx(100, rel=0.4), "200 with a stock"
         whole.rest()
 
 

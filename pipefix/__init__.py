@@ -6,33 +6,62 @@ The names for users are resolved on first use, so ``import pipefix`` stays cheap
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import convert, doctor, fix, forecast, probe, swap, tune, undo, verify, watch
+    from pipefix.api import (
+        Checked,
+        Comparison,
+        Converted,
+        Finding,
+        FixReport,
+        Forecast,
+        Run,
+        Swapped,
+        Tuned,
+        Undone,
+        Watch,
+        compare,
+        convert,
+        doctor,
+        fix,
+        forecast,
+        load,
+        probe,
+        swap,
+        tune,
+        undo,
+        verify,
+        watch,
+    )
     from pipefix.caches.dataset import CachedDataset
     from pipefix.caches.table import GroupSampler
     from pipefix.loader.fast_loader import FastLoader
-    from pipefix.loader.portable import prepare
+    from pipefix.loader.slots.portable import prepare
 
 _VERBS = ("probe", "doctor", "convert", "forecast", "verify", "swap", "tune", "fix", "undo")
+_RESULTS = ("Run", "Finding", "Converted", "Forecast", "Checked", "Swapped", "Tuned", "FixReport", "Undone")
 _HOMES = {
-    **dict.fromkeys(_VERBS, "pipefix.api"),
-    # Straight from its verb: a training job does not pay for loading the others.
+    **dict.fromkeys((*_VERBS, *_RESULTS), "pipefix.api"),
+    # Straight from their verbs: a training job does not pay for loading the others, and run files need no PyTorch.
     "watch": "pipefix.verbs.watch",
+    "load": "pipefix.verbs.runs",
+    "compare": "pipefix.verbs.runs",
+    "Comparison": "pipefix.verbs.runs",
+    "Watch": "pipefix.verbs.watch",
     "CachedDataset": "pipefix.caches.dataset",
     "FastLoader": "pipefix.loader.fast_loader",
     "GroupSampler": "pipefix.caches.table",
-    "prepare": "pipefix.loader.portable",
+    "prepare": "pipefix.loader.slots.portable",
 }
 """Where each public name lives."""
 
 __all__ = [
     "probe",
+    "load",
+    "compare",
     "doctor",
     "convert",
     "forecast",
@@ -46,6 +75,17 @@ __all__ = [
     "FastLoader",
     "CachedDataset",
     "GroupSampler",
+    "Run",
+    "Comparison",
+    "Finding",
+    "Converted",
+    "Forecast",
+    "Checked",
+    "Swapped",
+    "Tuned",
+    "FixReport",
+    "Undone",
+    "Watch",
     "__version__",
 ]
 
@@ -57,17 +97,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
-
-
-class _Package(ModuleType):
-    """`pipefix.watch` is a verb, and a room bears its name too: importing the room does not hide the verb."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -12,18 +12,8 @@ from typing import Any
 from pipefix.vocabulary.attributes import attributes, has_any
 
 NAME = "pin_memory"
-LIBRARIES = (
-    "torch",
-    "torchvision",
-    "torchaudio",
-    "PIL",
-    "numpy",
-    "cv2",
-    "albumentations",
-    "kornia",
-    "pipefix",
-    "builtins",
-    "functools",
+LIBRARIES = frozenset(
+    ["torch", "torchvision", "torchaudio", "PIL", "numpy", "cv2", "albumentations", "kornia", "pipefix", "builtins", "functools"],
 )
 NOT_HOT = (NAME, "__init__", "__new__")
 """Methods that no sample passes through. One *named* pin_memory is the loader's protocol for batches of one's own, and right."""

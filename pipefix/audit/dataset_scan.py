@@ -93,7 +93,7 @@ def _object_array(value: Any) -> Any:
     return flat if getattr(flat.dtype, "hasobject", True) else None
 
 
-class _Place:
+class _Tally:
     """Objects met at the same place of every entry: all paths, all labels, all keys."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class _Place:
 
 
 def _weigh(container: Any, length: int) -> tuple[int, int]:
-    places: dict[str, _Place] = {}
+    places: dict[str, _Tally] = {}
     sample = list(_sample(container, length))
     for entry in sample:
         _expand(entry, "", length / len(sample), places, 0)
@@ -144,14 +144,14 @@ class _Pair:
         self.item = item
 
 
-def _expand(value: Any, place: str, weight: float, places: dict[str, _Place], depth: int) -> None:
+def _expand(value: Any, place: str, weight: float, places: dict[str, _Tally], depth: int) -> None:
     if isinstance(value, _Pair):
         _expand(value.item[0], f"{place}(key)", weight, places, depth)
         _expand(value.item[1], f"{place}(value)", weight, places, depth)
         return
     if _immortal(value):
         return
-    places.setdefault(place, _Place()).add(value, weight)
+    places.setdefault(place, _Tally()).add(value, weight)
     if depth >= MAX_DEPTH:
         return
     for name, held, part in _children(value):

@@ -1,4 +1,4 @@
-"""A finding is one mistake of the environment, with what was seen and what to type. Facts are what rules may look at."""
+"""Rules of the audit, and the facts that they may look at."""
 
 from __future__ import annotations
 
@@ -7,24 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from pipefix.measurement.machine import Filesystem, Machine
+from pipefix.vocabulary.finding import Finding as Finding
 from pipefix.vocabulary.settings import LoaderSettings
-
-SEVERITIES = ("problem", "warning", "note")
-"""problem: it will fail or cost a multiple. warning: it costs time or memory now. note: worth knowing."""
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule that fired."""
-
-    id: str
-    severity: str
-    """One of `SEVERITIES`."""
-    found: str
-    """What was seen, with its figures."""
-    advice: str
-    """Exactly what to type or change."""
-    rule: str
-    """The rule with its threshold, as it is printed."""
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +79,39 @@ class DatasetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Entries of that attribute."""
 
 
+class OpenHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """Something open that a dataset holds before there are workers."""
+
+    where: str
+    kind: str
+
+
+class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one training step on a CUDA device did. Counts are by the user's line."""
+
+    waits: dict[str, int] = {}
+    """Times that the host waited for the device, but for copies to it."""
+    blocking: dict[str, int] = {}
+    """Copies to the device that were waited for."""
+    pageable: dict[str, int] = {}
+    """Copies with ``non_blocking=True`` from memory that is not pinned."""
+    full_precision: int = 0
+    """Weights of linear layers that computed in float32 without TF32."""
+
+
+class FarStore(msgspec.Struct, frozen=True, kw_only=True):
+    """A store of objects that samples are read from. None: not measured."""
+
+    name: str
+    """Such as ``s3://bucket``; of several the first, and how many more."""
+    request_s: float | None = None
+    """From a request to the end of its answer."""
+    requests: float | None = None
+    """A sample."""
+    bytes_per_s: float | None = None
+    """For one reader."""
+
+
 class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a rule may look at. None means unknown, and rules keep silent about what they do not know."""
 
@@ -107,6 +124,10 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     growth: MemoryGrowth | None = None
     """Of the worker that grew most."""
     dataset: DatasetFacts | None = None
+    handles: list[OpenHandle] = []
+    """What the dataset holds open before its workers are started."""
+    shards: int | None = None
+    """Parts that a stream can be read in at once."""
     start_method: str | None = None
     """The method really in use: that of the loader, else that of the program, else the platform's default."""
     preload: list[str] | None = None
@@ -118,6 +139,8 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Places in the user's dataset, transforms or collate function that pin memory themselves."""
     filesystems: dict[str, Filesystem] = {}
     """Mount point -> file system, of the paths that samples were read from."""
+    store: FarStore | None = None
+    """Where samples come from over the network, if they do."""
     cpu_share: float | None = None
     """CPU seconds over wall seconds of making a sample: 1 is CPU-bound, 0 is waiting."""
     input_share: float | None = None
@@ -129,6 +152,8 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """From ``iter(loader)`` to the first batch of a second epoch."""
     epoch_s: float | None = None
     """A whole epoch at the measured rate."""
+    step: StepFacts | None = None
+    """None: there is no step, or no device that it could wait for."""
     no_kernel: tuple[str, str] | None = None
     """Why there is no native kernel, and what to type. None: there is one, or it was not looked for."""
 
@@ -147,14 +172,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     def method(self) -> str | None:
         """fork, forkserver or spawn."""
         given = self.start_method or (self.settings.start_method if self.settings else None)
-        if given or self.machine is None:
-            return given
-        if self.machine.system != "Linux":
-            return "spawn"
-        major, _, rest = self.machine.python.partition(".")
-        minor = rest.partition(".")[0]
-        newer = major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (3, 14)
-        return "forkserver" if newer else "fork"
+        return given or (self.machine.start_method if self.machine is not None else None)
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -17,9 +17,12 @@ from typing import Any
 from pipefix.audit.code_scan import pins
 from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
+from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
+from pipefix.audit.store_scan import store_in
 from pipefix.measurement.machine import filesystems
 from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.shards import shards_of
 
 POOL_CPU_S = 0.005
 POOL_SHARE = 0.1
@@ -77,7 +80,7 @@ def growth(before: WorkerFacts, after: WorkerFacts, samples: int) -> MemoryGrowt
 def loader_facts(loader: Any) -> dict[str, Any]:
     """Fields of `AuditFacts` that can be read off a loader without running it."""
     from torch.multiprocessing import get_sharing_strategy
-    from torch.utils.data import default_collate
+    from torch.utils.data import IterableDataset, default_collate
 
     context = getattr(loader, "multiprocessing_context", None)
     return {
@@ -87,6 +90,9 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "default_collate": loader.collate_fn is default_collate,
         "inline_pins": pins(loader.dataset, loader.collate_fn),
         "dataset": scan_dataset(loader.dataset),
+        "store": store_in(loader.dataset),
+        "handles": open_handles(loader.dataset),
+        "shards": shards_of(loader.dataset) if isinstance(loader.dataset, IterableDataset) else None,
     }
 
 

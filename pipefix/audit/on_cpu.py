@@ -19,7 +19,7 @@ BUSY_LOAD = 1.5
 
 
 def cores(machine: Machine) -> str:
-    """How many cores can be had, and why not more."""
+    """How many cores are available, and why not more."""
     had = f"{machine.effective_cores:g}"
     if machine.quota_cores is not None and machine.quota_cores <= machine.effective_cores:
         return f"{had} (a CPU quota of the control group; os.cpu_count() says {machine.logical_cores})"
@@ -32,7 +32,7 @@ def whole_cores(machine: Machine) -> int:
     return max(1, int(machine.effective_cores))
 
 
-@rule("cpu-quota", "warning", f"CPU-bound workers > {CROWDED:g} x the cores that can be had")
+@rule("cpu-quota", "warning", f"CPU-bound workers > {CROWDED:g} x the cores that are available")
 def cpu_quota(facts: AuditFacts) -> Said | None:
     machine, workers = facts.machine, facts.num_workers
     if machine is None:
@@ -42,7 +42,7 @@ def cpu_quota(facts: AuditFacts) -> Said | None:
     demand = workers * (1.0 if facts.cpu_share is None else min(1.0, facts.cpu_share))
     if demand <= CROWDED * machine.effective_cores or workers <= 1:
         return None
-    found = f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} can be had."
+    found = f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} are available."
     if facts.cpu_share is None:
         found = f"{workers} workers share {cores(machine)} cores; if they decode or transform, they only get in each other's way."
     advice = f"DataLoader(..., num_workers={whole_cores(machine)})"
@@ -54,7 +54,7 @@ def _hidden_quota(machine: Machine) -> Said | None:
         return None
     count = whole_cores(machine)
     return Said(
-        f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores can be had: a CPU quota, "
+        f"Only {machine.quota_cores:g} of the {machine.logical_cores} cores are available: a CPU quota, "
         "which os.cpu_count() and os.sched_getaffinity() do not show.",
         f"Set DataLoader(..., num_workers={count}) where samples are CPU work, and: export OMP_NUM_THREADS={count}",
         severity="note",
@@ -77,7 +77,7 @@ def cpu_throttled(facts: AuditFacts) -> Said | None:
     )
 
 
-@rule("thread-pools", "warning", f"workers x busy threads of each > {CROWDED:g} x the cores that can be had")
+@rule("thread-pools", "warning", f"workers x busy threads of each > {CROWDED:g} x the cores that are available")
 def thread_pools(facts: AuditFacts) -> Said | None:
     machine, workers = facts.machine, facts.num_workers
     if machine is None or workers is None or not facts.workers:
@@ -120,14 +120,14 @@ def _fewer_threads(worker: WorkerFacts, threads: int, *, in_worker: bool) -> str
     return f"Call {' and '.join(cures)} {where}; for other pools, before starting the program: {environment}"
 
 
-@rule("omp-threads", "note", "OMP_NUM_THREADS is above the cores that can be had")
+@rule("omp-threads", "note", "OMP_NUM_THREADS is above the cores that are available")
 def omp_threads(facts: AuditFacts) -> Said | None:
     machine = facts.machine
     value = machine.environment.get("OMP_NUM_THREADS", "").split(",")[0].strip() if machine else ""
     if machine is None or not value.isdigit() or int(value) <= max(1.0, machine.effective_cores):
         return None
     return Said(
-        f"OMP_NUM_THREADS is {value}, and {cores(machine)} cores can be had: OpenMP pools queue for them.",
+        f"OMP_NUM_THREADS is {value}, and {cores(machine)} cores are available: OpenMP pools queue for them.",
         f"export OMP_NUM_THREADS={whole_cores(machine)}",
     )
 
@@ -145,7 +145,7 @@ def no_workers(facts: AuditFacts) -> Said | None:
         return None
     return Said(
         f"Samples are made in the training process itself, one after the other, for {percent(facts.input_share)} of the loop, "
-        f"and {cores(machine)} cores can be had.",
+        f"and {cores(machine)} cores are available.",
         f"DataLoader(..., num_workers={whole_cores(machine)}, persistent_workers=True)",
     )
 

@@ -7,7 +7,8 @@ import importlib
 import pkgutil
 
 import pipefix.audit as package
-from pipefix.audit.finding import SEVERITIES, AuditFacts, Finding, Rule
+from pipefix.audit.finding import AuditFacts, Rule
+from pipefix.vocabulary.finding import SEVERITIES, Finding
 
 
 @functools.cache

@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 from torch.nn.functional import one_hot
-from torch.utils._pytree import SequenceKey, tree_flatten_with_path, tree_unflatten
 from torchvision import tv_tensors
+
+from pipefix.seams.torch_internals import SequenceKey, tree_flatten_with_path, tree_unflatten
 
 FOLLOWERS = tuple(getattr(tv_tensors, name) for name in ("BoundingBoxes", "KeyPoints", "Mask") if hasattr(tv_tensors, name))
 """KeyPoints are newer than the rest."""
 
 
 @dataclass
-class Batch:
+class ImageBatch:
     """A batch taken apart. ``whole()`` puts it together again."""
 
     leaves: list[Any]
@@ -27,7 +28,7 @@ class Batch:
     labels: int | None = None
 
     @classmethod
-    def of(cls, given: Any) -> Batch:
+    def of(cls, given: Any) -> ImageBatch:
         paths, spec = tree_flatten_with_path(given)
         leaves = [leaf for _, leaf in paths]
         numbers = [[key.idx for key in path if isinstance(key, SequenceKey)] for path, _ in paths]

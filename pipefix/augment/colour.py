@@ -14,6 +14,7 @@ from kornia import enhance, filters
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.geometry import noise_like, snapped, working
+from pipefix.augment.on_device import constant
 
 GREY = (0.2989, 0.587, 0.114)
 """torchvision's weights; Kornia's have a digit less."""
@@ -125,7 +126,7 @@ def sharpness(images: torch.Tensor, *, factor: torch.Tensor) -> torch.Tensor:
     if min(images.shape[-2:]) <= 2:
         return images
     floats = working(images)
-    smooth = torch.tensor([[1.0, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=floats.dtype, device=images.device) / 13
+    smooth = constant(((1, 1, 1), (1, 5, 1), (1, 1, 1)), floats.dtype, images.device) / 13
     inner = floats[..., 1:-1, 1:-1]
     blurred = torch.nn.functional.conv2d(floats, smooth.expand(images.shape[1], 1, 3, 3), groups=images.shape[1])
     blurred = blurred if images.is_floating_point() else blurred.round()
@@ -135,9 +136,11 @@ def sharpness(images: torch.Tensor, *, factor: torch.Tensor) -> torch.Tensor:
 
 
 def gaussian_blur(images: torch.Tensor, *, sigma: torch.Tensor, kernel_size: tuple[int, int]) -> torch.Tensor:
+    """Not by `kornia.filters.gaussian_blur2d`, which waits for the device to see that each ``sigma`` is positive."""
     floats = working(images)
-    pairs = torch.stack([sigma, sigma], dim=1).to(floats.dtype)
-    return snapped(filters.gaussian_blur2d(floats, (kernel_size[1], kernel_size[0]), pairs, "reflect"), images)
+    column = sigma.to(floats.dtype).view(-1, 1)
+    across, down = (filters.get_gaussian_kernel1d(size, column) for size in kernel_size)
+    return snapped(filters.filter2d_separable(floats, across, down, "reflect"), images)
 
 
 def gaussian_noise(images: torch.Tensor, *, key: Any, mean: float, sigma: float, clip: bool) -> torch.Tensor:
@@ -150,8 +153,8 @@ def gaussian_noise(images: torch.Tensor, *, key: Any, mean: float, sigma: float,
 
 
 def normalize(images: torch.Tensor, *, mean: tuple[float, ...], std: tuple[float, ...]) -> torch.Tensor:
-    away = torch.tensor(mean, dtype=images.dtype, device=images.device).view(1, -1, 1, 1)
-    return (images - away) / torch.tensor(std, dtype=images.dtype, device=images.device).view(1, -1, 1, 1)
+    away, spread = (constant(tuple(one), images.dtype, images.device).view(1, -1, 1, 1) for one in (mean, std))
+    return (images - away) / spread
 
 
 def to_dtype(images: torch.Tensor, *, dtype: str, scale: bool) -> torch.Tensor:

@@ -3,55 +3,38 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from nvidia.dali import fn, pipeline_def, types
-from nvidia.dali.pipeline import do_not_convert
 from nvidia.dali.plugin.pytorch import feed_ndarray
 from PIL import Image
 
-from pipefix.augment import dali_graph
+from pipefix.augment import dali_graph, dali_pipeline
 from pipefix.augment.augment import Augment
-from pipefix.augment.draw import draw_list
-from pipefix.augment.draw_colour import ALL_DRAWS
-from pipefix.augment.ops import Op
-from pipefix.augment.steps import Frame, Step
+from pipefix.augment.dali_pipeline import Graph
+from pipefix.augment.operation import draw_list
+from pipefix.augment.steps import DrawnStep, Frame
 from pipefix.augment.stream import Stream, keys_of
 from pipefix.kernels.reused import Memory
+from pipefix.vocabulary.errors import BadUsage
 
 KEPT = 2
-"""Batches' worth of memory that is used again: one that the caller looks at, and one for the next."""
+"""Batches' worth of reusable memory: one that the caller looks at, and one for the next."""
 DRAWN_AT_ONCE = 32
 """Batches whose parameters are drawn together: drawing takes arrays, and each call costs the same for one batch as for many."""
-
-
-@dataclass(frozen=True)
-class Graph:
-    """A list of operations as DALI runs it: slots on bytes, a conversion, slots on floating point, and what is left to others."""
-
-    listed: tuple[Op, ...]
-    """What the graph does."""
-    slots: tuple[dali_graph.Slot, ...]
-    after: tuple[dali_graph.Slot, ...]
-    """Slots after the conversion."""
-    to_float: bool
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    rest: tuple[Op, ...]
-    """What a module must do to the batch afterwards."""
-    why: str = ""
-    """Why the first of these is left."""
 
 
 @dataclass(frozen=True)
 class _Order:
     """A batch to be made."""
 
+    turn: int
+    """Which call asked for it; 0: any of `DaliLoader.batches`, whose order goes on over the ends of epochs."""
     epoch: int
     number: int
     index: Any
@@ -59,8 +42,8 @@ class _Order:
     """Of every slot; None: to be drawn when the sizes of the pictures are known."""
 
     @property
-    def place(self) -> tuple[int, int]:
-        return self.epoch, self.number
+    def place(self) -> tuple[int, int, int]:
+        return self.turn, self.epoch, self.number
 
 
 class DaliLoader:
@@ -108,6 +91,7 @@ class DaliLoader:
         self._pipe: Any = None
         self._memory = Memory(kept=KEPT)
         self._orders: Iterator[_Order] = iter(())
+        self._turn = 0
         self._asked: list[tuple[_Order, Any]] = []
         """What was fed and has not come out yet, with the memory that it lies in: DALI reads it there, without a copy."""
 
@@ -124,21 +108,56 @@ class DaliLoader:
     def batches(self, start: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """The epoch from batch ``start`` on: the same batches as without stopping there."""
         epoch, self.epoch = self.epoch, self.epoch + 1
-        if self._pipe is None:
-            self._pipe = self._built()
-        if not self._asked or self._asked[0][0].place != (epoch, start):
+        if not self._asked or self._asked[0][0].place != (0, epoch, start):
             self._orders = self._following(epoch, start)
         for number in range(start, len(self)):
-            # What was made ahead of time for another epoch is dropped.
-            while True:
-                (found,) = self._pipe.run()
-                order, _ = self._asked.pop(0)
-                if order.place == (epoch, number):
-                    break
-            images = self._handed(found.as_tensor())
-            labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
-            batch = (images, labels)
-            yield self.rest(batch, index=order.index, epoch=epoch) if self.rest is not None else batch
+            made = self._made((0, epoch, number))
+            assert made is not None, "this order has no end"
+            yield made
+
+    def in_order(self, batches: Iterable[Any], epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Batches of these indices. What another call has not taken yet is dropped: one at a time can be gone through."""
+        self._turn += 1
+        turn = self._turn
+        self._orders = self._of(batches, turn, epoch)
+        for number in itertools.count():
+            if turn != self._turn:
+                raise RuntimeError("Another epoch of this loader has begun: DALI makes the batches of one at a time.")
+            made = self._made((turn, epoch, number))
+            if made is None:
+                return
+            yield made
+
+    def _made(self, place: tuple[int, int, int]) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """The batch of that place; None: the order has come to its end before."""
+        if self._pipe is None:
+            self._pipe = self._built()
+        # Bound to the stream that batches are used on, memory that the caller lets go of is not written before that is done.
+        streams = () if self.device == "cpu" else (torch.cuda.current_stream(self.device),)
+        ended = False
+        while True:
+            try:
+                (found,) = self._pipe.run(*streams)
+            except StopIteration:  # no more is fed: to the latest call, or to one whose last batches were dropped here
+                self._pipe.reset()
+                if ended:
+                    return None
+                ended = True
+                continue
+            order, _ = self._asked.pop(0)
+            if order.place == place:
+                break
+        images = self._handed(found.as_tensor())
+        labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
+        batch = (images, labels)
+        return self.rest(batch, index=order.index, epoch=order.epoch) if self.rest is not None else batch
+
+    def _of(self, batches: Iterable[Any], turn: int, epoch: int) -> Iterator[_Order]:
+        remaining = iter(batches)
+        number = 0
+        while some := [np.asarray(one, dtype=np.int64) for one in itertools.islice(remaining, DRAWN_AT_ONCE)]:
+            yield from self._drawn(turn, epoch, number, some)
+            number += len(some)
 
     def _handed(self, found: Any) -> torch.Tensor:
         """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
@@ -152,17 +171,17 @@ class DaliLoader:
         while True:
             batches = self._order(epoch)
             for first in range(start, len(batches), DRAWN_AT_ONCE):
-                yield from self._drawn(epoch, first, batches[first : first + DRAWN_AT_ONCE])
+                yield from self._drawn(0, epoch, first, batches[first : first + DRAWN_AT_ONCE])
             epoch, start = epoch + 1, 0
 
-    def _drawn(self, epoch: int, first: int, batches: list[Any]) -> Iterator[_Order]:
+    def _drawn(self, turn: int, epoch: int, first: int, batches: list[Any]) -> Iterator[_Order]:
         """Parameters for several batches at a time, where the sizes of all their pictures are known already."""
         whole = np.concatenate(batches)
         ready = self._parameters(epoch, whole) if self._sizes[whole, 1].all() else None
         begin = 0
         for offset, index in enumerate(batches):
             end = begin + len(index)
-            yield _Order(epoch, first + offset, index, None if ready is None else [each[begin:end] for each in ready])
+            yield _Order(turn, epoch, first + offset, index, None if ready is None else [each[begin:end] for each in ready])
             begin = end
 
     def _order(self, epoch: int) -> list[Any]:
@@ -196,7 +215,7 @@ class DaliLoader:
     def _parameters(self, epoch: int, index: Any) -> list[Any]:
         """What is drawn for these samples, by slot."""
         stream = Stream(keys_of(self.seed, epoch, index))
-        steps = draw_list(self.graph.listed, stream, Frame.of(self._sizes[index]), ALL_DRAWS)
+        steps = draw_list(self.graph.listed, stream, Frame.of(self._sizes[index]))
         return _dense(self._slots, steps, self._sizes[index][:, 1:])
 
     def _learn(self, index: Any, opened: Callable[[int], Any]) -> None:
@@ -210,18 +229,29 @@ class DaliLoader:
         return (*self.graph.slots, *self.graph.after)
 
     def _built(self) -> Any:
-        on_gpu = self.device != "cpu"
-        number = (torch.device(self.device).index or 0) if on_gpu else None
-        make = pipeline_def(
-            _nodes, batch_size=self.batch_size, num_threads=self.threads, device_id=number, enable_conditionals=True,
-            exec_dynamic=on_gpu,
-        )  # fmt: skip
-        pipe = make(self.graph, self._feed, self.by_name, "mixed" if on_gpu else "cpu")
-        pipe.build()
-        return pipe
+        device = torch.device(self.device)
+        settings: dict[str, Any] = {"batch_size": self.batch_size, "num_threads": self.threads}
+        if device.type == "cpu":
+            return dali_pipeline.made(self.graph, self._feed, self.by_name, "cpu", device_id=None, **settings)
+        try:
+            number = torch.cuda.current_device() if device.index is None else device.index
+            return dali_pipeline.made(self.graph, self._feed, self.by_name, "mixed", device_id=number, **settings)
+        except RuntimeError as error:
+            raise BadUsage(
+                f"DALI cannot use the device {self.device!r}: {_cause(error)}",
+                advice="See that nvidia-smi works and that DALI is built for this driver's CUDA (nvidia-dali-cuda120, -cuda130); "
+                "device='cpu' needs neither",
+            ) from error
 
 
-def _dense(slots: Sequence[dali_graph.Slot], steps: list[Step], sizes: Any) -> list[Any]:
+def _cause(error: RuntimeError) -> str:
+    """What DALI says in one sentence: where it happened in its sources tells nobody anything."""
+    told = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("[", "Stack", "Error when"))]
+    whole = (told or [str(error)])[0].rpartition('" failed: ')[2].strip()
+    return whole.partition(". ")[0].rstrip(".") + "."
+
+
+def _dense(slots: Sequence[dali_graph.Slot], steps: list[DrawnStep], sizes: Any) -> list[Any]:
     """For every slot whether it happens to a sample, and its parameters. Steps come in the order of the slots."""
     count, waiting = len(sizes), list(steps)
     sizes = sizes.copy()
@@ -240,7 +270,7 @@ def _dense(slots: Sequence[dali_graph.Slot], steps: list[Step], sizes: Any) -> l
     return fed
 
 
-def _resize(sizes: Any, slot: dali_graph.Slot, table: dict[str, Any], step: Step) -> None:
+def _resize(sizes: Any, slot: dali_graph.Slot, table: dict[str, Any], step: DrawnStep) -> None:
     """Keep account of the pictures' sizes."""
     if slot.name == "resize":
         sizes[step.rows] = table["size"][step.rows]
@@ -250,66 +280,3 @@ def _resize(sizes: Any, slot: dali_graph.Slot, table: dict[str, Any], step: Step
         sizes[step.rows] = table["shape"][step.rows]
     elif slot.name == "pad":
         sizes[step.rows] += table["grow"][step.rows]
-
-
-def _nodes(of: Graph, feed: Callable[[], tuple[Any, ...]], by_name: bool, decoder: str) -> Any:
-    """The graph: read, decode (only the crop where the list begins with one), the slots, the conversion.
-
-    DALI rewrites this function and those it calls, to make splits of the batch from conditions. What needs no condition is kept
-    from that.
-    """
-    encoded, parameters = _inputs(of, feed, by_name)
-    images, first = _decoded(of, encoded, parameters, decoder)
-    before, mirror = len(of.slots), 0
-    if before > first and of.slots[-1].name == "hflip" and not of.slots[-1].always:
-        # Turned over while it is converted anyway.
-        before, mirror = before - 1, fn.cast(parameters[before - 1]["happens"], dtype=types.INT32)
-    for place in range(first, before):
-        images = _perhaps(of.slots[place], images, parameters[place])
-    images = _converted(of, images, mirror)
-    for place in range(len(of.after)):
-        images = _perhaps(of.after[place], images, parameters[len(of.slots) + place])
-    return images
-
-
-@do_not_convert
-def _inputs(of: Graph, feed: Callable[[], tuple[Any, ...]], by_name: bool) -> tuple[Any, list[dict[str, Any]]]:
-    """Encoded bytes, and the parameters of every slot by name."""
-    slots = (*of.slots, *of.after)
-    keys = [[*([] if slot.always else ["happens"]), *dali_graph.neutral(slot)] for slot in slots]
-    fed = list(fn.external_source(source=feed, num_outputs=1 + sum(map(len, keys)), batch=True, no_copy=True))
-    # Mapped, each file costs more in pages that are mapped and unmapped than in bytes that are copied.
-    encoded = fn.io.file.read(fed.pop(0), dont_use_mmap=True) if by_name else fed.pop(0)
-    return encoded, [{key: fed.pop(0) for key in own} for own in keys]
-
-
-@do_not_convert
-def _decoded(of: Graph, encoded: Any, parameters: list[dict[str, Any]], decoder: str) -> tuple[Any, int]:
-    """The pictures, and how many slots are done with that."""
-    settings = {"device": decoder, "output_type": types.RGB, "adjust_orientation": False}
-    if not of.slots or of.slots[0].name != "resized_crop" or not of.slots[0].always:
-        return fn.decoders.image(encoded, **settings), 0
-    window = {"start": parameters[0]["start"], "shape": parameters[0]["shape"], "axis_names": "HW"}
-    images = fn.decoders.image_slice(encoded, **window, **settings)
-    return dali_graph.resized(of.slots[0].op, images, list(of.slots[0].op.size)), 1  # type: ignore[attr-defined]
-
-
-@do_not_convert
-def _converted(of: Graph, images: Any, mirror: Any) -> Any:
-    """Channels first, and normalised floating point where the list has it."""
-    if not of.to_float:
-        return fn.crop_mirror_normalize(images, dtype=types.UINT8, output_layout="CHW", mean=[0.0], std=[1.0], mirror=mirror)
-    mean, std = [255 * one for one in of.mean], [255 * one for one in of.std]
-    return fn.crop_mirror_normalize(images, dtype=types.FLOAT, output_layout="CHW", mean=mean, std=std, mirror=mirror)
-
-
-def _perhaps(slot: dali_graph.Slot, images: Any, values: dict[str, Any]) -> Any:
-    if slot.always:
-        return dali_graph.apply_slot(slot, images, values)
-    return _chosen(slot, images, values, values["happens"])
-
-
-def _chosen(slot: dali_graph.Slot, images: Any, values: dict[str, Any], happens: Any) -> Any:
-    if happens:
-        images = dali_graph.apply_slot(slot, images, values)
-    return images

@@ -18,8 +18,8 @@ from nvidia.dali.pipeline import do_not_convert
 
 from pipefix.augment import ops
 from pipefix.augment.geometry import inverse_affine
-from pipefix.augment.ops import Op
-from pipefix.augment.steps import Step
+from pipefix.augment.operation import Op
+from pipefix.augment.steps import DrawnStep
 
 GREY = np.array([0.2989, 0.587, 0.114], dtype=np.float32)
 INTERPOLATIONS = {"nearest": "INTERP_NN", "bilinear": "INTERP_LINEAR", "bicubic": "INTERP_CUBIC"}
@@ -81,7 +81,7 @@ def size_after(op: Op, size: tuple[int, int] | None) -> tuple[int, int] | None:
     if isinstance(op, ops.Resize) and op.size is not None and len(op.size) == 2:
         return (op.size[0], op.size[1])
     changing = (ops.Resize, ops.RandomResize, ops.RandomShortestSize, ops.ScaleJitter, ops.Pad, ops.ZoomOut)
-    return None if isinstance(op, changing) or ops.within(op) else size
+    return None if isinstance(op, changing) or op.within else size
 
 
 def _slots(op: Op, always: bool, size: tuple[int, int] | None) -> list[Slot]:
@@ -100,11 +100,11 @@ def _slots(op: Op, always: bool, size: tuple[int, int] | None) -> list[Slot]:
 
 def why_not(op: Op, size: tuple[int, int] | None = None) -> str | None:
     """Why DALI does not compute it, or not as torchvision does."""
-    inner = [why for listed in ops.within(op) for one in listed if (why := why_not(one, size))]
+    inner = [why for listed in op.within for one in listed if (why := why_not(one, size))]
     if inner:
         return inner[0]
-    if ops.within(op):
-        sized = any(isinstance(one, ops.SIZING) for listed in ops.within(op) for one in listed)
+    if op.within:
+        sized = any(isinstance(one, ops.SIZING) for listed in op.within for one in listed)
         return "a crop or a resize that only some samples have" if sized else None
     if isinstance(op, ops.Untranslatable):
         return op.why
@@ -184,7 +184,7 @@ def neutral(slot: Slot) -> dict[str, Any]:
     return table[slot.name]
 
 
-def values_of(slot: Slot, step: Step, sizes: Any) -> dict[str, Any]:
+def values_of(slot: Slot, step: DrawnStep, sizes: Any) -> dict[str, Any]:
     """The same from a drawn step; ``sizes`` are heights and widths of its pictures before it."""
     v, n = step.values, len(step.rows)
     if slot.name == "resize":
@@ -226,7 +226,7 @@ def _int(down: Any, across: Any) -> Any:
     return np.stack([down, across], axis=1).astype(np.int32)
 
 
-def _from_corner(step: Step, size: tuple[int, int]) -> Any:
+def _from_corner(step: DrawnStep, size: tuple[int, int]) -> Any:
     """DALI counts from the corner of the first pixel, torchvision from the middle of the picture."""
     height, width = size
     v, n = step.values, len(step.rows)

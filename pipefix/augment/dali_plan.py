@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipefix.augment import dali_graph, ops
-from pipefix.augment.dali import DaliLoader, Graph
-from pipefix.augment.ops import Op
+from pipefix.augment.dali import DaliLoader
+from pipefix.augment.dali_pipeline import Graph
+from pipefix.augment.operation import Op
 
 
 def loader(source: Any, listed: Sequence[Op], **settings: Any) -> DaliLoader:

@@ -1,32 +1,31 @@
-"""Whether parameters are drawn from the same distribution: by torchvision, overheard as it runs, and by this library."""
+"""Whether a transform and the operations it was read as give results of the same distribution: many results of both, compared.
+
+The user's own transform draws from PyTorch's generator and runs as it is; ours draws its own numbers. What could differ is a
+parameter that was read wrongly. Figures of the results show it: where a crop lies, how wide it is, how it is turned, how bright.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torchvision.transforms import v2
 
-from pipefix.augment.draw import draw_list
-from pipefix.augment.draw_colour import ALL_DRAWS, named_step
-from pipefix.augment.ops import Op
-from pipefix.augment.steps import Frame, Step
-from pipefix.augment.stream import Stream, keys_of
+from pipefix.augment import tensor
+from pipefix.augment.operation import Op
 
 FALSE_ALARM = 1e-4
-"""How often a test may cry wolf over two equal distributions, all parameters of an operation together."""
+"""How often two equal distributions are told to differ, all figures of a transform together."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One parameter, drawn both ways."""
+    """One figure of the results, or one parameter, both ways."""
 
     parameter: str
     ours: tuple[float, float, float, float]
@@ -39,34 +38,50 @@ class Compared:
         return self.p >= false_alarm / max(tests, 1)
 
 
-Columns = dict[str, list[float]]
-
-
 def compared(
     transform: Any, listed: Sequence[Op], *, count: int, size: tuple[int, int, int] = (3, 24, 32), seed: int = 0
 ) -> list[Compared]:
-    """The parameters of ``transform`` (torchvision's) and of the operations it was read as, ``count`` samples each."""
-    theirs = columns(overheard(transform, count=count, size=size, seed=seed))
-    stream = Stream(keys_of(seed, 0, np.arange(count)))
-    ours = columns(_by_sample(draw_list(listed, stream, Frame.of([size] * count), ALL_DRAWS), count))
-    found = []
-    for name in sorted({*ours, *theirs}):
-        one, other = np.asarray(ours.get(name, [])), np.asarray(theirs.get(name, []))
-        found.append(Compared(name, _moments(one), _moments(other), two_sample(one, other)))
-    return found
+    """``count`` results of ``transform`` (torchvision's) and of the operations it was read as, from one picture of that size."""
+    picture = _picture(size)
+    augment = tensor.augmentation(listed, seed=seed)
+    with _undisturbed(seed + 1):
+        theirs = np.stack([_figures(transform(picture.clone())) for _ in range(count)])
+        results = augment.run([picture] * count, augment.steps([size] * count, np.arange(count)))
+    ours = np.stack([_figures(result) for result in results])
+    return [compare(name, ours[:, column], theirs[:, column]) for column, name in enumerate(_NAMES)]
 
 
-def two_sample(one: Any, other: Any) -> float:
+@contextlib.contextmanager
+def _undisturbed(seed: int) -> Iterator[None]:
+    """Generators seeded, and put back afterwards; one thread, since pictures as small as these cost threads more than they gain."""
+    threads, state = torch.get_num_threads(), random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.set_num_threads(1)
+        random.seed(seed)
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            random.setstate(state)
+
+
+def compare(name: str, ours: Any, theirs: Any) -> Compared:
+    return Compared(name, _moments(ours), _moments(theirs), two_sample(ours, theirs))
+
+
+def two_sample(ours: Any, theirs: Any) -> float:
     """How likely so large a difference between two samples of one distribution is; a bound where values repeat."""
-    if not len(one) or not len(other):
-        return 1.0 if len(one) == len(other) else 0.0
+    if not len(ours) or not len(theirs):
+        return 1.0 if len(ours) == len(theirs) else 0.0
     # What arithmetic in single and in double precision tells apart is no difference.
-    scale = max(float(np.abs(one).max()), float(np.abs(other).max()), 1e-12)
-    one, other = np.sort(np.round(one / scale, 6)), np.sort(np.round(other / scale, 6))
-    every = np.concatenate([one, other])
-    gap = np.abs(np.searchsorted(one, every, "right") / len(one) - np.searchsorted(other, every, "right") / len(other)).max()
-    pooled = len(one) * len(other) / (len(one) + len(other))
-    x = (math.sqrt(pooled) + 0.12 + 0.11 / math.sqrt(pooled)) * float(gap)
+    scale = max(float(np.abs(ours).max()), float(np.abs(theirs).max()), 1e-12)
+    ours, theirs = np.sort(np.round(ours / scale, 6)), np.sort(np.round(theirs / scale, 6))
+    every = np.concatenate([ours, theirs])
+    shares = [np.searchsorted(values, every, "right") / len(values) for values in (ours, theirs)]
+    gap = float(np.abs(shares[0] - shares[1]).max())
+    pooled = len(ours) * len(theirs) / (len(ours) + len(theirs))
+    x = (math.sqrt(pooled) + 0.12 + 0.11 / math.sqrt(pooled)) * gap
     if x < 0.2:
         return 1.0
     return min(1.0, max(0.0, 2 * sum((-1) ** (k - 1) * math.exp(-2 * k * k * x * x) for k in range(1, 101))))
@@ -78,183 +93,28 @@ def _moments(values: Any) -> tuple[float, float, float, float]:
     return (float(values.min()), float(values.max()), float(values.mean()), float(values.std()))
 
 
-# -- steps as columns of numbers ---------------------------------------------------------------------------------------
-
-Happened = tuple[str, dict[str, Any]]
-"""A step that one sample met, and its parameters."""
-
-
-def _by_sample(steps: list[Step], count: int) -> list[list[Happened]]:
-    found: list[list[Happened]] = [[] for _ in range(count)]
-    for step in steps:
-        for position, row in enumerate(step.rows):
-            values = {key: value[position] for key, value in step.values.items() if key != "key"}
-            if step.fixed.get("relative"):
-                values["threshold"] = values["threshold"] * 255
-            if step.name in ("mix_up", "cut_mix"):
-                values = {key: value for key, value in step.fixed.items() if key != "num_classes"}
-            found[row].append((step.name, values))
-    return found
+def _picture(size: tuple[int, int, int]) -> torch.Tensor:
+    """Brighter to the right in the first channel and downwards in the second, with stripes in the last: no two places are alike."""
+    channels, height, width = size
+    down, across = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
+    planes = [30 + 180 * across, 40 + 190 * down, 128 + 60 * torch.sin(40 * across * down + 9 * across)]
+    return torch.stack([planes[channel % 3] for channel in range(channels)]).to(torch.uint8)
 
 
-def columns(samples: list[list[Happened]]) -> Columns:
-    """How often each step comes, which is first, and every parameter as a column of numbers."""
-    names = sorted({name for sample in samples for name, _ in sample} - _CERTAIN)
-    found: Columns = {f"count of {name}": [sum(one == name for one, _ in sample) for sample in samples] for name in names}
-    if len(names) > 1:
-        found["first"] = [next((float(names.index(name)) for name, _ in sample if name in names), -1.0) for sample in samples]
-        found["last"] = [next((float(names.index(name)) for name, _ in sample[::-1] if name in names), -1.0) for sample in samples]
-    for sample in samples:
-        for name, values in sample:
-            if name in names:
-                for key, value in _numbers(name, values).items():
-                    found.setdefault(f"{name} {key}", []).append(value)
-    return found
+_NAMES = (
+    "brightness", "contrast", "first channel", "second channel", "left to right", "top to bottom",
+    "second left to right", "fine detail",
+)  # fmt: skip
 
 
-_CERTAIN = frozenset(("to_tensor", "to_dtype", "normalize", "rgb", "linear", "center_crop", "blend"))
-
-
-def _numbers(name: str, values: dict[str, Any]) -> dict[str, float]:
-    if name == "perspective":
-        values = {"coefficients": _coefficients(values)} if "start" in values else values
-    if name == "resize":
-        values = {"shorter side": min(values["height"], values["width"])}
-    flat: dict[str, float] = {}
-    for key, value in values.items():
-        numbers = np.asarray(value, dtype=np.float64).ravel()
-        flat |= {key if len(numbers) == 1 else f"{key}[{place}]": float(one) for place, one in enumerate(numbers)}
-    return flat
-
-
-def _coefficients(values: dict[str, Any]) -> Any:
-    rows, right = [], []
-    for (x, y), (u, v) in zip(values["end"], values["start"], strict=True):
-        rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-        right += [u, v]
-    return np.linalg.lstsq(np.asarray(rows, float), np.asarray(right, float), rcond=None)[0]
-
-
-# -- torchvision, overheard --------------------------------------------------------------------------------------------
-
-
-def overheard(transform: Any, *, count: int, size: tuple[int, int, int], seed: int = 0) -> list[list[Happened]]:
-    """What torchvision does to ``count`` pictures of that size. Its generator is left as it was."""
-    picture = torch.zeros(size, dtype=torch.uint8)
-    picture[:, ::2] = 200
-    heard: list[list[Happened]] = []
-    with torch.random.fork_rng(devices=[]), _listening() as events:
-        torch.manual_seed(seed + 1)
-        for _ in range(count):
-            events.clear()
-            transform(picture.clone())
-            heard.append(list(events))
-    return heard
-
-
-_RENAMED = {
-    "horizontal_flip": "hflip", "vertical_flip": "vflip", "adjust_brightness": "brightness", "adjust_contrast": "contrast",
-    "adjust_saturation": "saturation", "adjust_hue": "hue", "adjust_sharpness": "sharpness", "permute_channels": "permute",
-    "rgb_to_grayscale": "grayscale", "to_grayscale": "grayscale", "pil_to_tensor": "to_tensor", "to_image": "to_tensor",
-    "convert_image_dtype": "to_dtype", "elastic_transform": "elastic",
-}  # fmt: skip
-_KEPT: dict[str, dict[str, str]] = {
-    "resized_crop": {key: key for key in ("top", "left", "height", "width")},
-    "crop": {"top": "top", "left": "left"},
-    "pad": {"padding": "padding"},
-    "affine": {key: key for key in ("angle", "translate", "scale", "shear")},
-    "rotate": {"angle": "angle"},
-    "perspective": {"coefficients": "coefficients"},
-    "brightness": {"brightness_factor": "factor"},
-    "contrast": {"contrast_factor": "factor"},
-    "saturation": {"saturation_factor": "factor"},
-    "hue": {"hue_factor": "factor"},
-    "sharpness": {"sharpness_factor": "factor"},
-    "posterize": {"bits": "bits"},
-    "solarize": {"threshold": "threshold"},
-    "permute": {"permutation": "permutation"},
-    "jpeg": {"quality": "quality"},
-    "erase": {"i": "top", "j": "left", "h": "height", "w": "width"},
-    "gaussian_blur": {"sigma": "sigma"},
-    "resize": {"size": "size"},
-}
-"""Names of torchvision's parameters, and ours."""
-
-
-def _happened(name: str, arguments: dict[str, Any]) -> Happened | None:
-    name = _RENAMED.get(name, name)
-    values = {ours: arguments[theirs] for theirs, ours in _KEPT.get(name, {}).items() if arguments.get(theirs) is not None}
-    if name == "gaussian_blur":
-        values["sigma"] = values["sigma"][0]
-    if name == "resize":
-        side = values.pop("size")
-        values["height"], values["width"] = (side, side) if isinstance(side, int) else (side[0], side[-1])
-    if name == "perspective" and not values:
-        values = {"start": arguments["startpoints"], "end": arguments["endpoints"]}
-    if name == "erase" and arguments.get("v") is None:
-        return None
-    return name, values
-
-
-_signature = functools.cache(inspect.signature)
-
-
-@contextlib.contextmanager
-def _listening() -> Iterator[list[Happened]]:
-    """Both generations of torchvision's transforms, their calls written down, put back as they were afterwards."""
-    from torchvision.transforms import functional as old
-    from torchvision.transforms.v2._auto_augment import _AutoAugmentBase
-
-    events: list[Happened] = []
-    depth = [0]
-
-    def heard(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if not depth[0]:
-            bound = _signature(function).bind(*args, **kwargs).arguments
-            found = _happened(function.__name__, bound)
-            if found is not None:
-                events.append(found)
-        depth[0] += 1
-        try:
-            return function(*args, **kwargs)
-        finally:
-            depth[0] -= 1
-
-    kernel, policy = v2.Transform._call_kernel, _AutoAugmentBase._apply_image_or_video_transform
-
-    def call_kernel(self: Any, functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
-        drawing = functional.__name__ == "gaussian_blur" and isinstance(self, v2.ElasticTransform)
-        if not depth[0] and not drawing:
-            found = _happened(functional.__name__, _signature(functional).bind(inpt, *args, **kwargs).arguments)
-            if found is not None:
-                events.append(found)
-        return kernel(self, functional, inpt, *args, **kwargs)
-
-    def apply(self: Any, image: Any, transform_id: str, magnitude: float, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(self, v2.AugMix):
-            steps = named_step(transform_id, np.asarray([float(magnitude)]), Frame.of([tuple(image.shape[-3:])]), "nearest", None)
-            events.extend(happened for happened in _by_sample(steps, 1)[0])
-        depth[0] += 1
-        try:
-            return policy(self, image, transform_id, magnitude, *args, **kwargs)
-        finally:
-            depth[0] -= 1
-
-    names = [
-        name
-        for name, value in vars(old).items()
-        if inspect.isfunction(value) and (name in _KEPT or name in _RENAMED or name in _PLAIN)
-    ]
-    originals = {name: getattr(old, name) for name in names}
-    v2.Transform._call_kernel, _AutoAugmentBase._apply_image_or_video_transform = call_kernel, apply
-    for name, function in originals.items():
-        setattr(old, name, functools.wraps(function)(functools.partial(heard, function)))
-    try:
-        yield events
-    finally:
-        v2.Transform._call_kernel, _AutoAugmentBase._apply_image_or_video_transform = kernel, policy
-        for name, function in originals.items():
-            setattr(old, name, function)
-
-
-_PLAIN = ("hflip", "vflip", "invert", "autocontrast", "equalize", "normalize", "to_tensor", "elastic_transform", "center_crop")
+def _figures(result: torch.Tensor) -> Any:
+    """What tells results apart, a number for each of the names."""
+    image = np.asarray(result, dtype=np.float64)
+    height, width = image.shape[-2:]
+    across, down = np.linspace(-1, 1, width), np.linspace(-1, 1, height)
+    first, second = image[0], image[min(1, len(image) - 1)]
+    detail = np.abs(np.diff(image, axis=-1)).mean() if width > 1 else 0.0
+    return np.asarray([
+        image.mean(), image.std() / (1 + abs(image.mean())), first.mean(), second.mean(), (first.mean(axis=0) * across).mean(),
+        (second.mean(axis=1) * down).mean(), (second.mean(axis=0) * across).mean(), detail,
+    ])  # fmt: skip

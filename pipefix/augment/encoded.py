@@ -13,7 +13,7 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Absent, Kernel, native
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Cut, Filter, Target
+from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, PictureCut, Target
 
 _FILTERS = {"bilinear": Filter.BILINEAR, "bicubic": Filter.BICUBIC}
 
@@ -53,7 +53,7 @@ class Encoded:
             return None  # torchvision, or PIL after it, says what is wrong with it
         return made[0]
 
-    def _cut(self, name: str, values: dict[str, Any]) -> Cut | None:
+    def _cut(self, name: str, values: dict[str, Any]) -> PictureCut | None:
         if name == "resized_crop":
             box = Box(values["left"], values["top"], values["width"], values["height"])
             height, width = values["size"]
@@ -66,7 +66,7 @@ class Encoded:
         if not inside or not values["antialias"] or values["interpolation"] not in _FILTERS:
             return None
         window = Box(0, 0, width, height)
-        return Cut(box, (width, height), window, filter=_FILTERS[values["interpolation"]], arithmetic=Arithmetic.TORCH)
+        return PictureCut(box, (width, height), window, filter=_FILTERS[values["interpolation"]], arithmetic=Arithmetic.TORCH)
 
 
 def opened(path: str | Path) -> Encoded | torch.Tensor:

@@ -8,14 +8,14 @@ import torch
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-from pipefix.augment.batch import Batch
+from pipefix.augment.batch import ImageBatch
 from pipefix.augment.single import SINGLE
-from pipefix.augment.steps import GEOMETRIC, Step
+from pipefix.augment.steps import GEOMETRIC, DrawnStep
 
 
-def follow(batch: Batch, steps: list[Step]) -> Any:
+def follow(batch: ImageBatch, steps: list[DrawnStep]) -> Any:
     """The whole batch, with what follows the pictures moved as they were."""
-    programs: dict[int, list[tuple[Step, int]]] = {}
+    programs: dict[int, list[tuple[DrawnStep, int]]] = {}
     for step in steps:
         if step.name in GEOMETRIC or step.name == "of_boxes":
             for position, row in enumerate(step.rows):
@@ -38,7 +38,7 @@ def follow(batch: Batch, steps: list[Step]) -> Any:
     return given
 
 
-def _moved(leaf: Any, program: list[tuple[Step, int]]) -> Any:
+def _moved(leaf: Any, program: list[tuple[DrawnStep, int]]) -> Any:
     for step, position in program:
         if step.name == "of_boxes":
             leaf = _of_boxes(leaf, **step.fixed)
@@ -55,7 +55,7 @@ def _of_boxes(leaf: Any, kind: str, settings: dict[str, Any]) -> Any:
     return getattr(v2, kind)(**settings)(leaf)
 
 
-def _sanitized(whole: Any, step: Step) -> Any:
+def _sanitized(whole: Any, step: DrawnStep) -> Any:
     """The batch without boxes or points that are empty by now. Each sample has them, and its labels, in a dictionary of its own."""
     clean = getattr(v2, step.fixed["kind"])(**step.fixed["settings"])
     kind = getattr(tv_tensors, step.fixed["kind"].removeprefix("Sanitize"))

@@ -7,16 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pipefix.augment import ops
-from pipefix.augment.ops import Op, Untranslatable
+from pipefix.augment.operation import NotTranslatable, Op, Untranslatable
 
 Reader: TypeAlias = "Callable[[Any], tuple[Op, ...]]"
 
 _MODES = {0: "nearest", 1: "bilinear", 2: "bicubic"}
 """OpenCV's numbers."""
-
-
-class _Stays(Exception):
-    """The transform cannot be translated with these parameters."""
 
 
 def members(transform: Any) -> Iterable[Any] | None:
@@ -38,7 +34,7 @@ def read(transform: Any, inner: Reader) -> tuple[Op, ...]:
         return (Untranslatable(name, f"the targets have nothing that computes as albumentations' {name} does"),)
     try:
         found = reader(transform)
-    except _Stays as why:
+    except NotTranslatable as why:
         return (Untranslatable(name, str(why)),)
     own_p = name in _OWN_P
     return found if own_p or transform.p >= 1 else (ops.Apply(found, float(transform.p)),)
@@ -72,9 +68,9 @@ def _certain(listed: tuple[Op, ...]) -> tuple[Op, ...]:
 
 def _mode(t: Any) -> str:
     if getattr(t, "area_for_downscale", None):
-        raise _Stays("it shrinks by area, which the targets do not")
+        raise NotTranslatable("it shrinks by area, which the targets do not")
     if t.interpolation not in _MODES:
-        raise _Stays(f"OpenCV's interpolation {t.interpolation} is not one of the targets'")
+        raise NotTranslatable(f"OpenCV's interpolation {t.interpolation} is not one of the targets'")
     return _MODES[t.interpolation]
 
 
@@ -84,39 +80,39 @@ def _resample(t: Any) -> dict[str, Any]:
 
 def _crop(t: Any) -> tuple[Op, ...]:
     if t.pad_if_needed:
-        raise _Stays("it pads to one side or the other as it needs")
+        raise NotTranslatable("it pads to one side or the other as it needs")
     return (ops.RandomCrop((t.height, t.width)),)
 
 
 def _center(t: Any) -> tuple[Op, ...]:
     if t.pad_if_needed:
-        raise _Stays("it pads to one side or the other as it needs")
+        raise NotTranslatable("it pads to one side or the other as it needs")
     return (ops.CenterCrop((t.height, t.width)),)
 
 
 def _normalize(t: Any) -> tuple[Op, ...]:
     if t.normalization != "standard" or t.max_pixel_value != 255:
-        raise _Stays(f"it normalises by {t.normalization} and {t.max_pixel_value}, not by given means of bytes")
+        raise NotTranslatable(f"it normalises by {t.normalization} and {t.max_pixel_value}, not by given means of bytes")
     return (ops.ToDtype("float32", True), ops.Normalize(tuple(map(float, t.mean)), tuple(map(float, t.std))))
 
 
 def _gray(t: Any) -> tuple[Op, ...]:
     if t.method != "weighted_average":
-        raise _Stays(f"the targets have no grey by {t.method}")
+        raise NotTranslatable(f"the targets have no grey by {t.method}")
     return (ops.Grayscale(None if t.num_output_channels == 3 else 1, float(t.p)),)
 
 
 def _posterize(t: Any) -> tuple[Op, ...]:
     low, high = t.num_bits if isinstance(t.num_bits, tuple) else (t.num_bits, t.num_bits)
     if low != high or not isinstance(low, int):
-        raise _Stays("it draws the number of bits")
+        raise NotTranslatable("it draws the number of bits")
     return (ops.Posterize(low, float(t.p)),)
 
 
 def _solarize(t: Any) -> tuple[Op, ...]:
     low, high = t.threshold_range
     if low != high:
-        raise _Stays("it draws its threshold")
+        raise NotTranslatable("it draws its threshold")
     return (ops.Solarize(float(low) * 255, float(t.p)),)
 
 

@@ -11,7 +11,8 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 from pipefix.augment import ops
-from pipefix.augment.ops import Magnitude, Op, Untranslatable
+from pipefix.augment.operation import NotTranslatable, Op, Untranslatable
+from pipefix.augment.ops import Magnitude
 
 Reader: TypeAlias = "Callable[[Any], tuple[Op, ...]]"
 
@@ -21,10 +22,6 @@ SAMPLED = ("nearest", "nearest-exact", "bilinear", "bicubic")
 """Interpolations that tensors can have."""
 
 
-class _Stays(Exception):
-    """The transform cannot be translated with these parameters."""
-
-
 def is_compose(transform: Any) -> bool:
     return type(transform) in (v1.Compose, v2.Compose)
 
@@ -32,12 +29,12 @@ def is_compose(transform: Any) -> bool:
 def read(transform: Any, inner: Reader) -> tuple[Op, ...]:
     name = type(transform).__name__
     if type(transform).__module__.startswith("torchvision.transforms._presets"):
-        return (Untranslatable(name, "a preset of torchvision's models; write its parts as a list", is_random=False),)
+        return (Untranslatable(name, "a preset of torchvision's models; write its parts as a list", may_be_random=False),)
     if name not in _CONTAINERS and name not in _READERS:
-        return (Untranslatable(name, WHY_NOT.get(name, f"{name} is not known to pipefix"), is_random=name not in _STILL),)
+        return (Untranslatable(name, WHY_NOT.get(name, f"{name} is not known to pipefix"), may_be_random=name not in _STILL),)
     try:
         found = _CONTAINERS[name](transform, inner) if name in _CONTAINERS else _READERS[name](transform)
-    except _Stays as why:
+    except NotTranslatable as why:
         return (Untranslatable(name, str(why)),)
     return found if isinstance(found, tuple) else (found,)
 
@@ -64,7 +61,7 @@ def mode(transform: Any) -> str:
         value = _MODES.get(value, str(value))
     name = str(getattr(value, "value", value))
     if name not in SAMPLED:
-        raise _Stays(f"{name} interpolation exists for pictures of PIL only")
+        raise NotTranslatable(f"{name} interpolation exists for pictures of PIL only")
     return name
 
 
@@ -89,7 +86,7 @@ def _fill(transform: Any) -> Any:
         if set(value) <= {tv_tensors.Image, torch.Tensor, "others"} and len({str(one) for one in value.values()}) == 1:
             value = next(iter(value.values()))
         else:
-            raise _Stays("it fills pictures and masks with different values")
+            raise NotTranslatable("it fills pictures and masks with different values")
     return tuple(value) if isinstance(value, Sequence) else value
 
 
@@ -142,7 +139,7 @@ def _resized_crop(t: Any) -> Op:
 def _warped(t: Any) -> dict[str, Any]:
     name = mode(t)
     if name not in ("nearest", "bilinear"):
-        raise _Stays(f"tensors are not turned or bent with {name} interpolation")
+        raise NotTranslatable(f"tensors are not turned or bent with {name} interpolation")
     return {"interpolation": name, "fill": _fill(t)}
 
 
@@ -207,7 +204,7 @@ def _boxes(t: Any) -> Op:
         "SanitizeBoundingBoxes": ("min_size", "min_area", "labels_getter"),
         "SanitizeKeyPoints": ("labels_getter",),
     }.get(type(t).__name__, ())
-    return ops.OfBoxes(type(t).__name__, tuple((key, getattr(t, key)) for key in kept))
+    return ops.OfBoxes(type(t).__name__, tuple((key, getattr(getattr(t, key), "value", getattr(t, key))) for key in kept))
 
 
 # -- automatic policies ------------------------------------------------------------------------------------------------
@@ -217,7 +214,7 @@ def _colours(most: float) -> tuple[Magnitude, ...]:
     return tuple(Magnitude(name, 0.0, most, signed=True) for name in ("Brightness", "Color", "Contrast", "Sharpness"))
 
 
-def _space(t: Any, shear: float, moved: float, per: bool, turned: float, bits: tuple[float, float]) -> list[Magnitude]:
+def _space(shear: float, moved: float, per: bool, turned: float, bits: tuple[float, float]) -> list[Magnitude]:
     return [
         Magnitude("ShearX", 0.0, shear, signed=True),
         Magnitude("ShearY", 0.0, shear, signed=True),
@@ -231,31 +228,27 @@ def _space(t: Any, shear: float, moved: float, per: bool, turned: float, bits: t
     ]
 
 
-def _policy_fill(t: Any) -> dict[str, Any]:
-    return _warped(t)
-
-
 def _auto_augment(t: Any) -> Op:
     policies = t._policies if hasattr(t, "_policies") else t.policies
-    space = (*_space(t, 0.3, 150 / 331, True, 30.0, (8.0, 4.0)), *_colours(0.9), Magnitude("Invert"))
-    return ops.AutoAugment(tuple(tuple(tuple(one) for one in policy) for policy in policies), space, **_policy_fill(t))
+    space = (*_space(0.3, 150 / 331, True, 30.0, (8.0, 4.0)), *_colours(0.9), Magnitude("Invert"))
+    return ops.AutoAugment(tuple(tuple(tuple(one) for one in policy) for policy in policies), space, **_warped(t))
 
 
 def _rand_augment(t: Any) -> Op:
-    space = (Magnitude("Identity"), *_space(t, 0.3, 150 / 331, True, 30.0, (8.0, 4.0)), *_colours(0.9))
-    return ops.RandAugment(space, t.num_ops, t.magnitude, t.num_magnitude_bins, **_policy_fill(t))
+    space = (Magnitude("Identity"), *_space(0.3, 150 / 331, True, 30.0, (8.0, 4.0)), *_colours(0.9))
+    return ops.RandAugment(space, t.num_ops, t.magnitude, t.num_magnitude_bins, **_warped(t))
 
 
 def _trivial(t: Any) -> Op:
-    space = (Magnitude("Identity"), *_space(t, 0.99, 32.0, False, 135.0, (8.0, 2.0)), *_colours(0.99))
-    return ops.RandAugment(space, 1, None, t.num_magnitude_bins, **_policy_fill(t))
+    space = (Magnitude("Identity"), *_space(0.99, 32.0, False, 135.0, (8.0, 2.0)), *_colours(0.99))
+    return ops.RandAugment(space, 1, None, t.num_magnitude_bins, **_warped(t))
 
 
 def _aug_mix(t: Any) -> Op:
-    space = _space(t, 0.3, 1 / 3, True, 30.0, (4.0, 0.0))
+    space = _space(0.3, 1 / 3, True, 30.0, (4.0, 0.0))
     if t.all_ops:
         space += _colours(0.9)
-    return ops.AugMix(tuple(space), t.severity, t.mixture_width, t.chain_depth, t.alpha, **_policy_fill(t))
+    return ops.AugMix(tuple(space), t.severity, t.mixture_width, t.chain_depth, t.alpha, **_warped(t))
 
 
 def _mixing(kind: type[Op]) -> Callable[[Any], Op]:

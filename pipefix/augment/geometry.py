@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as nnf
 from torchvision.transforms.v2 import functional as tv
 
+from pipefix.augment.on_device import constant, table
 from pipefix.augment.stream import flat, normal
 
 
@@ -130,7 +131,7 @@ def center_crop(images: torch.Tensor, *, size: tuple[int, int]) -> torch.Tensor:
     return tv.center_crop(images, list(size))
 
 
-def pad(images: torch.Tensor, *, padding: torch.Tensor, fill: Any, padding_mode: str) -> torch.Tensor:
+def pad(images: torch.Tensor, *, padding: Any, fill: Any, padding_mode: str) -> torch.Tensor:
     return tv.pad(images, padding[0].tolist(), fill=fill, padding_mode=padding_mode)
 
 
@@ -154,8 +155,8 @@ def on_grid(images: torch.Tensor, grid: torch.Tensor, interpolation: str, fill: 
     out = nnf.grid_sample(floats, grid, mode=interpolation, padding_mode="zeros", align_corners=False)
     if fill is not None:
         out, covered = out[:, :-1], out[:, -1:]
-        colour = torch.tensor(fill if isinstance(fill, (tuple, list)) else [float(fill)], dtype=out.dtype, device=out.device)
-        colour = colour.view(1, -1, 1, 1)
+        colours = tuple(fill) if isinstance(fill, (tuple, list)) else (float(fill),)
+        colour = constant(colours, out.dtype, out.device).view(1, -1, 1, 1)
         # Half-covered pixels are blended twice, as torchvision blends them.
         out = torch.where(covered < 0.5, colour, out) if interpolation == "nearest" else (out - colour) * covered + colour
     return snapped(out, images)
@@ -166,7 +167,7 @@ def affine_grid(theta: torch.Tensor, height: int, width: int, out_height: int, o
     x = torch.linspace((1 - out_width) * 0.5, (out_width - 1) * 0.5, out_width, device=theta.device)
     y = torch.linspace((1 - out_height) * 0.5, (out_height - 1) * 0.5, out_height, device=theta.device)
     base = torch.stack([*torch.meshgrid(x, y, indexing="xy"), torch.ones(out_height, out_width, device=theta.device)], dim=-1)
-    half = torch.tensor([0.5 * width, 0.5 * height], device=theta.device)
+    half = constant((0.5 * width, 0.5 * height), torch.float32, theta.device)
     scaled = theta.transpose(1, 2) / half
     return (base.view(1, -1, 3).expand(len(theta), -1, -1) @ scaled).view(len(theta), out_height, out_width, 2)
 
@@ -182,7 +183,7 @@ def inverse_affine(
     c = torch.sin(turn - lean_y) / torch.cos(lean_y)
     d = torch.cos(turn) - c * torch.tan(lean_x)
     rows = torch.stack([torch.stack([d, -b], dim=1), torch.stack([-c, a], dim=1)], dim=1) / scale.double().view(-1, 1, 1)
-    middle = torch.tensor(center, dtype=torch.float64, device=angle.device).view(1, 2, 1)
+    middle = constant(tuple(center), torch.float64, angle.device).view(1, 2, 1)
     offset = middle - rows @ (middle + translate.double().unsqueeze(2))
     return torch.cat([rows, offset], dim=2).to(torch.float32)
 
@@ -226,13 +227,14 @@ def perspective(images: torch.Tensor, *, start: torch.Tensor, end: torch.Tensor,
     first = torch.cat([known, nothing, one * 0, -start[..., :1] * end], dim=2)
     second = torch.cat([nothing, one * 0, known, -start[..., 1:] * end], dim=2)
     left = torch.stack([first, second], dim=2).reshape(len(images), 8, 8)
-    found = torch.linalg.solve(left, start.reshape(len(images), 8)).to(torch.float32)
+    # (solve would wait for the device, to see whether it has succeeded)
+    found = torch.linalg.solve_ex(left, start.reshape(len(images), 8)).result.to(torch.float32)
     matrix = torch.cat([found, torch.ones_like(found[:, :1])], dim=1).view(-1, 3, 3)
     x = torch.arange(width, device=images.device, dtype=torch.float32) + 0.5
     y = torch.arange(height, device=images.device, dtype=torch.float32) + 0.5
     base = torch.stack([*torch.meshgrid(x, y, indexing="xy"), torch.ones(height, width, device=images.device)], dim=-1)
     moved = base.view(1, -1, 3).expand(len(images), -1, -1) @ matrix.transpose(1, 2)
-    half = torch.tensor([0.5 * width, 0.5 * height], device=images.device)
+    half = constant((0.5 * width, 0.5 * height), torch.float32, images.device)
     grid = moved[..., :2] / half / moved[..., 2:] - 1
     return on_grid(images, grid.view(len(images), height, width, 2), interpolation, fill)
 
@@ -272,7 +274,7 @@ def erase(
     wide = (columns >= left.view(-1, 1, 1)) & (columns < (left + width).view(-1, 1, 1))
     hole = (tall & wide).unsqueeze(1)
     if value is not None:
-        colour = torch.tensor(value, device=images.device).view(1, -1, 1, 1).to(images.dtype)
+        colour = constant(tuple(value), torch.float32, images.device).view(1, -1, 1, 1).to(images.dtype)
         return torch.where(hole, colour, images)
     return torch.where(hole, noise_like(images, key), images)
 
@@ -284,6 +286,5 @@ def noise_like(images: torch.Tensor, key: Any) -> torch.Tensor:
 
 def linear(images: torch.Tensor, *, matrix: Any, mean: Any) -> torch.Tensor:
     flat_images = images.reshape(len(images), -1)
-    table = torch.tensor(matrix, dtype=images.dtype, device=images.device)
-    away = torch.tensor(mean, dtype=images.dtype, device=images.device)
-    return ((flat_images - away) @ table).reshape(images.shape)
+    away = table(mean, images.dtype, images.device)
+    return ((flat_images - away) @ table(matrix, images.dtype, images.device)).reshape(images.shape)

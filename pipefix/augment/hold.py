@@ -12,10 +12,10 @@ from PIL import Image
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment import ops, parity, tensor
-from pipefix.augment.ops import Op
+from pipefix.augment.operation import Op
 from pipefix.augment.parity import Parity
 from pipefix.augment.split import Split
-from pipefix.augment.swap import build
+from pipefix.augment.swap import build, dali_loader
 
 
 def hold(
@@ -49,7 +49,7 @@ def _dali(
             found.pixels.append(one[0])
             found.whole, last = one
     for place, read in enumerate(cut.moves):
-        progress(f"drawing for {read.name}", 0.5 + place / (2 * len(cut.moves)))
+        progress(f"comparing results of {read.name}", 0.5 + place / (2 * len(cut.moves)))
         drawn = parity.draws_of(read, draws, seed)
         if drawn is not None:
             found.drawn.append(drawn)
@@ -74,12 +74,8 @@ def through(
     listed: Sequence[Op], images: Sequence[torch.Tensor], encoded: Sequence[bytes], *, seed: int = 0, device: str = "cpu"
 ) -> tuple[parity.PixelError, tuple[list[torch.Tensor], list[torch.Tensor]]] | None:
     """The list through DALI and through torchvision, with the same numbers."""
-    from pipefix.augment.dali_plan import loader, plan
-
-    made = plan(listed)
-    rest = build("kornia", made.rest, seed=seed, first=len(made.listed)) if made.rest else None
-    batches = loader(
-        encoded.__getitem__, listed, length=len(encoded), batch_size=min(len(encoded), 16), seed=seed, device=device, rest=rest
+    batches = dali_loader(
+        encoded.__getitem__, listed, length=len(encoded), batch_size=min(len(encoded), 16), seed=seed, device=device
     )
     batches.set_epoch(0)
     ours = [one.cpu().clone() for found, _ in batches for one in found]

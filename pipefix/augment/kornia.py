@@ -9,58 +9,23 @@ import torch
 
 from pipefix.augment import colour, geometry
 from pipefix.augment.augment import Augment
-from pipefix.augment.draw_colour import ALL_DRAWS
-from pipefix.augment.follow import follow
-from pipefix.augment.ops import Op
+from pipefix.augment.operation import Op
 
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {
-    "resize": geometry.resize,
-    "resized_crop": geometry.resized_crop,
-    "crop": geometry.crop,
-    "center_crop": geometry.center_crop,
-    "pad": geometry.pad,
-    "hflip": geometry.hflip,
-    "vflip": geometry.vflip,
-    "rotate": geometry.rotate,
-    "affine": geometry.affine,
-    "perspective": geometry.perspective,
-    "elastic": geometry.elastic,
-    "erase": geometry.erase,
-    "linear": geometry.linear,
-    "brightness": colour.brightness,
-    "contrast": colour.contrast,
-    "saturation": colour.saturation,
-    "hue": colour.hue,
-    "gamma": colour.gamma,
-    "grayscale": colour.grayscale,
-    "rgb": colour.rgb,
-    "permute": colour.permute,
-    "invert": colour.invert,
-    "posterize": colour.posterize,
-    "solarize": colour.solarize,
-    "autocontrast": colour.autocontrast,
-    "equalize": colour.equalize,
-    "sharpness": colour.sharpness,
-    "gaussian_blur": colour.gaussian_blur,
-    "gaussian_noise": colour.gaussian_noise,
-    "normalize": colour.normalize,
-    "to_dtype": colour.to_dtype,
-    "to_tensor": colour.to_tensor,
-}
+    kernel.__name__: kernel
+    for kernel in (
+        geometry.resize, geometry.resized_crop, geometry.crop, geometry.center_crop, geometry.pad, geometry.hflip, geometry.vflip,
+        geometry.rotate, geometry.affine, geometry.perspective, geometry.elastic, geometry.erase, geometry.linear,
+        colour.brightness, colour.contrast, colour.saturation, colour.hue, colour.gamma, colour.grayscale, colour.rgb,
+        colour.permute, colour.invert, colour.posterize, colour.solarize, colour.autocontrast, colour.equalize, colour.sharpness,
+        colour.gaussian_blur, colour.gaussian_noise, colour.normalize, colour.to_dtype, colour.to_tensor,
+    )
+}  # fmt: skip
 """What each step does to a batch."""
 
 FUSED = (
-    "brightness",
-    "contrast",
-    "saturation",
-    "hue",
-    "grayscale",
-    "solarize",
-    "posterize",
-    "normalize",
-    "to_dtype",
-    "gaussian_noise",
-)
+    "brightness", "contrast", "saturation", "hue", "grayscale", "solarize", "posterize", "normalize", "to_dtype", "gaussian_noise",
+)  # fmt: skip
 """Rows of small operations on every pixel: one kernel each where torch.compile makes it."""
 
 
@@ -69,4 +34,4 @@ def augmentation(ops: Iterable[Op], *, compiled: bool = False, **settings: Any) 
     kernels = {
         name: torch.compile(kernel, dynamic=True) if compiled and name in FUSED else kernel for name, kernel in KERNELS.items()
     }
-    return Augment(ops, kernels=kernels, draws=ALL_DRAWS, followers=follow, **settings)
+    return Augment(ops, kernels=kernels, **settings)

@@ -11,10 +11,10 @@ import torch
 
 from pipefix.augment import distribution, ops, tensor
 from pipefix.augment.augment import Augment
-from pipefix.augment.distribution import FALSE_ALARM, Compared
-from pipefix.augment.ops import Op
+from pipefix.augment.distribution import Compared
+from pipefix.augment.operation import Op
 from pipefix.augment.split import Split
-from pipefix.augment.steps import Step
+from pipefix.augment.steps import DrawnStep, programs_of
 from pipefix.augment.translate import Read
 
 MEAN_ALLOWED, TAIL_ALLOWED = 1.0, 4.0
@@ -52,7 +52,7 @@ class PixelError:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The parameters of one random operation, drawn by both sides."""
+    """Figures of many results of one random transform, by both sides."""
 
     op: str
     count: int
@@ -121,7 +121,7 @@ def check(
             if error is not None:
                 found.pixels.append(error)
     for place, read in enumerate((*split.stays, *split.moves)):
-        progress(f"drawing for {read.name}", 0.5 + place / (2 * len((*split.stays, *split.moves))))
+        progress(f"comparing results of {read.name}", 0.5 + place / (2 * len((*split.stays, *split.moves))))
         drawn = draws_of(read, draws, seed)
         if drawn is not None:
             found.drawn.append(drawn)
@@ -172,7 +172,7 @@ def compare(
     return measured(type(op).__name__, expected, found, scale, NOTES.get(type(op), "")), expected, scale
 
 
-def _where(steps: Sequence[Step], device: str) -> str:
+def _where(steps: Sequence[DrawnStep], device: str) -> str:
     """Noise comes from the generator of its device, so what makes noise is compared on the CPU on both sides."""
     noisy = any(
         step.name in ("gaussian_noise", "elastic") or (step.name == "erase" and step.fixed["value"] is None) for step in steps
@@ -197,13 +197,13 @@ def measured(name: str, expected: Any, found: Any, scale: Any, note: str = "") -
 
 
 def draws_of(read: Read, count: int, seed: int = 0) -> Drawn | None:
-    """The draws of one transform beside torchvision's own; None where nothing is random."""
-    if read.untranslatable is not None or not any(map(ops.is_random, read.ops)):
+    """Results of one transform beside torchvision's own; None where nothing is random."""
+    if read.untranslatable is not None or not any(op.is_random for op in read.ops):
         return None
     if not type(read.source).__module__.startswith("torchvision."):
-        return Drawn(read.name, 0, (), "torchvision's transforms only are overheard; this one's draws were not compared")
-    if any(isinstance(op, (*ops.BATCHED, ops.AugMix, ops.Elastic, ops.GaussianNoise)) for op in read.ops):
-        return Drawn(read.name, 0, (), "its draws are whole fields or batches: compared by their moments in the test suite")
+        return Drawn(read.name, 0, (), "results are compared with torchvision's transforms only")
+    if any(isinstance(op, ops.BATCHED) for op in read.ops):
+        return Drawn(read.name, 0, (), "it mixes samples with each other")
     return Drawn(
         read.name, count, tuple(distribution.compared(read.source, read.ops, count=count, size=_small(read.ops), seed=seed))
     )
@@ -245,11 +245,9 @@ def panel(original: Any, theirs: torch.Tensor, ours: torch.Tensor, scale: Any, m
     return Panel(_picture(original), _shown(theirs, mean, std), _shown(ours, mean, std), _hwc(widened), float(gap.mean()))
 
 
-def _own(split: Split, images: list[torch.Tensor], steps: list[Step], reference: Any) -> list[torch.Tensor]:
+def _own(split: Split, images: list[torch.Tensor], steps: list[DrawnStep], reference: Any) -> list[torch.Tensor]:
     """The part that moves, as the user's list runs it: on pictures of PIL until they become tensors."""
     from torchvision.transforms.v2 import functional as tv
-
-    from pipefix.augment.augment import programs_of
 
     as_pictures = any(isinstance(op, ops.ToTensor) for op in split.ops) and all(one.dtype == torch.uint8 for one in images)
     programs = programs_of(steps, len(images))
@@ -292,6 +290,3 @@ def _picture(original: Any) -> Any:
     if isinstance(original, torch.Tensor):
         return _hwc(original)
     return np.asarray(original.convert("RGB") if hasattr(original, "convert") else original)
-
-
-__all__ = ["FALSE_ALARM", "Drawn", "Panel", "Parity", "PixelError", "check", "compare", "draws_of", "measured"]

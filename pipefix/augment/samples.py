@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from PIL import Image
 from torch.utils.data import IterableDataset
 
-from pipefix.augment.swap import Place
+from pipefix.augment.swap import FoundTransforms, replaced
 from pipefix.vocabulary.errors import TargetError
 
 
@@ -28,11 +27,11 @@ class _Catch:
         raise _Caught(named.get("image") if named else sample[0])
 
 
-def pictures(dataset: Any, place: Place, count: int) -> list[Any]:
+def pictures(dataset: Any, place: FoundTransforms, count: int) -> list[Any]:
     """Up to ``count`` of them, from all over the dataset."""
-    catching = _with(dataset, place.path)
+    catching = replaced(dataset, place.path, _Catch())
     found: list[Any] = []
-    for item in _items(dataset, count):
+    for item in places(dataset, count):
         try:
             if isinstance(dataset, IterableDataset):
                 next(iter(catching))
@@ -52,7 +51,8 @@ def pictures(dataset: Any, place: Place, count: int) -> list[Any]:
     return found
 
 
-def _items(dataset: Any, count: int) -> Sequence[int]:
+def places(dataset: Any, count: int) -> Sequence[int]:
+    """Where `pictures` looks."""
     if isinstance(dataset, IterableDataset):
         return [0]
     return list(dict.fromkeys(np.linspace(0, len(dataset) - 1, min(count, len(dataset))).astype(int).tolist()))
@@ -67,22 +67,6 @@ def _checked(picture: Any) -> Any:
         f"The dataset hands a {type(picture).__name__} to its transforms, not a picture.",
         advice="Only pictures (PIL, arrays, tensors) can be swapped.",
     )
-
-
-def _with(dataset: Any, path: tuple[str, ...]) -> Any:
-    """A copy of the dataset that gives its samples away instead of transforming them."""
-    changed = copy.copy(dataset)
-    if len(path) > 1:
-        setattr(changed, path[0], _with(getattr(dataset, path[0]), path[1:]))
-        return changed
-    catch = _Catch()
-    setattr(changed, path[0], catch)
-    wrapper = vars(changed).get("transforms")
-    if path[0] == "transform" and wrapper is not None and hasattr(wrapper, "transform"):
-        wrapper = copy.copy(wrapper)
-        wrapper.transform = catch
-        changed.transforms = wrapper
-    return changed
 
 
 def size_of(picture: Any) -> tuple[int, int, int]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pipefix.augment import ops, support
-from pipefix.augment.draw import draw_list
-from pipefix.augment.draw_colour import ALL_DRAWS
-from pipefix.augment.ops import Op
+from pipefix.augment.operation import Op, draw_list
 from pipefix.augment.steps import Frame
 from pipefix.augment.stream import Stream, keys_of
 from pipefix.augment.translate import Read, Translation
@@ -121,11 +118,7 @@ def _wire(listed: Sequence[Op], size: tuple[int, int, int] | None, same_size: bo
         return Wire(None, dtype)
     frame = Frame.of([size or (3, 512, 512)])
     try:
-        draw_list(known, Stream(keys_of(0, 0, np.zeros(1))), frame, ALL_DRAWS)
+        draw_list(known, Stream(keys_of(0, 0, np.zeros(1))), frame)
     except ValueError:  # the sample is smaller than a crop
         return Wire(None, dtype)
     return Wire((int(frame.channels[0]), int(frame.height[0]), int(frame.width[0])), dtype)
-
-
-def described(whys: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    return [{"transform": name, "why": why} for name, why in whys]

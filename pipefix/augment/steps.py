@@ -14,7 +14,7 @@ GEOMETRIC = frozenset(
 
 
 @dataclass(frozen=True)
-class Step:
+class DrawnStep:
     """One operation with fixed parameters, on some samples of a batch."""
 
     name: str
@@ -25,10 +25,10 @@ class Step:
     fixed: dict[str, Any] = field(default_factory=dict)
     """Parameters that are the same for all."""
 
-    def only(self, position: int) -> Step:
+    def only(self, position: int) -> DrawnStep:
         """The same for the sample at ``position`` of its rows."""
         row = slice(position, position + 1)
-        return Step(self.name, self.rows[row], {key: value[row] for key, value in self.values.items()}, self.fixed)
+        return DrawnStep(self.name, self.rows[row], {key: value[row] for key, value in self.values.items()}, self.fixed)
 
     def scalars(self, position: int) -> dict[str, Any]:
         """All parameters of the sample at ``position``, as Python values."""
@@ -60,6 +60,16 @@ class Frame:
         """Sizes that changed in a part of it."""
         self.channels[chosen], self.height[chosen], self.width[chosen] = part.channels, part.height, part.width
 
-    def step(self, name: str, values: dict[str, Any] | None = None, **fixed: Any) -> Step:
+    def step(self, name: str, values: dict[str, Any] | None = None, **fixed: Any) -> DrawnStep:
         """A step for all of these samples."""
-        return Step(name, self.rows, values or {}, fixed)
+        return DrawnStep(name, self.rows, values or {}, fixed)
+
+
+def programs_of(steps: list[DrawnStep], count: int) -> list[list[tuple[DrawnStep, int]]]:
+    """For each sample its steps, and its position in each."""
+    programs: list[list[tuple[DrawnStep, int]]] = [[] for _ in range(count)]
+    for step in steps:
+        if step.name != "of_boxes":
+            for position, row in enumerate(step.rows):
+                programs[row].append((step, position))
+    return programs

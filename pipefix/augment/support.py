@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 
 import torch
 
 from pipefix.augment import ops
-from pipefix.augment.ops import Op
+from pipefix.augment.operation import Op
 from pipefix.vocabulary.extras import need
 
 TARGETS = ("kornia", "dali", "tensor")
@@ -23,7 +22,7 @@ def why_not(op: Op, target: str) -> str | None:
     """Why the target does not do the operation; None where it does."""
     if isinstance(op, ops.Untranslatable):
         return op.why
-    for listed in ops.within(op):
+    for listed in op.within:
         for one in listed:
             why = why_not(one, target)
             if why:
@@ -45,21 +44,8 @@ def check(target: str) -> None:
     if target == "kornia":
         need("kornia", extra="all", why="The target kornia")
     elif target == "dali":
-        need("nvidia.dali", extra="dali", why="The target dali")
-
-
-def declined(target: str) -> str | None:
-    """Why the target is not to be had; None where it is."""
-    package = {"kornia": "kornia", "dali": "nvidia.dali"}.get(target)
-    if package is None:
-        return None
-    try:
-        found = importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:
-        found = False
-    if found:
-        return None
-    return f"the package {package!r} is not installed: pip install 'pipefix[{'dali' if target == 'dali' else 'all'}]'"
+        # Its distributions are named for the CUDA that they are built for, which must be torch's.
+        need("nvidia.dali", extra="dali-cuda12" if (torch.version.cuda or "").startswith("12.") else "dali", why="The target dali")
 
 
 def gpu_declined(target: str) -> str | None:

@@ -6,34 +6,37 @@ import copy
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from numbers import Integral
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, Subset
 from torchvision.datasets import folder
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment import encoded, ops, support
-from pipefix.augment.augment import Augment, programs_of
-from pipefix.augment.draw_colour import ALL_DRAWS
+from pipefix.augment.augment import Augment
 from pipefix.augment.encoded import Encoded
 from pipefix.augment.single import SINGLE
 from pipefix.augment.split import Split
-from pipefix.augment.steps import Frame
+from pipefix.augment.steps import Frame, programs_of
 from pipefix.augment.stream import Stream, keys_of
 from pipefix.augment.translate import Read
 from pipefix.vocabulary.errors import BadUsage
 
 _NAMES = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
+FILES_LOOKED_AT = 100
+"""Of what a dataset lists, to see that it lists files."""
 _INDEX: ContextVar[int | None] = ContextVar("index", default=None)
 """Which sample is being made, for the part of the list that stays in the dataset."""
 
 
 @dataclass(frozen=True)
-class Place:
+class FoundTransforms:
     """Where a dataset keeps its transforms."""
 
     path: tuple[str, ...]
@@ -41,8 +44,10 @@ class Place:
     transform: Any
 
 
-def find(dataset: Any) -> Place | None:
-    """The transforms of a dataset, or of the one that it wraps."""
+def find(dataset: Any, named: str | None = None) -> FoundTransforms | None:
+    """The transforms of a dataset, or of the one that it wraps: under a usual name, or the attribute that is ``named``."""
+    if named is not None:
+        return _named(dataset, tuple(named.split(".")))
     path: tuple[str, ...] = ()
     owner = dataset
     for _ in range(8):
@@ -52,12 +57,39 @@ def find(dataset: Any) -> Place | None:
                 # A torchvision dataset wraps what it was given as transform= once more.
                 if name == "transforms" and getattr(owner, "transform", None) is not None:
                     continue
-                return Place((*path, name), value)
+                return FoundTransforms((*path, name), value)
         inner = getattr(owner, "dataset", None)
         if inner is None:
             return None
         owner, path = inner, (*path, "dataset")
     return None
+
+
+def files_of(dataset: Any) -> tuple[list[Any], list[int]] | str:
+    """The files of a dataset that lists them, and their labels; else why there are none to be had."""
+    if isinstance(dataset, Subset):
+        whole = files_of(dataset.dataset)
+        if isinstance(whole, str):
+            return whole
+        files, labels = whole
+        return [files[one] for one in dataset.indices], [labels[one] for one in dataset.indices]
+    pairs = getattr(dataset, "samples", None) or getattr(dataset, "imgs", None)
+    if not isinstance(pairs, (list, tuple)) or not all(map(_is_file_and_label, pairs[:FILES_LOOKED_AT])):
+        return "the dataset does not list its files: samples (or imgs), pairs of a path and a number, as ImageFolder has them"
+    if getattr(dataset, "target_transform", None) is not None:
+        return "the dataset changes its labels (target_transform)"
+    return [one[0] for one in pairs], [int(one[1]) for one in pairs]
+
+
+def _is_file_and_label(one: Any) -> bool:
+    return isinstance(one, (list, tuple)) and len(one) == 2 and isinstance(one[0], (str, PathLike)) and isinstance(one[1], Integral)
+
+
+def _named(dataset: Any, path: tuple[str, ...]) -> FoundTransforms | None:
+    value = dataset
+    for name in path:
+        value = getattr(value, name, None)
+    return FoundTransforms(path, value) if callable(value) and not isinstance(value, type) else None
 
 
 class Front:
@@ -106,7 +138,7 @@ class Front:
         size = (3, picture.height, picture.width) if isinstance(picture, Encoded) else tv.get_dimensions(picture)
         frame = Frame.of([size])
         for offset, op in enumerate(read.ops):
-            for step in ALL_DRAWS[type(op)](op, stream.fork(place + offset), frame, ALL_DRAWS):
+            for step in op.draw(stream.fork(place + offset), frame):
                 for one, position in programs_of([step], 1)[0]:
                     picture = _applied(one.name, picture, one.scalars(position))
         return picture
@@ -168,7 +200,7 @@ class Swap:
     """The swap of one list. ``dataset`` and ``module`` are its two halves."""
 
     split: Split
-    place: Place | None
+    place: FoundTransforms | None
     seed: int = 0
 
     @property
@@ -189,7 +221,7 @@ class Swap:
                 "The dataset's transforms were not found.", advice="Set the dataset's transform to swap.front() by yourself."
             )
         front = self.front()
-        changed = _replaced(dataset, self.place.path, front, tensors=self.target == "tensor" and _readable(self.split))
+        changed = replaced(dataset, self.place.path, front, tensors=self.target == "tensor" and _readable(self.split))
         if isinstance(dataset, IterableDataset):
             return changed
         return Keyed(changed, front, index=index)
@@ -217,18 +249,14 @@ class Swap:
 
     def loader(self, dataset: Any, **settings: Any) -> Any:
         """DALI's loader over the dataset's files."""
-        from pipefix.augment.dali_plan import loader, plan
-
-        pairs = getattr(dataset, "samples", None) or getattr(dataset, "imgs", None)
-        if self.target != "dali" or not self.split.moves or not pairs:
+        found = files_of(dataset)
+        if self.target != "dali" or not self.split.moves or isinstance(found, str):
             raise BadUsage(
                 "Only a swap to DALI of a dataset that lists its files (samples) makes a loader by itself.",
-                advice="Give files and labels to pipefix.augment.dali_plan.loader(files, swap.split.ops, labels=labels).",
+                advice="Give files and labels to pipefix.augment.swap.dali_loader(files, swap.split.ops, labels=labels).",
             )
-        made = plan(self.split.ops)
-        rest = build("kornia", made.rest, seed=self.seed, first=len(made.listed)) if made.rest else None
-        files, labels = zip(*pairs, strict=True)
-        return loader(files, self.split.ops, labels=labels, seed=self.seed, rest=rest, **settings)
+        files, labels = found
+        return dali_loader(files, self.split.ops, labels=labels, seed=self.seed, **settings)
 
     def module(self, **settings: Any) -> Augment:
         """What is done to batches: ``images, labels = module((images, labels))``. ``.to(device)`` is not needed."""
@@ -251,15 +279,26 @@ def build(target: str, listed: Sequence[ops.Op], **settings: Any) -> Augment:
     return kornia.augmentation(listed, **settings)
 
 
+def dali_loader(source: Any, listed: Sequence[ops.Op], *, seed: int = 0, **settings: Any) -> Any:
+    """DALI's loader from files or encoded bytes to batches; what DALI does not compute is done to them by Kornia's module."""
+    support.check("dali")
+    from pipefix.augment.dali_plan import loader, plan
+
+    made = plan(listed)
+    rest = build("kornia", made.rest, seed=seed, first=len(made.listed)) if made.rest else None
+    return loader(source, listed, seed=seed, rest=rest, **settings)
+
+
 def _readable(split: Split) -> bool:
     """Whether all that stays can be done to tensors as well as to pictures."""
     return all(read.untranslatable is None for read in split.stays)
 
 
-def _replaced(dataset: Any, path: tuple[str, ...], value: Any, *, tensors: bool) -> Any:
+def replaced(dataset: Any, path: tuple[str, ...], value: Any, *, tensors: bool = False) -> Any:
+    """A copy of the dataset with ``value`` for its transforms; with ``tensors`` its files are read as tensors where that can be."""
     changed = copy.copy(dataset)
     if len(path) > 1:
-        setattr(changed, path[0], _replaced(getattr(dataset, path[0]), path[1:], value, tensors=tensors))
+        setattr(changed, path[0], replaced(getattr(dataset, path[0]), path[1:], value, tensors=tensors))
         return changed
     setattr(changed, path[0], value)
     wrapper = vars(changed).get("transforms")
@@ -267,7 +306,8 @@ def _replaced(dataset: Any, path: tuple[str, ...], value: Any, *, tensors: bool)
         wrapper = copy.copy(wrapper)
         wrapper.transform = value
         changed.transforms = wrapper
-    if tensors and vars(changed).get("loader") in (folder.default_loader, folder.pil_loader):
+    opens = vars(changed).get("loader")
+    if tensors and (opens is folder.default_loader or opens is folder.pil_loader):
         as_usual = type(changed).__getitem__ is folder.DatasetFolder.__getitem__
         changed.loader = encoded.opened if as_usual else encoded.decoded
     return changed

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from pipefix.augment import from_albumentations, from_torchvision
-from pipefix.augment.ops import Op, Untranslatable, within
+from pipefix.augment.operation import Op, Untranslatable
 
 
 @dataclass(frozen=True)
@@ -100,5 +100,5 @@ def named(transform: Any) -> str:
 def _flat(listed: Iterable[Op]) -> Iterator[Op]:
     for op in listed:
         yield op
-        for inner in within(op):
+        for inner in op.within:
             yield from _flat(inner)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.caches.manifest import Column, Cut, Recipe, unseal
+from pipefix.caches.manifest import LARGEST, Column, Cut, Recipe, unseal
+from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.version import VERSION
-
-NAME = "plan.json"
 
 
 class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +57,7 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(path: Path) -> Blueprint:
-    found: Blueprint = unseal(path.read_bytes(), Blueprint, path)
+    found: Blueprint = unseal(read_regular(path, LARGEST), Blueprint, path)
     return found
 
 

@@ -9,110 +9,24 @@ are checked against their checksums before they are counted as done.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import json
 import os
-import socket
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from pipefix.caches import blueprint as blueprints
-from pipefix.caches import manifest as manifests
+from pipefix.caches import ownership
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.format import Index, Mapped
-from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, sealed_text, sync_folder, write_whole
+from pipefix.caches.format import DataFile, Index
+from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
-from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.files import sync_folder, write_whole
 
-LOCK = ".lock"
-QUARANTINE = "quarantine.jsonl"
 _SYNCING_AT_ONCE = 4
-
-
-class Lock:
-    """One converter a directory. Held by the process: it goes with it, however that ends."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / LOCK
-        self._file: Any = None
-
-    def __enter__(self) -> Lock:
-        import fcntl
-
-        while True:
-            try:
-                self._file = open(self._path, "a+", encoding="ascii")
-            except OSError as error:
-                raise unwritable(self._path.parent, error) from error
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    self._file.close()
-                    raise unwritable(self._path.parent, error) from error
-                self._file.seek(0)
-                holder = self._file.read(200).strip() or "unknown"
-                self._file.close()
-                raise BadUsage(
-                    f"{self._path.parent} is being written by another converter (process {holder}).",
-                    advice="Wait until it is done, or give this one another directory: --out DIR",
-                ) from None
-            if _is_at(self._file, self._path):
-                break
-            self._file.close()  # its holder removed it just before it let go
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()} on {socket.gethostname()}")
-        self._file.flush()
-        return self
-
-    def __exit__(self, *why: object) -> None:
-        with contextlib.suppress(OSError):
-            self._path.unlink()
-        self._file.close()
-
-
-def unwritable(folder: Path, error: OSError) -> UnreadableFile:
-    return UnreadableFile(
-        f"{folder} cannot be written: {error.strerror or error}.",
-        advice="Choose a directory that you may write to, on a disk of this machine: --out DIR",
-    )
-
-
-def _is_at(file: Any, path: Path) -> bool:
-    """Whether an open file is the one that its path names now."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def prepare(folder: Path) -> None:
-    """Make the directory; one that holds something else is left alone."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        known = {blueprints.NAME, manifests.NAME, LOCK, QUARANTINE, "parts", "index"}
-        others = [one.name for one in folder.iterdir() if one.name not in known and not one.name.endswith(".draft")]
-    except OSError as error:
-        raise UnreadableFile(
-            f"{folder} cannot be made or read: {error.strerror or error}.",
-            advice="Choose a directory that you may write to: --out DIR",
-        ) from error
-    ours = (folder / blueprints.NAME).exists() or (folder / manifests.NAME).exists()
-    if others and not ours:
-        raise BadUsage(
-            f"{folder} exists and holds other things, such as {sorted(others)[0]!r}: nothing is written there.",
-            advice="Name a directory that does not exist yet: --out DIR",
-        )
-    try:
-        for name in ("parts", "index"):
-            (folder / name).mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritable(folder, error) from error
 
 
 class Building:
@@ -129,14 +43,16 @@ class Building:
 
     def resume(self) -> None:
         """Take over what an interrupted run of the same work left, and clear away the rest."""
-        path = self.folder / blueprints.NAME
+        path = self.folder / ownership.PLAN
         before: Blueprint | None = None
         with contextlib.suppress(OSError, CacheDamaged):
             before = blueprints.read(path)
         if before is not None and before.same_work(self.blueprint):
             self._adopt(trusted=before.boot == self.blueprint.boot != "")
-        self.sweep(keep={f"{number:05d}" for number in self.done})
+        self._sweep({f"{number:05d}" for number in self.done}, _most(before, self.blueprint))
         write_whole(path, sealed_text(self.blueprint))
+        for name in ownership.FOLDERS:
+            (self.folder / name).mkdir(exist_ok=True)
 
     def _adopt(self, *, trusted: bool) -> None:
         for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
@@ -155,16 +71,15 @@ class Building:
     def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
         part = facts.part(0)
         index = Index.read(beside(data, ".idx"), part)
-        mapped = Mapped(data, part, index)
+        mapped = DataFile(data, part, index)
         if thorough:
             for number in range(len(mapped)):
                 mapped.block(number)
 
-    def sweep(self, keep: Iterable[str]) -> None:
-        """Remove drafts, and the files of parts that are not kept."""
-        kept = set(keep)
-        for path in [*self.parts_folder.iterdir(), *(self.folder / "index").iterdir(), *self.folder.glob("*.draft")]:
-            if path.stem not in kept or path.name.startswith("."):
+    def _sweep(self, keep: set[str], parts: int | None) -> None:
+        """Remove drafts, and of the first ``parts`` parts the files of those that are not kept."""
+        for path in [*ownership.part_files(self.folder, parts), *ownership.drafts(self.folder)]:
+            if path.stem not in keep or path.name.startswith("."):
                 path.unlink(missing_ok=True)
 
     def finished(self, number: int, facts: Facts, *, generation: int = 0) -> None:
@@ -189,8 +104,8 @@ class Building:
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def seal(self, *, generations: dict[int, int] | None = None) -> Manifest:
-        """The last step: from here on the cache exists."""
+    def seal(self, *, generations: dict[int, int] | None = None, before: Manifest | None = None) -> Manifest:
+        """The last step: from here on the cache exists, in the place of the one ``before``."""
         generations = generations or {}
         for number in self.done.keys() - self._synced:
             self.finished(number, self.done[number], generation=generations.get(number, 0))
@@ -198,10 +113,12 @@ class Building:
         manifest = self._manifest(generations)
         self._write_quarantine()
         text = sealed_text(manifest)
-        write_whole(self.folder / manifests.COPY, text)
-        write_whole(self.folder / manifests.NAME, text)
-        (self.folder / blueprints.NAME).unlink(missing_ok=True)
-        self.sweep(keep={manifests.COPY.stem, *(part.name(number) for number, part in enumerate(manifest.parts))})
+        write_whole(self.folder / ownership.COPY, text)
+        write_whole(self.folder / ownership.MANIFEST, text)
+        if ownership.marked(self.folder / ownership.PLAN):
+            (self.folder / ownership.PLAN).unlink()
+        names = {part.name(number) for number, part in enumerate(manifest.parts)}
+        self._sweep({ownership.COPY.stem, *names}, max(len(names), len(before.parts) if before is not None else 0, len(self.done)))
         return manifest
 
     def _manifest(self, generations: dict[int, int]) -> Manifest:
@@ -234,13 +151,21 @@ class Building:
         )
 
     def _write_quarantine(self) -> None:
-        path = self.folder / QUARANTINE
+        if self.blueprint.recipe.on_bad != "quarantine":
+            return
+        path = self.folder / ownership.QUARANTINE
         bad = [one for number in sorted(self.done) for one in self.done[number].bad]
-        if self.blueprint.recipe.on_bad == "quarantine" and bad:
+        if bad:
             lines = (json.dumps(msgspec.to_builtins(one), ensure_ascii=True) + "\n" for one in bad)
             write_whole(path, "".join(lines).encode())
-        else:
-            path.unlink(missing_ok=True)
+        elif ownership.is_quarantine(path):
+            path.unlink()
+
+
+def _most(before: Blueprint | None, now: Blueprint) -> int | None:
+    """How many parts these plans name; None where one of them is of a stream."""
+    counts = [now.parts, *([before.parts] if before is not None else [])]
+    return None if None in counts else max(count for count in counts if count is not None)
 
 
 def _sync(path: Path) -> None:

@@ -13,19 +13,22 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches import blueprint as blueprints
+from pipefix.caches import far_sources, ownership, pool
 from pipefix.caches import manifest as manifests
-from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.building import Building, Lock, prepare, unwritable
+from pipefix.caches.building import Building
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe
 from pipefix.caches.survey import Surveyed, survey
+from pipefix.caches.survey_apart import survey_apart
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import Facts, Opened, Tell, make_part, read_facts
+from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
+from pipefix.vocabulary.folder_lock import FolderLock, unwritable
 from pipefix.vocabulary.quantity import percent
+from pipefix.vocabulary.urls import is_far
 
 _LEAST_BAD = 10
 DEFAULT_SIZE = 256
@@ -62,6 +65,8 @@ class Converted:
     """Parts whose source is not what it was, where nothing was asked to be done about it."""
     unseen_bytes: float = 0.0
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
+    url: str | None = None
+    """The store that it was brought to; then nothing is left in ``folder``."""
 
 
 Progress = Callable[[State], None]
@@ -119,10 +124,14 @@ def convert(
     state = State()
     say(state)
     folder = Path(os.path.abspath(folder))
-    prepare(folder)
-    with Lock(folder), _told_by_the_disk(folder):
+    ownership.check(folder, quarantine=recipe.on_bad == "quarantine")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    with FolderLock(folder, "converter"), _told_by_the_disk(folder):
         existing = _existing(folder, recipe)
-        source = survey(dataset, recipe, target)
+        source = survey(dataset, recipe, target) if workers == 0 else survey_apart(dataset, recipe, target)
         if existing is not None:
             return _again(source, existing, folder, update=update, workers=workers, say=say, begun=begun)
         building = Building(folder, source.blueprint)
@@ -139,8 +148,8 @@ def convert(
 
 
 def _existing(folder: Path, recipe: Recipe) -> Manifest | None:
-    begun = (folder / blueprints.NAME).exists() or not (folder / manifests.COPY).exists()
-    if begun and not (folder / manifests.NAME).exists():
+    begun = ownership.marked(folder / ownership.PLAN) or not ownership.marked(folder / ownership.COPY)
+    if begun and not os.path.lexists(folder / ownership.MANIFEST):
         return None
     if manifests.copied(folder) is not None:
         manifests.mend(folder)
@@ -190,7 +199,7 @@ def make_parts(
     @contextmanager
     def process() -> Iterator[pool.Make]:
         with Witness() as witness, source.hooked() as hook:
-            opened = Opened(source.dataset, plan, hook, witness)
+            opened = OpenedSource(source.dataset, plan, hook, witness)
 
             def make(number: int, tell: Tell) -> Facts:
                 witness.install()
@@ -255,6 +264,8 @@ class _told_by_the_disk:  # noqa: N801 - reads as a statement
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, SystemExit):
+            raise program_ended(error, "The dataset") from error
         if error is not None and _is_full(error):
             raise UnreadableFile(
                 f"The disk that holds {self._folder} is full. Finished parts are kept.",
@@ -281,7 +292,8 @@ def _again(
     if plan.samples is None:
         if update:
             raise BadUsage(
-                "What of a stream has changed cannot be told.", advice=f"Remove the cache and make it anew: rm -r {folder}"
+                "What of a stream has changed cannot be told.",
+                advice=f"Remove the cache and make it anew: {command('rm', '-r', folder)}",
             )
         return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
     source.blueprint = plan
@@ -298,7 +310,7 @@ def _again(
     try:
         building.done.update(kept)
         make_parts(source, building, changed, workers, state, say, generations)
-        manifest = building.seal(generations=generations)
+        manifest = building.seal(generations=generations, before=existing)
     finally:
         building.close()
     took = time.perf_counter() - begun
@@ -326,10 +338,12 @@ def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, 
 
 def _files_unchanged(facts: Facts, root: str | None) -> bool:
     for name, length, changed in facts.files:
+        if is_far(name):
+            continue
         try:
             status = os.stat(path_of(name, root))
         except OSError:
             return False
         if (status.st_size, status.st_mtime_ns) != (length, changed):
             return False
-    return True
+    return not far_sources.changed([one for one in facts.files if is_far(one[0])])

@@ -7,16 +7,14 @@ that the dataset then returns, those very objects are looked up. Code that goes 
 
 from __future__ import annotations
 
-import random
 import re
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from pipefix.caches.fingerprint import TARGETS, TRANSFORMS
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.random_state import RandomState, seeded
 
 _RANDOM = re.compile(
     r"Random|Jitter|AutoAugment|RandAugment|TrivialAugment|AugMix|MixUp|CutMix|Dropout|Noise|Erasing|Elastic|OneOf|SomeOf|Flip(?!.*functional)"
@@ -165,11 +163,11 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: 
     """The next call's arguments; None where two calls differ, or where random numbers were drawn."""
     results = []
     for attempt in range(_TRIES):
-        with seeded(attempt, 0):
-            before = drawn()
+        with seeded(attempt):
+            before = RandomState()
             copied = [fresh_copy(one) for one in args], {key: fresh_copy(one) for key, one in kwargs.items()}
             results.append(operation(*copied[0], **copied[1]))
-            if drawn() != before:
+            if before.changed():
                 return None
     if not all(same(results[0], one) for one in results[1:]):
         return None
@@ -185,40 +183,6 @@ def fresh_copy(value: Any) -> Any:
         return fresh(value)
     except Uncopyable:
         return value
-
-
-def drawn() -> tuple[Any, ...]:
-    """The random states of Python, NumPy and torch: what was drawn shows in them."""
-    states: list[Any] = [random.getstate()]
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    if numpy is not None:
-        state = numpy.random.get_state(legacy=True)
-        states.append((state[1].tobytes(), *state[2:]))
-    if torch is not None:
-        states.append(torch.get_rng_state().numpy().tobytes())
-    return tuple(states)
-
-
-@contextmanager
-def seeded(seed: int, index: int) -> Any:
-    """Inside, what is drawn depends on these two numbers alone; afterwards the states are as before."""
-    python, numpy, torch = random.getstate(), sys.modules.get("numpy"), sys.modules.get("torch")
-    number = (seed * 1_000_003 + index) & 0xFFFFFFFF
-    arrays = numpy.random.get_state() if numpy is not None else None
-    tensors = torch.get_rng_state() if torch is not None else None
-    random.seed(number)
-    if numpy is not None:
-        numpy.random.seed(number)
-    if torch is not None:
-        torch.default_generator.manual_seed(number)
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(arrays)
-        if torch is not None:
-            torch.set_rng_state(tensors)
 
 
 # -- where the results lie in the sample -----------------------------------------------------------------------------------

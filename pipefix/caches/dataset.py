@@ -17,13 +17,17 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from pipefix.caches import cut as cuts
+from pipefix.caches import far, pictures, replay
 from pipefix.caches import manifest as manifests
-from pipefix.caches import pictures, replay
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
 from pipefix.caches.parts import Parts
 from pipefix.caches.record import Decoder, Picture, Pixels
-from pipefix.vocabulary.errors import BadUsage, CacheDamaged
+from pipefix.seams.objects import HEAD
+from pipefix.stores.opening import open_store
+from pipefix.stores.store import RequestLedger, is_store
+from pipefix.tier.client import Tier
+from pipefix.vocabulary.errors import BadUsage
 
 CHECKS = ("first", "always", "never")
 
@@ -39,6 +43,8 @@ class CachedDataset(Dataset[Any]):
     them out, for who wants the labels alone (with ``check="never"`` nothing but those is read then).
     ``check``: checksums are compared when a process ``first`` reads a record, ``always`` or ``never``.
     ``copy=False`` gives arrays that are views of the cache, read-only.
+    ``tier`` (caches in a store only): a local directory and the bytes that it may take, such as ``/nvme/tier:200GB``; parts that
+    are read come to lie there, as long as there is room.
     ``columns`` and ``where`` (Parquet rows only): the fields to read, and conditions such as ``[("label", "==", 3)]``.
     """
 
@@ -54,9 +60,22 @@ class CachedDataset(Dataset[Any]):
         root: str | os.PathLike[str] | None = None,
         columns: Sequence[str] | None = None,
         where: Sequence[tuple[str, str, Any]] | None = None,
+        tier: str | None = None,
     ) -> None:
-        folder = Path(path)
-        self._begin(manifests.read(folder), folder, images=images, check=check, copy=copy)
+        if is_store(path):
+            store = open_store(str(path))
+            kept = Tier.at(tier) if tier is not None else None
+            manifest = far.read_manifest(store)
+            self._begin(
+                manifest, store.url, images=images, check=check, copy=copy, parts=far.FarParts(store, manifest, check, kept)
+            )
+        elif tier is None:
+            folder = Path(path)
+            self._begin(manifests.read(folder), folder, images=images, check=check, copy=copy)
+        else:
+            raise BadUsage(
+                f"{path} is a directory, which needs no tier.", advice="Leave tier out, or copy the cache to a local disk."
+            )
         self.root = os.path.abspath(root) if root is not None else self.manifest.source.root
         self._attach(dataset, transform)
         self._narrow(columns, where)
@@ -82,14 +101,21 @@ class CachedDataset(Dataset[Any]):
         """What pictures become."""
         return self._images
 
-    def _begin(self, manifest: Manifest, folder: Path, *, images: str, check: str, copy: bool) -> None:
+    @property
+    def ledger(self) -> RequestLedger | None:
+        """Requests and bytes of a cache in an object store; None for one in a directory."""
+        return self._parts.store.ledger if isinstance(self._parts, far.FarParts) else None
+
+    def _begin(
+        self, manifest: Manifest, folder: Path | str, *, images: str, check: str, copy: bool, parts: Parts | None = None
+    ) -> None:
         if images not in pictures.FORMS or check not in CHECKS:
             wrong, choices = (images, pictures.FORMS) if images not in pictures.FORMS else (check, CHECKS)
             raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
         self.path = folder
         self.manifest = manifest
         self._starts = [0, *accumulate(part.records for part in manifest.parts)][:-1]
-        self._parts = Parts(folder, manifest.parts, manifest.recipe.container, check=check)
+        self._parts = parts or Parts(Path(folder), manifest.parts, manifest.recipe.container, check=check)
         self._images, self._copy = images, copy
         self._decode = self._decoder()
         self._length = manifest.length
@@ -147,12 +173,18 @@ class CachedDataset(Dataset[Any]):
         return self._length
 
     def raw(self, index: int) -> Any:
-        """The record itself: a view of the cache, not to be kept longer than the dataset."""
+        """The record itself: a view of the cache, not to be kept longer than the dataset, nor while its files are overwritten."""
         if not 0 <= index < self._length:
             index = self._inside(index)
         part = bisect_right(self._starts, index) - 1
         reader = self._parts.readers[part] or self._parts[part]
-        return reader.get(index - self._starts[part])
+        return reader.view(index - self._starts[part])
+
+    def _decoded(self, index: int) -> Any:
+        index = self._inside(index)
+        part = bisect_right(self._starts, index) - 1
+        reader = self._parts.readers[part] or self._parts[part]
+        return self._decode(reader.get(index - self._starts[part]))
 
     def __getitem__(self, index: Any) -> Any:
         index = index.__index__()
@@ -162,9 +194,12 @@ class CachedDataset(Dataset[Any]):
             return self._replayed(self._inside(index))
         if self.manifest.recipe.store == "source":
             return self._finish(self.files(index))
-        return self._finish(self._decode(self.raw(index)))
+        return self._finish(self._decoded(index))
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
+        if isinstance(self._parts, far.FarParts):
+            places = [self._place(self._inside(index.__index__())) for index in indices]
+            self._parts.fetch(places, self._rows.held if self._rows is not None else ())
         if self._rows is not None:
             return [self._finish(row) for row in self._rows.many([self._inside(index.__index__()) for index in indices])]
         if self.manifest.recipe.container != "parquet" or self.manifest.recipe.store == "source":
@@ -172,8 +207,14 @@ class CachedDataset(Dataset[Any]):
         order = sorted(range(len(indices)), key=indices.__getitem__)
         found: list[Any] = [None] * len(indices)
         for place in order:  # row groups are read once, whatever the order asked for
-            found[place] = self._decode(self.raw(indices[place].__index__()))
+            found[place] = self._decoded(indices[place].__index__())
         return [self._finish(one) for one in found]
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Part, and position in it."""
+        position = self._rows.position(index) if self._rows is not None else index
+        number = bisect_right(self._starts, position) - 1
+        return number, position - self._starts[number]
 
     def _inside(self, index: int) -> int:
         found = index + self._length if index < 0 else index
@@ -216,26 +257,34 @@ class CachedDataset(Dataset[Any]):
         shelf.turn_to(reader.get(index - self._starts[number]), reader.get)
         part = self.manifest.parts[number]
         sample = part.start + index - self._starts[number] if not part.bad else self.sample_number(index)
-        value = replay.replayer().run(shelf, self._take, sample)
+        value = replay.replayer(self).run(shelf, self._take, sample)
         return value if self.transform is None else self._finish(value)
 
     @property
     def misses(self) -> int:
-        """Reads in this process that no source cache could answer: they went to the original files."""
-        return replay.replayer().tap.misses if replay._replayer is not None else 0
+        """Reads in this process that no source cache could answer: they went to the original files. `close` sets it to 0."""
+        return replay.misses()
+
+    def close(self) -> None:
+        """Put back the functions of libraries that were replaced so that the dataset's own code reads from the cache.
+
+        It happens by itself once the last such dataset of the process is gone. The next sample replaces them again.
+        """
+        replay.leave(id(self))
 
     def files(self, index: int) -> dict[str, bytes]:
-        """What a sample read, by file name; of a file that was read in part, the parts that were, joined."""
+        """What a sample read, by file name or URL; of a file that was read in part, the parts that were, joined."""
         index = self._inside(index)
         number = bisect_right(self._starts, index) - 1
         reader = self._parts[number]
         taken = reader.get(index - self._starts[number])
         found = {}
         for name, _, pieces in replay.entries(taken):
-            held = [(taken if holder < 0 else reader.get(holder))[place : place + length] for _, length, place, holder in pieces]
-            if any(len(data) != length for data, (_, length, _, _) in zip(held, pieces, strict=True)):
-                raise CacheDamaged(f"{self.path}: sample {index} refers to bytes that its records do not hold.")
-            found[name] = b"".join(held)
+            if name.startswith(HEAD):
+                continue
+            found[name] = b"".join(
+                replay.piece_of(taken if holder < 0 else reader.get(holder), place, length) for _, length, place, holder in pieces
+            )
         return found
 
     # -- between processes ---------------------------------------------------------------------------------------------

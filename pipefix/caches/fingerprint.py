@@ -16,6 +16,11 @@ import msgspec
 
 _DEEPEST = 6
 _STEP = 4096
+_CLIENTS = frozenset({
+    "requests", "urllib3", "http", "ssl", "socket", "botocore", "boto3", "s3transfer", "fsspec", "s3fs", "gcsfs", "adlfs",
+    "aiohttp", "aiobotocore", "httpx", "obstore", "s3torchconnector", "threading", "asyncio", "concurrent",
+})  # fmt: skip
+"""Libraries whose objects change with every request: connections are no state of a dataset, only where they lead is."""
 _SKIPPED = ("_pipefix", "_cache", "_lock")
 TRANSFORMS = re.compile(r"(^|_)(transforms?|aug\w*|preprocess\w*|pipeline)(_|$)", re.IGNORECASE)
 """Names of attributes that hold transforms: what of them is stored is compared by itself, and the live rest may change."""
@@ -49,6 +54,10 @@ class Fingerprint:
         if id(value) in seen or depth > _DEEPEST or isinstance(value, ModuleType):
             return
         seen.add(id(value))
+        if type(value).__module__.partition(".")[0] in _CLIENTS:
+            where = [getattr(value, key, None) for key in ("url", "bucket", "prefix", "path")]
+            digest.update(repr([one for one in where if isinstance(one, (str, os.PathLike))]).encode("utf-8", "surrogateescape"))
+            return
         if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType, type)):
             digest.update(value.__qualname__.encode())
         elif self._is_list(value):

@@ -21,6 +21,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import STAGES, Manifest, Recipe, Source
 from pipefix.caches.survey import Surveyed, survey
+from pipefix.caches.survey_apart import survey_apart
 from pipefix.caches.writer import stream
 from pipefix.vocabulary.errors import BadUsage
 
@@ -43,7 +44,7 @@ class Blocks(Blueprint, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Pace:
+class ConversionPace:
     """Seconds that converting takes: once, whatever the length (to start processes, to reach the disk), and for each sample."""
 
     once: float
@@ -53,7 +54,7 @@ class Pace:
         return self.once + self.each * samples
 
 
-def pace_of(rounds: list[tuple[int, float]]) -> Pace:
+def pace_of(rounds: list[tuple[int, float]]) -> ConversionPace:
     """From rounds of ever more samples, and what each took. The last tells; the one before it tells what of that is spent once."""
     many, long = rounds[-1]
     each = long / many
@@ -61,7 +62,7 @@ def pace_of(rounds: list[tuple[int, float]]) -> Pace:
         few, short = rounds[-2]
         # Files that were read for the first time then and not now, or noise, may not turn it upside down.
         each = min(each, max(each / 2, (long - short) / (many - few)))
-    return Pace(long - each * many, each)
+    return ConversionPace(long - each * many, each)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def forecast(
 ) -> Forecast:
     """Convert about four seconds' worth beside ``folder``, and remove it again."""
     begun = time.perf_counter()
-    source = survey(dataset, recipe, target)
+    source = survey(dataset, recipe, target) if workers == 0 else survey_apart(dataset, recipe, target)
     surveyed_s = time.perf_counter() - begun
     samples = source.blueprint.samples or recipe.limit or _told_length(dataset)
     if samples is None:

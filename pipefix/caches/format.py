@@ -15,17 +15,24 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
 from pipefix.caches.manifest import Part
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
+from pipefix.vocabulary.files import open_regular
 
 _HEAD = struct.Struct("<8sQQ")
 _MAGIC = b"PFIXIDX1"
 _BLOCK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("records", "<u4")])
+
+
+MOST_RECORDS = 1 << 13
+"""Of a block. What a block's few bytes unpack to must not fill the memory."""
 
 
 class PartWriter(Protocol):
@@ -43,7 +50,11 @@ class PartWriter(Protocol):
 class PartReader(Protocol):
     """Reads the records of one part by their position in it."""
 
-    def get(self, position: int) -> Any: ...
+    def get(self, position: int) -> Any:
+        """The record, in memory of its own."""
+
+    def view(self, position: int) -> Any:
+        """The record where it lies in the file in memory: see `DataFile`."""
 
     def get_many(self, positions: Iterable[int]) -> list[Any]: ...
 
@@ -81,8 +92,13 @@ class Index:
         return _HEAD.pack(_MAGIC, len(self.blocks), self.rest) + blocks
 
     @classmethod
-    def read(cls, path: Path, part: Part) -> Index:
-        data = _map(path, part.index_bytes, scattered=False)
+    def read(cls, path: Path, part: Part, *, few: bool = False) -> Index:
+        """Of ``few`` records in memory of its own; otherwise mapped."""
+        if few:
+            with _open(path, part.index_bytes) as file:
+                data: Any = file.read()
+        else:
+            data = _map(path, part.index_bytes, scattered=False)
         if zlib.crc32(data) != part.index_crc:
             raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
         return cls.parse(data, path)
@@ -105,38 +121,82 @@ class Index:
         return memoryview(held.view(np.uint8)).cast("B").cast("Q")
 
     def check(self, part: Part, path: Path) -> None:
-        """Every block lies inside the data file, and together they hold the part's records."""
+        """Every block lies inside the data file and holds no more records than a block may; together they hold the part's."""
         blocks = self.blocks
         ends = blocks["offset"] + blocks["length"]
-        outside = (ends > part.bytes) | (ends < blocks["offset"])
+        outside = (ends > part.bytes) | (ends < blocks["offset"]) | (blocks["records"] > MOST_RECORDS)
         if outside.any() or int(blocks["records"].sum(dtype=np.uint64)) != part.records:
             raise CacheDamaged(f"{path} does not fit its data file: blocks lie outside it, or records are missing.")
 
 
-class Mapped:
-    """A data file mapped into memory, whose blocks are checked the first time they are read. Threads may share it."""
+class DataFile:
+    """A data file whose blocks are checked the first time they are read. Threads may share it.
+
+    Samples are made of blocks that were `read` into memory of their own. A `block` is a view of the file in memory: it costs
+    nothing, but who looks at it is ended by the system (SIGBUS) if the file was meanwhile made shorter.
+    """
 
     def __init__(
         self, path: Path, part: Part, index: Index, *, check: str = "first", scattered: bool = False, few: bool = False
     ) -> None:
         index.check(part, path)
         self.path = path
+        self._bytes = part.bytes
+        self._scattered = scattered
         self.words: Sequence[int] = index.words().tolist() if few else index.words()
         """Of ``few`` blocks a list, which is quicker and a hundred bytes a block; else a view of the file, which costs nothing."""
-        self.view = memoryview(_map(path, part.bytes, scattered=scattered))
+        self._file = _open(path, part.bytes)
+        if scattered and hasattr(os, "posix_fadvise"):
+            # Read-ahead would fetch, for each record, neighbours that are evicted again before their turn comes.
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        self._descriptor = self._file.fileno()
         self.always = check == "always"
         self.seen = bytearray(len(self)) if check != "never" else bytearray(b"\1") * len(self)
 
     def __len__(self) -> int:
         return len(self.words) // 3
 
+    def source(self) -> Any:
+        """What pyarrow reads the file from."""
+        import pyarrow as pa
+
+        return pa.OSFile(str(self.path))
+
+    @cached_property
+    def view(self) -> memoryview:
+        """The whole file."""
+        return memoryview(_map(self.path, self._bytes, scattered=self._scattered))
+
     def block(self, number: int) -> memoryview:
         words, at = self.words, 3 * number
-        offset = words[at]
-        data = self.view[offset : offset + words[at + 1]]
+        try:
+            offset = words[at]
+            data = self.view[offset : offset + words[at + 1]]
+        except IndexError:
+            raise self._missing(number) from None
         if not self.seen[number]:
             self._check(number, data)
         return data
+
+    def read(self, number: int) -> memoryview:
+        """A copy of a block, which can be written to."""
+        if _preadv is None:
+            return memoryview(bytearray(self.block(number)))
+        words, at = self.words, 3 * number
+        try:
+            offset, length = words[at], words[at + 1]
+        except IndexError:
+            raise self._missing(number) from None
+        held = bytearray(length)
+        if _preadv(self._descriptor, [held], offset) != length:
+            raise CacheDamaged(f"{self.path} was made shorter while it was read: its bytes from {offset} on are missing.")
+        data = memoryview(held)
+        if not self.seen[number]:
+            self._check(number, data)
+        return data
+
+    def _missing(self, number: int) -> CacheDamaged:
+        return CacheDamaged(f"{self.path}: a record refers to record {number}, which is not there.")
 
     def _check(self, number: int, data: memoryview) -> None:
         if zlib.crc32(data) != self.words[3 * number + 2] & 0xFFFFFFFF:
@@ -144,21 +204,30 @@ class Mapped:
         self.seen[number] = not self.always
 
 
-def _map(path: Path, expected: int, *, scattered: bool) -> Any:
+_preadv = getattr(os, "preadv", None)
+"""The system's own, whatever a seam puts in its place later: what a cache reads is no read of a sample's."""
+
+
+def _open(path: Path, expected: int) -> BinaryIO:
+    """The file, open for reading, if it is as long as it was."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != expected:
-                # A map that is longer than its file ends the process when it is read.
-                raise CacheDamaged(f"{path} is {size} bytes long, and was {expected} when it was written.")
-            if size == 0:
-                return b""
-            found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        file = open_regular(path)
     except FileNotFoundError:
         raise CacheDamaged(f"{path} is missing.") from None
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path} cannot be read: {error}.", advice=f"Check its permissions: ls -l {path}") from error
-    if scattered and hasattr(mmap, "MADV_RANDOM"):
-        # Read-ahead would fetch, for each record, neighbours that are evicted again before their turn comes.
+    except OSError as error:
+        raise UnreadableFile(
+            f"{path} cannot be read: {error.strerror}.", advice=f"Check its permissions: {command('ls', '-l', path)}"
+        ) from error
+    size = os.fstat(file.fileno()).st_size
+    if size != expected:
+        file.close()
+        raise CacheDamaged(f"{path} is {size} bytes long, and was {expected} when it was written.")
+    return file
+
+
+def _map(path: Path, expected: int, *, scattered: bool) -> Any:
+    with _open(path, expected) as file:
+        found: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if expected else b""
+    if scattered and expected and hasattr(mmap, "MADV_RANDOM"):
         found.madvise(mmap.MADV_RANDOM)
     return found

@@ -7,7 +7,10 @@ process, survives forks, and cannot be led astray by a damaged page.
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
+import shutil
 import struct
 import zlib
 from collections.abc import Iterable
@@ -17,8 +20,7 @@ from typing import Any
 import lmdb
 import numpy as np
 
-from pipefix.caches.format import Index, Mapped
-from pipefix.caches.manifest import Part
+from pipefix.caches.format import DataFile, Index
 from pipefix.vocabulary.errors import CacheDamaged
 
 KEY = struct.Struct(">Q")
@@ -28,7 +30,7 @@ _COMMIT_BYTES = 1 << 20
 """What was written waits in memory until a transaction ends: no more than a core's cache holds, or all is fetched again."""
 
 
-class Writer:
+class LmdbWriter:
     """One environment, in one file, that grows as it fills."""
 
     def __init__(self, path: Path) -> None:
@@ -60,8 +62,16 @@ class Writer:
                 break
             except lmdb.MapFullError:
                 self._environment.set_mapsize(self._environment.info()["map_size"] * _GROWTH)
+            except lmdb.Error as error:
+                raise self._as_the_system_says(error) from error
         self._waiting.clear()
         self._waiting_bytes = 0
+
+    def _as_the_system_says(self, error: lmdb.Error) -> OSError:
+        """Where a disk is full, LMDB writes less than it wanted and calls that an input/output error."""
+        free = shutil.disk_usage(self._path.parent).free
+        number = errno.ENOSPC if isinstance(error, lmdb.DiskError) or free < self._waiting_bytes + _COMMIT_BYTES else errno.EIO
+        return OSError(number, os.strerror(number), str(self._path))
 
     def close(self) -> list[tuple[int, int, int, int]]:
         self._commit()
@@ -119,13 +129,13 @@ def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
     )
 
 
-class Reader:
-    """A record is a slice of the mapped file."""
+class LmdbReader:
+    """A record is a block of the file."""
 
-    def __init__(self, mapped: Mapped, part: Part, index: Index) -> None:
+    def __init__(self, mapped: DataFile, index: Index) -> None:
         self._mapped = mapped
-        self._part = part
-        self.get = mapped.block
+        self.get = mapped.read
+        self.view = mapped.block
 
     def get_many(self, positions: Iterable[int]) -> list[Any]:
         get = self.get

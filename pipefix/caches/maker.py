@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from pipefix.caches import pictures, record
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.cut import Hook, seeded
+from pipefix.caches.cut import Hook
 from pipefix.caches.witness import Reads, Witness
 from pipefix.seams.fresh import force
 from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.random_state import seeded
+from pipefix.vocabulary.urls import is_far
 
 File = tuple[str, int, int]
 """Name, size and time of last change in nanoseconds."""
@@ -21,20 +23,8 @@ class Unreadable(ValueError):
     """A sample that came without an error and is no sample all the same."""
 
 
-class Maker(Protocol):
-    """Makes records. ``reads`` of the last sample, damaged ones included."""
-
-    reads: Reads
-
-    def begin(self) -> None:
-        """A part begins: records of other parts cannot be referred to."""
-
-    def make(self, index: int, sample: Callable[[int], Any]) -> Any:
-        """The record of sample ``index``, which ``sample`` makes."""
-
-
 def name_of(path: str, root: str | None) -> str:
-    """What a file is called in records: relative to the root where it lies below it."""
+    """What a file is called in records: relative to the root where it lies below it; an object of a far store, its URL."""
     if root is not None and path.startswith(root) and path[len(root) : len(root) + 1] == os.sep:
         path = path[len(root) + 1 :].replace(os.sep, "/")
     try:
@@ -45,9 +35,14 @@ def name_of(path: str, root: str | None) -> str:
 
 
 def path_of(name: str, root: str | None) -> str:
-    """The file that a name in a record means; names that would lead out of the root mean nothing."""
+    """The file that a name in a record means; names that would lead out of the root mean nothing. A URL is no file's."""
+    if is_far(name):
+        return name
     if name.startswith("\0"):
-        name = os.fsdecode(name[1:].encode("latin-1"))
+        try:
+            name = os.fsdecode(name[1:].encode("latin-1"))
+        except UnicodeEncodeError:
+            raise CacheDamaged(f"The name {name!r} is not that of a file.") from None
     if os.path.isabs(name) or root is None:
         return name
     path = os.path.normpath(os.path.join(root, name))
@@ -147,7 +142,7 @@ class TreeMaker:
 
         try:
             if self._seeded:
-                with seeded(0, index):
+                with seeded(index):
                     value, self.reads = self._witness.whole(decoded, index)
             else:
                 value, self.reads = self._witness.whole(decoded, index)

@@ -17,18 +17,19 @@ from typing import Any
 
 import msgspec
 
+from pipefix.caches.ownership import COPY, MANIFEST, PLAN, marked
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
+from pipefix.vocabulary.files import read_regular, write_whole
 from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.cache"
 MAJOR = 1
-NAME = "manifest.json"
-COPY = Path("index", "manifest.copy")
 STORES = ("source", "resized", "decoded", "sample", "rows")
 CONTAINERS = ("lmdb", "parquet")
 SUFFIXES = {"lmdb": ".mdb", "parquet": ".parquet"}
 STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
-_LARGEST = 256 * 1024 * 1024
+LARGEST = 256 * 1024 * 1024
 _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
 _BLANK = b'"digest": ""\n}\n'
 
@@ -151,6 +152,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def bad(self) -> int:
         return self.samples - self.length
 
+    def repair(self, folder: Path) -> str:
+        """The command that makes damaged parts of the cache in ``folder`` anew."""
+        by_hand = ["--target", "TARGET"] if self.names_code_inside(folder) else []
+        return command("pipefix", "verify", folder, "--repair", *by_hand)
+
+    def names_code_inside(self, folder: Path) -> bool:
+        """Whether its target lies in the cache itself, or would be looked for there: a stranger may have put it there."""
+        inside = os.path.realpath(folder)
+        named = os.path.realpath(self.target.partition(":")[0])
+        return any(os.path.commonpath([inside, path]) == inside for path in (named, os.getcwd()))
+
 
 def beside(data: Path, suffix: str) -> Path:
     """A data file's index or facts: in a directory of their own, so that ``parts`` holds nothing but data."""
@@ -164,7 +176,7 @@ def sealed_text(value: msgspec.Struct) -> bytes:
     return text[: -len(_BLANK)] + f'"digest": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
 
 
-def unseal(text: bytes, kind: type[Any], where: Path) -> Any:
+def unseal(text: bytes, kind: type[Any], where: Any) -> Any:
     found = _DIGEST.search(text)
     if found is None:
         raise CacheDamaged(f"{where} is cut short, or was edited.")
@@ -179,24 +191,46 @@ def unseal(text: bytes, kind: type[Any], where: Path) -> Any:
 def read(folder: Path) -> Manifest:
     """The manifest of a whole cache; raises `UnreadableFile` where there is none and `CacheDamaged` where it is wrong."""
     try:
-        return _read(folder / NAME, folder)
+        return _read(folder / MANIFEST, folder)
     except CacheDamaged as error:
-        if copied(folder) is None:
-            raise _beyond_repair(error, folder) from error
-        raise
+        raise _damaged(error, folder) from error
+
+
+def _damaged(error: CacheDamaged, folder: Path) -> CacheDamaged:
+    """The error, with the way out that there is."""
+    if copied(folder) is None:
+        return _beyond_repair(error, folder)
+    if (folder / MANIFEST).exists() and not marked(folder / MANIFEST):
+        mend = command("pipefix", "verify", folder, "--repair")
+        return CacheDamaged(str(error), advice=f"Move it elsewhere; then this writes the manifest anew from its copy: {mend}")
+    return error
 
 
 def _beyond_repair(error: CacheDamaged, folder: Path) -> CacheDamaged:
-    anew = f"It has no sound copy to be mended from. Make the cache anew: rm -r {folder}, and pipefix convert as before"
+    if not marked(folder / MANIFEST):
+        return CacheDamaged(str(error), advice="Name a cache's directory, or make one: pipefix convert TARGET --to lmdb --out DIR")
+    anew = (
+        f"It has no sound copy to be mended from. Make the cache anew: {command('rm', '-r', folder)}, and pipefix convert as before"
+    )
     return CacheDamaged(str(error), advice=anew)
 
 
 def _read(path: Path, folder: Path) -> Manifest:
-    text = _text(path, folder)
+    return of_text(_text(path, folder), path)
+
+
+def of_text(text: bytes, path: Any) -> Manifest:
+    """``path`` says where it was found."""
     _check_version(text, path)
     manifest: Manifest = unseal(text, Manifest, path)
     _check(manifest, path)
     return manifest
+
+
+def refuse_what_is_no_cache(folder: Path) -> None:
+    """Raise where neither a manifest nor its copy is in ``folder``, which takes no torch to tell."""
+    if not os.path.lexists(folder / MANIFEST) and not os.path.lexists(folder / COPY):
+        _read(folder / MANIFEST, folder)
 
 
 def copied(folder: Path) -> bytes | None:
@@ -204,7 +238,7 @@ def copied(folder: Path) -> bytes | None:
     path = folder / COPY
     try:
         _read(path, folder)
-        return path.read_bytes()
+        return read_regular(path)
     except (UnreadableFile, OSError):
         return None
 
@@ -214,26 +248,27 @@ def mend(folder: Path) -> bool:
 
     True where it was the manifest. Only for who holds the directory's lock.
     """
-    copy = copied(folder)
+    copy, path = copied(folder), folder / MANIFEST
     try:
-        _read(folder / NAME, folder)
+        _read(path, folder)
     except CacheDamaged as error:
-        if copy is None:
-            raise _beyond_repair(error, folder) from error
-        write_whole(folder / NAME, copy)
+        if copy is None or (os.path.lexists(path) and not marked(path)):
+            raise _damaged(error, folder) from error
+        write_whole(path, copy)
         return True
     if copy is None and (folder / COPY).parent.is_dir():
-        write_whole(folder / COPY, (folder / NAME).read_bytes())
+        write_whole(folder / COPY, path.read_bytes())
     return False
 
 
 def _text(path: Path, folder: Path) -> bytes:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise CacheDamaged(f"{path} is {path.stat().st_size} bytes long, more than any manifest.")
-        return path.read_bytes()
+        found = read_regular(path, LARGEST + 1)
+        if len(found) > LARGEST:
+            raise CacheDamaged(f"{path} is longer than any manifest.")
+        return found
     except FileNotFoundError:
-        if (folder / "plan.json").exists():
+        if marked(folder / PLAN):
             raise UnreadableFile(
                 f"{folder} is a cache that was never finished.",
                 advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
@@ -241,15 +276,16 @@ def _text(path: Path, folder: Path) -> bytes:
         if (folder / COPY).exists():
             raise CacheDamaged(f"{path} is missing.") from None
         raise UnreadableFile(
-            f"{folder} is not a pipefix cache: it has no {NAME}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
+            f"{folder} is not a pipefix cache: it has no {MANIFEST}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
         ) from None
     except OSError as error:
         raise UnreadableFile(
-            f"{path} cannot be read: {error.strerror or error}.", advice="Check the path and its permissions: ls -l " + str(folder)
+            f"{path} cannot be read: {error.strerror or error}.",
+            advice="Check the path and its permissions: " + command("ls", "-l", folder),
         ) from error
 
 
-def _check_version(text: bytes, path: Path) -> None:
+def _check_version(text: bytes, path: Any) -> None:
     found = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
     if found is None or found[1].decode() != FORMAT:
         raise CacheDamaged(f"{path} is not the manifest of a pipefix cache, or its beginning is damaged.")
@@ -260,7 +296,7 @@ def _check_version(text: bytes, path: Path) -> None:
         )
 
 
-def _check(manifest: Manifest, path: Path) -> None:
+def _check(manifest: Manifest, path: Any) -> None:
     """Figures that the rest of the room relies on."""
     parts = manifest.parts
     sound = (
@@ -278,25 +314,3 @@ def _check(manifest: Manifest, path: Path) -> None:
         sound = sound and all(part.start <= index < part.stop for index in part.bad)
     if not sound:
         raise CacheDamaged(f"{path} contradicts itself: its parts, lengths or kinds do not fit together.")
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """The file appears with all its bytes on the disk, or not at all."""
-    draft = path.with_name(f"{path.name}.draft")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Names in a directory are on the disk only after the directory was written."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

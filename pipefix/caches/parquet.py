@@ -18,18 +18,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipefix.caches.format import Index, Mapped
-from pipefix.caches.manifest import Part
+from pipefix.caches.format import DataFile, Index
 from pipefix.vocabulary.errors import CacheDamaged
 
 SAMPLE, RECORD = "sample", "record"
 _GROUP_BYTES = 512 << 10
 _GROUP_RECORDS = 2048
 _KEPT_GROUPS = 4
+_LARGEST_GROUP = 1 << 30
+"""Bytes that the rows of one group may say they unpack to."""
 _BLOBS = pa.schema([(SAMPLE, pa.int64()), (RECORD, pa.binary())])
 
 
-class Writer:
+class ParquetWriter:
     """Row groups of about half a megabyte."""
 
     def __init__(self, path: Path, schema: Any = _BLOBS) -> None:
@@ -101,10 +102,18 @@ def _begin(column: Any) -> int:
     return int(min(first, column.dictionary_page_offset) if column.has_dictionary_page else first)
 
 
-class Reader:
+def _unpacks_too_far(group: Any, *, blobs: bool) -> bool:
+    """Records are written as they are; columns of rows are packed, and need not fill the memory for it."""
+    if not blobs:
+        return bool(group.total_byte_size > _LARGEST_GROUP)
+    records = next(group.column(at) for at in range(group.num_columns) if group.column(at).path_in_schema == RECORD)
+    return bool(records.compression != "UNCOMPRESSED" or records.has_dictionary_page)
+
+
+class ParquetReader:
     """Keeps the row groups it read last, so that neighbours come for nothing."""
 
-    def __init__(self, mapped: Mapped, part: Part, index: Index, *, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, mapped: DataFile, index: Index, *, columns: Sequence[str] | None = None) -> None:
         self._mapped = mapped
         self._columns = list(columns) if columns is not None else None
         records: list[int] = index.blocks["records"].tolist()
@@ -119,14 +128,17 @@ class Reader:
     @property
     def file(self) -> Any:
         if self._file is None:
-            self._mapped.block(self._footer)
+            self._mapped.read(self._footer)
             try:
-                self._file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(self._mapped.view)))
-                counts = [self._file.metadata.row_group(number).num_rows for number in range(self._file.metadata.num_row_groups)]
+                self._file = pq.ParquetFile(self._mapped.source())
+                groups = [self._file.metadata.row_group(number) for number in range(self._file.metadata.num_row_groups)]
+                counts = [group.num_rows for group in groups]
             except (pa.ArrowException, OSError) as error:
                 raise CacheDamaged(f"{self._mapped.path} is no Parquet file: {error}.") from error
             if [0, *accumulate(counts)] != self.firsts:
                 raise CacheDamaged(f"{self._mapped.path}: its row groups are not those of its index.")
+            if any(_unpacks_too_far(group, blobs=RECORD in self._file.schema_arrow.names) for group in groups):
+                raise CacheDamaged(f"{self._mapped.path}: a row group would fill the memory.")
         return self._file
 
     def group(self, number: int, columns: Sequence[str] | None = None) -> Any:
@@ -134,7 +146,7 @@ class Reader:
         found = self._kept.get(number)
         if found is None or columns is not None:
             file = self.file
-            self._mapped.block(number)
+            self._mapped.read(number)
             try:
                 found = file.read_row_group(number, columns=columns or self._columns, use_threads=False)
             except (pa.ArrowException, OSError, KeyError) as error:
@@ -149,11 +161,15 @@ class Reader:
     def group_of(self, position: int) -> tuple[int, int]:
         """The row group of a position, and the row in it."""
         number = bisect_right(self.firsts, position) - 1
+        if not 0 <= number < self._footer:
+            raise CacheDamaged(f"{self._mapped.path}: a record refers to record {position}, which is not there.")
         return number, position - self.firsts[number]
 
     def get(self, position: int) -> memoryview:
         number, row = self.group_of(position)
         return memoryview(self.group(number).column(RECORD)[row].as_buffer())
+
+    view = get
 
     def get_many(self, positions: Iterable[int]) -> list[Any]:
         """In the order asked for; each row group is read once."""

@@ -7,7 +7,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from pipefix.caches.format import Index, Mapped
+from pipefix.caches.format import DataFile, Index
 from pipefix.caches.manifest import SUFFIXES, Part, beside
 
 _FEW = 1 << 16
@@ -45,9 +45,9 @@ class Parts:
 
     def _opened(self, number: int) -> Any:
         part, file = self.parts[number], self.file(number)
-        index = Index.read(beside(file, ".idx"), part)
-        mapped = Mapped(file, part, index, check=self.check, scattered=self.scattered, few=self.few)
-        reader = self.readers[number] = reader_of(self.container)(mapped, part, index, **self.options)
+        index = Index.read(beside(file, ".idx"), part, few=self.few)
+        mapped = DataFile(file, part, index, check=self.check, scattered=self.scattered, few=self.few)
+        reader = self.readers[number] = reader_of(self.container)(mapped, index, **self.options)
         return reader
 
     def forget(self) -> None:
@@ -76,9 +76,9 @@ if hasattr(os, "register_at_fork"):
 
 def reader_of(container: str) -> Any:
     if container == "lmdb":
-        from pipefix.caches.lmdb import Reader
+        from pipefix.caches.lmdb import LmdbReader
 
-        return Reader
-    from pipefix.caches.parquet import Reader as Rows
+        return LmdbReader
+    from pipefix.caches.parquet import ParquetReader
 
-    return Rows
+    return ParquetReader

@@ -11,6 +11,8 @@ import sys
 from typing import Any
 
 from pipefix.caches.record import Picture, Pixels
+from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.header import read_header
 from pipefix.vocabulary.errors import CacheDamaged
 
 _ORIENTATION = 0x0112
@@ -26,8 +28,6 @@ _MAGIC = (
     (b"II*\0", "tiff"),
     (b"MM\0*", "tiff"),
 )
-_FRAMES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
-"""JPEG markers that tell the size."""
 
 
 class Torn(ValueError):
@@ -184,7 +184,8 @@ def pixels_as(form: str, *, copy: bool) -> Any:
         if wanted == "image":
             return _from_pixels(pixels)
         # A tensor that can be written to must not be a view of the cache.
-        array = pixels.array.copy() if copy or wanted == "tensor" else pixels.array
+        own = pixels.array.flags.writeable or not (copy or wanted == "tensor")
+        array = pixels.array if own else pixels.array.copy()
         array = array if array.ndim == 3 else array[:, :, None]
         if wanted == "array":
             return array
@@ -235,7 +236,7 @@ def _tensor_of(picture: Picture) -> Any:
     import torch
 
     if picture.kind == "jpeg":
-        size = jpeg_size(picture.data)
+        size = _jpeg_size(picture.data)
         if size is not None:
             _check_size(size, picture)
             from torchvision.io import decode_jpeg
@@ -254,15 +255,13 @@ def _tensor_of(picture: Picture) -> Any:
     return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)
 
 
-def jpeg_size(data: Any) -> tuple[int, int] | None:
-    """Width and height out of the header; None where it cannot be told (then PIL is asked, which checks for itself)."""
-    at, end = 2, len(data)
-    while at + 9 < end and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker in _FRAMES:
-            return int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big")
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return None
+def _jpeg_size(data: Any) -> tuple[int, int] | None:
+    """Width and height as the decoder will find them; None for kinds that are left to PIL, which checks for itself."""
+    try:
+        header = read_header(data)
+    except BadPicture:
+        return None
+    return header.width, header.height
 
 
 def _check_size(size: tuple[int, int], picture: Picture) -> None:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
+import glob
 import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections import deque
@@ -22,8 +25,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pipefix.caches.pictures import forget_threads
-from pipefix.caches.writer import Facts, Tell
+from pipefix.caches.writer import Facts, Tell, program_ended
 from pipefix.vocabulary.errors import PipefixError, TargetError
+from pipefix.vocabulary.garbage import existing_objects_skipped
 
 Make = Callable[[int, Tell], Facts]
 Ready = Callable[[], AbstractContextManager[Make]]
@@ -41,7 +45,7 @@ class Moved(NamedTuple):
     written: int
 
 
-class Done(NamedTuple):
+class PartDone(NamedTuple):
     number: int
     facts: Facts
 
@@ -81,12 +85,12 @@ class _Told:
             self._from, self._read, self._written = self._at, 0, 0
 
 
-def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | Done]:
+def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | PartDone]:
     """Make these parts; yields what happened as it happens. ``make`` is entered once in every process, and gives what makes a part.
 
     Whatever a worker raises is raised here, after the others were ended. Leaving early ends them too.
     """
-    if workers < 1 or "fork" not in multiprocessing.get_all_start_methods():
+    if workers < 1 or not can_fork():
         yield from _here(numbers, make)
         return
     context = multiprocessing.get_context("fork")
@@ -104,7 +108,7 @@ def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | D
                 if said is None:
                     del crew[connection]
                     continue
-                if isinstance(said, Done):
+                if isinstance(said, PartDone):
                     worker.give(waiting)
                 yield said
     finally:
@@ -112,10 +116,84 @@ def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | D
             worker.end()
 
 
-def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | Done]:
+def can_fork() -> bool:
+    """Whether a forked child could work: obstore's threads would be missing in it, and their user wait for ever."""
+    return "fork" in multiprocessing.get_all_start_methods() and not _has_thread("tokio")
+
+
+def _has_thread(named: str) -> bool:
+    for told in glob.glob("/proc/self/task/*/comm"):
+        with contextlib.suppress(OSError), open(told, encoding="utf-8", errors="replace") as file:
+            if file.read().startswith(named):
+                return True
+    return False
+
+
+def apart(work: Callable[[Any], bytes]) -> bytes:
+    """What ``work`` gives in a forked process; what it raises there is raised here.
+
+    It notes in its argument's ``value`` which sample it is at.
+    """
+    context = multiprocessing.get_context("fork")
+    connection, inner = context.Pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    place = context.RawValue("q", -1)
+    last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
+    process = context.Process(target=_work_apart, args=(inner, connection, work, place, last_frames), daemon=True)
+    with existing_objects_skipped():
+        process.start()
+    inner.close()
+    try:
+        said = connection.recv()
+    except (EOFError, OSError):
+        process.join()
+        last_frames.seek(0)
+        raise TargetError(
+            f"The process that looked at some samples {_ended(process.exitcode, place.value)}.",
+            advice="Run that sample by itself: the dataset's code, or a library that it calls, ends the process.",
+            user_traceback=last_frames.read().decode(errors="replace") or None,
+        ) from None
+    finally:
+        if process.is_alive():
+            process.join(2.0)
+            process.kill()
+        process.join()
+        connection.close()
+        last_frames.close()
+    if isinstance(said, _Carried):
+        raise said.unpacked()
+    if isinstance(said, BaseException):
+        raise said
+    return bytes(said)
+
+
+def _work_apart(connection: Any, other: Any, work: Callable[[Any], bytes], place: Any, last_frames: Any) -> None:
+    faulthandler.enable(last_frames, all_threads=False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    other.close()
+    try:
+        forget_threads()
+        said: Any = work(place)
+    except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
+        said = _sendable(error)
+    with contextlib.suppress(ConnectionError):
+        connection.send(said)
+    connection.close()
+    os._exit(0)
+
+
+def _ended(code: int | None, sample: int) -> str:
+    code = code or 0
+    how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+    return f"{how} while it made sample {sample}" if sample >= 0 else f"{how} before it made its first sample"
+
+
+def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | PartDone]:
     """In this process, where nothing can be forked or nobody wants it."""
     said: list[Moved] = []
-    told = _Told(said.append, _Place())
+    told = _Told(said.append, _SampleCounter())
     with make() as one:
         for number in numbers:
             told.begin()
@@ -123,10 +201,10 @@ def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | Done]:
             told.flush()
             yield from said
             said.clear()
-            yield Done(number, facts.brief())
+            yield PartDone(number, facts.brief())
 
 
-class _Place:
+class _SampleCounter:
     value = 0
 
 
@@ -135,23 +213,27 @@ class _Worker:
         self.connection, inner = context.Pipe()
         self._place = context.RawValue("q", -1)
         self._busy = True
+        self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the worker's end
         sys.stdout.flush()
         sys.stderr.flush()
-        self._process = context.Process(target=_work, args=(inner, [self.connection, *others], make, self._place), daemon=True)
-        self._process.start()
+        inherited = [self.connection, *others]
+        self._process = context.Process(target=_work, args=(inner, inherited, make, self._place, self._last_frames), daemon=True)
+        with existing_objects_skipped():
+            self._process.start()
         inner.close()
 
     def give(self, waiting: deque[int]) -> None:
         self._busy = bool(waiting)
         self.connection.send(waiting.popleft() if waiting else None)
 
-    def hear(self) -> Moved | Done | None:
+    def hear(self) -> Moved | PartDone | None:
         """What it said; None once it left after its last part."""
         try:
             said = self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
             if not self._busy:
+                self._last_frames.close()
                 return None
             raise self._died() from None
         if isinstance(said, _Carried):
@@ -159,16 +241,16 @@ class _Worker:
         if isinstance(said, BaseException):
             raise said
         if isinstance(said, tuple) and said and said[0] == "done":
-            return Done(said[1], msgspec.msgpack.decode(said[2], type=Facts))
+            return PartDone(said[1], msgspec.msgpack.decode(said[2], type=Facts))
         return said  # type: ignore[no-any-return]
 
     def _died(self) -> TargetError:
-        code = self._process.exitcode or 0
-        how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+        self._last_frames.seek(0)
         return TargetError(
-            f"A worker process {how} while it made sample {self._place.value}.",
+            f"A worker process {_ended(self._process.exitcode, self._place.value)}.",
             advice="Signal 9 is often the kernel's, out of memory: fewer --workers need less. Otherwise look at that sample. "
             "What is done is kept.",
+            user_traceback=self._last_frames.read().decode(errors="replace") or None,
         )
 
     def end(self) -> None:
@@ -179,10 +261,12 @@ class _Worker:
             self._process.kill()
             self._process.join()
         self.connection.close()
+        self._last_frames.close()
 
 
-def _work(connection: Any, others: list[Any], make: Ready, place: Any) -> None:
+def _work(connection: Any, others: list[Any], make: Ready, place: Any, last_frames: Any) -> None:
     """The life of a worker: it takes numbers until there are none."""
+    faulthandler.enable(last_frames, all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
@@ -218,6 +302,8 @@ def _keep_freed_memory() -> None:
 
 def _sendable(error: BaseException) -> BaseException:
     """The same error with all that pickling an exception would lose."""
+    if isinstance(error, SystemExit):
+        error = program_ended(error, "The dataset")
     if isinstance(error, PipefixError):
         return _Carried(type(error), str(error), error.advice, error.user_traceback)
     if isinstance(error, OSError):

@@ -10,6 +10,7 @@ from pipefix.caches.maker import getter
 from pipefix.caches.witness import Reads, Witness
 from pipefix.caches.writer import frames
 from pipefix.vocabulary.errors import PipefixError, TargetError
+from pipefix.vocabulary.urls import is_far
 
 _LEARNED_FROM = 6
 
@@ -37,7 +38,8 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
             f"Samples were made, and none of the {len(good)} looked at read a file in a way that can be seen.",
             advice="Store the samples themselves instead: --store sample",
         )
-    learned = witness.learn(get, good)
+    # A client that the first sample of a process makes may decode on the way (botocore its JSON): stopped there, it never asks.
+    learned = not any(map(is_far, files)) and witness.learn(get, good)
     sizes = [_held(reads) for reads in seen]
     if learned:
         sizes = _sizes(get, indices, witness) or sizes
@@ -77,6 +79,7 @@ def _steady(
 
     A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
     """
+    witness.install()  # for what the first samples imported
     again = [witness.again(get, index) for index in good]
     if any(one.given - other.given for one, (other, _) in zip(first, again, strict=True)):
         witness.maps = False

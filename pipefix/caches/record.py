@@ -24,6 +24,8 @@ _TAIL = struct.Struct("<I4s")
 _PLAIN = (type(None), bool, float, str)
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 _DEEPEST = 32
+_INTEGERS = frozenset(("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"))
+"""Tensor types besides floating-point ones; quantised types need more than bytes, and crash without it."""
 _KINDS = frozenset("biufcSUMm")
 """Kinds of array that are nothing but bytes."""
 
@@ -165,9 +167,11 @@ class Decoder:
         self.copy = copy
 
     def __call__(self, record: memoryview) -> Any:
+        if not self.copy:
+            record = record.toreadonly()
         try:
             return self._value(description(record), record, 0)
-        except (IndexError, TypeError, ValueError, KeyError, OverflowError, AttributeError) as error:
+        except (IndexError, TypeError, ValueError, KeyError, OverflowError, AttributeError, RuntimeError, MemoryError) as error:
             raise CacheDamaged(f"A record is not a sample: {error}.") from error
 
     def _value(self, told: Any, record: memoryview, depth: int) -> Any:
@@ -186,7 +190,7 @@ class Decoder:
             return self.pixels(Pixels(self._as_array(record, dtype, shape, offset, length), mode, palette, like))
         if tag == "a":
             found = self._as_array(record, *rest)
-            return found.copy() if self.copy else found
+            return found.copy() if self.copy and not found.flags.writeable else found
         if tag == "T":
             return self._as_tensor(record, *rest)
         if tag == "s":
@@ -218,8 +222,8 @@ class Decoder:
         _fits(shape, dtype.itemsize, length)
         if not length:
             return torch.empty(shape, dtype=dtype)
-        data = bytearray(payload(record, offset, length))  # tensors can be written to: they get bytes of their own
-        return torch.frombuffer(data, dtype=dtype).reshape(shape)
+        data = payload(record, offset, length)  # tensors can be written to: they get bytes of their own
+        return torch.frombuffer(bytearray(data) if data.readonly else data, dtype=dtype).reshape(shape)
 
 
 def description(record: memoryview) -> Any:
@@ -231,7 +235,7 @@ def description(record: memoryview) -> Any:
         raise CacheDamaged("A record does not end as records do.")
     try:
         return msgspec.msgpack.decode(record[-_TAIL.size - length : -_TAIL.size])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: text that is not UTF-8
         raise CacheDamaged(f"A record's description cannot be read: {error}.") from error
 
 
@@ -266,7 +270,7 @@ def _torch_dtype(name: str) -> Any:
     import torch
 
     found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or found.is_complex:
+    if not isinstance(found, torch.dtype) or not (found.is_floating_point or name in _INTEGERS):
         raise ValueError(f"no tensor type {name!r}")
     return found
 

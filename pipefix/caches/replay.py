@@ -6,19 +6,31 @@ read from the file system as ever, and counted. One set of seams serves every ca
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import json
 import os
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from pipefix.caches import record
 from pipefix.caches.maker import path_of
-from pipefix.seams.seam import Patches, install_all
-from pipefix.seams.tap import MISSING, Tap
+from pipefix.caches.witness import NOT_DATA
+from pipefix.seams.objects import CLIENTS, HEAD, Answer
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import install_all
+from pipefix.seams.tap import Tap
+from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.urls import is_far
 
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
+BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "pyarrow", "urllib", "urllib3", "fsspec",
+                "obstore", "s3torchconnector")  # fmt: skip
+"""The seams that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64
 """Samples between two looks for libraries that were imported meanwhile: the first few samples bring most."""
 _NO_READS = ("os.stat", "os.lstat", "os.listdir")
@@ -38,22 +50,31 @@ class Shelf:
         """The record at a position of the part that the sample is in."""
         self._record: memoryview | None = None
         self._known: dict[str, tuple[int, list[Piece]]] = {}
+        self.not_data = 0
+        """Files of libraries that were asked for: they read them when they are first used, and no cache holds them."""
 
     def turn_to(self, taken: memoryview, get: Callable[[int], memoryview]) -> None:
         self._record, self._get = taken, get
         known = {}
         for name, size, pieces in entries(taken):
-            if self._base is not None and name[:1] not in ("/", "\0") and ".." not in name:
+            if self._base is not None and name[:1] not in ("/", "\0") and ".." not in name and not is_far(name):
                 known[self._base + name] = (size, pieces)
             else:
                 known[path_of(name, self._root)] = (size, pieces)
         self._known = known
 
+    def clients(self) -> set[str]:
+        """The libraries by which this sample got objects."""
+        heads = [self._told(name.removeprefix(HEAD)) for name in self._known if name.startswith(HEAD)]
+        return {told["client"] for told in heads if told is not None and told.get("client") in CLIENTS}
+
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         """Nothing is recorded while replaying."""
 
     def knows(self, path: str) -> bool:
-        return path in self._known
+        known = path in self._known
+        self.not_data += not known and path.startswith(NOT_DATA)
+        return known
 
     def wants_whole(self, path: str) -> bool:
         return False
@@ -86,10 +107,70 @@ class Shelf:
                 return bytes(self._data(place + skipped, min(count, length - skipped), holder))
         return None
 
+    def put_object(self, answer: Answer) -> None:
+        """Nothing is recorded while replaying."""
+
+    def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
+        told = self._told(url)
+        if told is None or url not in self._known:
+            return None
+        size = self._known[url][0]
+        if "size_unknown" in told and (begin is None or end is None):
+            return None
+        if begin is None:
+            begin, end = max(0, size - (end or 0)), size
+        data = self._range(url, begin, size if end is None else min(end, size))
+        return Answer(url, size, begin, data, told) if data is not None else None
+
+    def _told(self, url: str) -> dict[str, Any] | None:
+        """What was told of an object; None for one that is not known."""
+        head = self.whole(HEAD + url)
+        if head is None:
+            return None
+        try:
+            told = json.loads(head)
+        except ValueError as error:
+            raise CacheDamaged(f"What a record says of {url} cannot be read: {error}.") from error
+        if not isinstance(told, dict) or not _makes_sense(told):
+            raise CacheDamaged(f"What a record says of {url} makes no sense.")
+        return told
+
+    def _range(self, path: str, begin: int, end: int) -> bytes | None:
+        """From ``begin`` to ``end``; None where some of it was not recorded."""
+        parts = []
+        while begin < end:
+            data = self.get(path, begin, end - begin)
+            if not data:
+                return None
+            parts.append(data)
+            begin += len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def _data(self, place: int, length: int, holder: int) -> memoryview:
         held = self._record if holder < 0 else self._get(holder)
         assert held is not None
-        return held[place : place + length]
+        return piece_of(held, place, length)
+
+
+def _makes_sense(told: dict[str, Any]) -> bool:
+    """What was told of an object, as far as it is used without another look."""
+    headers = told.get("headers", {})
+    return (
+        isinstance(headers, dict)
+        and all(isinstance(value, str) and "\n" not in value for value in headers.values())
+        and isinstance(told.get("info", {}), dict)
+        and isinstance(told.get("status", 302), int)
+        and isinstance(told.get("url", ""), str)
+        and isinstance(told.get("client", ""), str)
+    )
+
+
+def piece_of(held: memoryview, place: int, length: int) -> memoryview:
+    """A piece of a file, in the record that holds it."""
+    found = held[place : place + length]
+    if len(found) != length:
+        raise CacheDamaged("A record of the source store refers to bytes that no record holds.")
+    return found
 
 
 def entries(taken: memoryview) -> list[tuple[str, int, list[Piece]]]:
@@ -126,9 +207,10 @@ class Replayer:
         self.tap.active = True
         self._patches = Patches()
         self._samples = 0
+        self._clients: set[str] = set()
         self._shelf: Shelf | None = None
         self._told = False
-        install_all(self.tap, self._patches)
+        install_all(self.tap, self._patches, BYTE_READERS)
 
     # The seams' `Tape`: only files are answered.
 
@@ -146,8 +228,14 @@ class Replayer:
     def run(self, shelf: Shelf, make: Callable[[int], Any], index: int) -> Any:
         """The sample, its files answered by ``shelf``."""
         self._samples += 1
-        if self._samples <= 4 or self._samples % _INSTALL_AGAIN == 0:
-            install_all(self.tap, self._patches)
+        early = self._samples <= 4
+        fresh = shelf.clients() - self._clients if early else set()
+        for client in fresh:  # a sample that imports its client itself would be past the seam by then
+            with contextlib.suppress(ImportError):
+                importlib.import_module(client)
+        self._clients |= fresh
+        if early or self._samples % _INSTALL_AGAIN == 0:
+            install_all(self.tap, self._patches, BYTE_READERS)
         tap = self.tap
         before = tap.misses
         self._shelf = shelf
@@ -159,6 +247,8 @@ class Replayer:
         finally:
             tap.end()
             tap.replaced, tap.playing = frozenset(), None
+            tap.misses = max(before, tap.misses - shelf.not_data)
+            shelf.not_data = 0
             if tap.misses != before and not self._told:
                 self._told = True
                 warnings.warn(
@@ -173,19 +263,41 @@ class Replayer:
 
 
 _replayer: Replayer | None = None
+_readers: dict[int, weakref.finalize[..., Any]] = {}
+"""By the id of each object that samples were replayed for, what is done when it goes."""
 
 
-def replayer() -> Replayer:
-    """Installed when the first sample is replayed, and left in place: seams that no sample is under pass straight through."""
+def replayer(reader: object) -> Replayer:
+    """The process's one, for samples of ``reader``. Its seams stay in place until the last reader is gone, or leaves."""
     global _replayer
     if _replayer is None:
         _replayer = Replayer()
+    if id(reader) not in _readers:
+        gone = _readers[id(reader)] = weakref.finalize(reader, leave, id(reader))
+        gone.atexit = False
     return _replayer
+
+
+def leave(reader: int) -> None:
+    """No more samples are replayed for the reader of this id. After the last, what the seams replaced is put back."""
+    gone = _readers.pop(reader, None)
+    if gone is not None:
+        gone.detach()
+        if not _readers:
+            stop()
+
+
+def misses() -> int:
+    """Reads in this process that no cache could answer, since the seams were installed."""
+    return _replayer.tap.misses if _replayer is not None else 0
 
 
 def stop() -> None:
     """Take the seams out again."""
     global _replayer
+    for gone in _readers.values():
+        gone.detach()
+    _readers.clear()
     if _replayer is not None:
         _replayer.close()
         _replayer = None

@@ -130,7 +130,7 @@ class RowsWriter:
     def __init__(self, path: Path, blueprint: Blueprint) -> None:
         self._columns = blueprint.columns
         self._schema = schema_of(blueprint.columns)
-        self._writer = parquet.Writer(path, self._schema)
+        self._writer = parquet.ParquetWriter(path, self._schema)
         recipe = blueprint.recipe
         self._text = recipe.text if recipe.tokenizer is not None else None
         self._tokenise = tokeniser(recipe.tokenizer) if recipe.tokenizer is not None else None

@@ -22,8 +22,10 @@ from pipefix.caches.maker import TreeMaker, getter
 from pipefix.caches.manifest import Cut, Recipe
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import StreamEnded, stream
+from pipefix.caches.writer import EndOfStream, stream
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
+from pipefix.vocabulary.random_state import RandomState, seeded
+from pipefix.vocabulary.urls import is_far
 
 _LOOKED_AT = 32
 _ROWS_LOOKED_AT = 64
@@ -87,7 +89,7 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
         )
     state = Fingerprint(dataset, samples).state
     # What the user's transforms draw here is put back.
-    with cuts.seeded(0, 0), Witness() as witness:
+    with seeded(0), Witness() as witness:
         look = _Look(dataset, recipe, samples, witness)
         plan = look.settle(
             Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), state=state, boot=boot())
@@ -198,7 +200,7 @@ class _Look:
         for index in self.indices:
             try:
                 value = get(index)
-            except StreamEnded:
+            except EndOfStream:
                 break
             except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
                 last = error
@@ -216,7 +218,7 @@ class _Look:
         maker = TreeMaker(plan, self.witness)
         get = self._getter(hook)
         self._check_fixed(get)
-        before = cuts.drawn()
+        before = RandomState()
         sizes, sources, values, files, last = [], [], [], {}, None
         for index in self.indices:
             try:
@@ -224,7 +226,7 @@ class _Look:
                     values.append(maker.sample(index, get))
                 else:
                     sizes.append(len(maker.make(index, get)))
-            except StreamEnded:
+            except EndOfStream:
                 break
             except Unstorable as error:
                 raise _not_stored(error, index, self.recipe) from error
@@ -241,7 +243,7 @@ class _Look:
                     advice="Store them as they are: --store sample",
                 )
         reading.none_good(sources, last)
-        plan = msgspec.structs.replace(plan, seeded=cuts.drawn() != before, root=_root(self.dataset, list(files)))
+        plan = msgspec.structs.replace(plan, seeded=before.changed(), root=_root(self.dataset, list(files)))
         if self.recipe.store == "rows":
             plan, sizes = self._rows(plan, values)
         self.record_bytes, self.source_bytes = sum(sizes) / len(sizes), sum(sources) / len(sources)
@@ -263,7 +265,7 @@ class _Look:
             try:
                 seen = []
                 for seed in range(2):
-                    with cuts.seeded(seed + 1, index):
+                    with seeded((seed + 1) * 1_000_003 + index):
                         seen.append(get(index))
             except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
                 continue
@@ -325,6 +327,7 @@ def _part_samples(samples: int | None, record_bytes: float) -> int:
 
 def _root(dataset: Any, files: list[str]) -> str | None:
     """The directory below which the files lie: the dataset's own root where it has one, or what their paths share."""
+    files = [file for file in files if not is_far(file)]
     if not files:
         return None
     own = getattr(dataset, "root", None)

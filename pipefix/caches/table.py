@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,11 @@ class Rows:
                 del self._groups[next(iter(self._groups))]
             self._groups[key] = found
         return found
+
+    @property
+    def held(self) -> Container[tuple[int, int]]:
+        """Part and number of the row groups that are kept."""
+        return self._groups.keys()
 
     def groups(self) -> list[tuple[int, int]]:
         """First index and number of rows of every row group, for samplers."""

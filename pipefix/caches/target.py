@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torchvision.transforms import v2
 
-from pipefix.caches import manifest as manifests
-from pipefix.caches import pictures
+from pipefix.caches import ownership, pictures
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.pictures import is_image
 from pipefix.caches.record import Picture
@@ -19,7 +17,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 def dataset(path: Path) -> Any:
     """The dataset of a cache's directory; None where the directory is something else."""
-    if not (path / manifests.NAME).is_file():
+    if not (path / ownership.MANIFEST).is_file():
         return None
     found = CachedDataset(path, images="tensor")
     if not len(found):
@@ -35,6 +33,8 @@ def dataset(path: Path) -> Any:
 
 def training() -> Any:
     """The ImageNet training transforms, on tensors."""
+    from torchvision.transforms import v2  # takes as long to import as torch: only where a cache of pictures is the target
+
     return v2.Compose(
         [
             v2.RGB(),

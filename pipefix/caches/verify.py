@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import stat
-import zlib
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipefix.caches import far, ownership, record, replay
 from pipefix.caches import manifest as manifests
-from pipefix.caches import record, replay
-from pipefix.caches.building import Lock, of_manifest
-from pipefix.caches.format import Index, Mapped
+from pipefix.caches.building import of_manifest
+from pipefix.caches.format import DataFile, Index
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import SUFFIXES, Manifest, Part, beside
 from pipefix.caches.parts import reader_of
-from pipefix.caches.survey import Surveyed, survey
+from pipefix.caches.survey import survey
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import Facts, Opened, make_part, read_facts
+from pipefix.caches.writer import Facts, OpenedSource, make_part, read_facts
+from pipefix.stores.opening import open_store
 from pipefix.vocabulary.errors import CacheDamaged, TargetError, UnreadableFile
+from pipefix.vocabulary.folder_lock import FolderLock
+from pipefix.vocabulary.urls import is_far
 
 Progress = Callable[[int, int], None]
 _UPDATE = "Bring the cache up to date instead: pipefix convert TARGET --update, and the other arguments as before"
@@ -45,9 +47,13 @@ class Checked:
     changed_count: int = 0
     missing_count: int = 0
     """Source files that are not there."""
+    far_count: int = 0
+    """Objects of far stores: a cache may come from a stranger, so no URL in it is asked."""
     repaired: list[int] = field(default_factory=list)
     restored: bool = False
     """The manifest was written anew from its copy."""
+    url: str | None = None
+    """Of a cache in a store."""
     copy_damaged: bool = False
     """The manifest's copy is not what was written."""
 
@@ -61,21 +67,43 @@ def verify(folder: Path, *, sample: int | None = None, seed: int = 0, progress: 
     folder = Path(os.path.abspath(folder))
     manifest = manifests.read(folder)
     found = Checked(folder, manifest)
-    found.copy_damaged = (folder / manifests.COPY).exists() and manifests.copied(folder) is None
+    found.copy_damaged = (folder / ownership.COPY).exists() and manifests.copied(folder) is None
     chosen = _chosen(manifest, sample, seed)
     for number, part in enumerate(manifest.parts):
         if progress is not None:
             progress(number, len(manifest.parts))
-        positions = chosen.get(number) if chosen is not None else None
-        if chosen is not None and positions is None:
-            continue
-        check = _PartCheck(folder, manifest, number, part)
-        problems = list(check.problems(positions))
-        found.records += check.looked_at
-        if problems:
-            found.damage[number] = problems
-        _against_source(check, found)
+        if chosen is None or number in chosen:
+            _look_into(_PartCheck(folder, manifest, number, part), chosen, found)
     return found
+
+
+def verify_in_store(url: str, *, sample: int | None = None, seed: int = 0, progress: Progress | None = None) -> Checked:
+    """The same of a cache in a store: each part that is looked at is fetched whole, and removed again."""
+    store = open_store(url)
+    manifest = far.read_manifest(store)
+    with tempfile.TemporaryDirectory(prefix="pipefix-verify-") as place:
+        found = Checked(Path(place), manifest, url=store.url)
+        chosen = _chosen(manifest, sample, seed)
+        for name in ownership.FOLDERS:
+            (found.folder / name).mkdir()
+        for number, part in enumerate(manifest.parts):
+            if progress is not None:
+                progress(number, len(manifest.parts))
+            if chosen is None or number in chosen:
+                far.bring(store, manifest, number, found.folder)
+                _look_into(_PartCheck(found.folder, manifest, number, part), chosen, found)
+                for path in found.folder.glob("*/*"):
+                    path.unlink()
+    return found
+
+
+def _look_into(check: _PartCheck, chosen: dict[int, list[int]] | None, found: Checked) -> None:
+    problems = list(check.problems(chosen.get(check.number) if chosen is not None else None))
+    found.records += check.looked_at
+    if problems:
+        where = f"{found.folder}/"
+        found.damage[check.number] = [one.replace(where, f"{found.url}/") for one in problems] if found.url else problems
+    _against_source(check, found)
 
 
 def _chosen(manifest: Manifest, sample: int | None, seed: int) -> dict[int, list[int]] | None:
@@ -114,17 +142,17 @@ class _PartCheck:
             yield f"{self.file.with_suffix('.facts')} cannot be read: {error.strerror or error}."
         try:
             index = Index.read(beside(self.file, ".idx"), self.part)
-            mapped = Mapped(self.file, self.part, index)
+            mapped = DataFile(self.file, self.part, index)
         except UnreadableFile as error:
             yield str(error)
             return
-        self.reader = reader_of(self.manifest.recipe.container)(mapped, self.part, index)
+        self.reader = reader_of(self.manifest.recipe.container)(mapped, index)
         if positions is None:
             yield from self._everything(mapped, index)
         else:
             yield from self._some(positions)
 
-    def _everything(self, mapped: Mapped, index: Index) -> Iterator[str]:
+    def _everything(self, mapped: DataFile, index: Index) -> Iterator[str]:
         whole = True
         for block in range(len(mapped)):
             try:
@@ -168,6 +196,9 @@ def _against_source(check: _PartCheck, found: Checked) -> None:
     if check.facts is None:
         return
     for name, length, changed in check.facts.files:
+        if is_far(name):
+            found.far_count += 1
+            continue
         try:
             path = path_of(name, found.manifest.source.root)
             status = os.stat(path)
@@ -187,16 +218,18 @@ def _against_source(check: _PartCheck, found: Checked) -> None:
 def mend_manifest(folder: Path) -> bool:
     """Write a damaged or missing manifest anew from its copy, or a damaged copy from the manifest; True for the first."""
     folder = Path(os.path.abspath(folder))
-    if not folder.is_dir():
+    if not ownership.is_ours(folder):
         return False
-    with Lock(folder):
+    ownership.check(folder)
+    with FolderLock(folder, "converter"):
         return manifests.mend(folder)
 
 
 def repair(found: Checked, dataset: Any) -> Checked:
     """Make the damaged parts anew from ``dataset``; they take the place of the old ones only if they are what those were."""
     folder, manifest = found.folder, found.manifest
-    with Lock(folder):
+    ownership.check(folder)
+    with FolderLock(folder, "converter"):
         source = survey(dataset, manifest.recipe, manifest.target)
         plan = of_manifest(manifest, source.blueprint)
         source.blueprint = plan
@@ -205,32 +238,23 @@ def repair(found: Checked, dataset: Any) -> Checked:
                 f"The source is not what {folder} was made from: it has {len(dataset)} samples, the cache {manifest.samples}.",
                 advice=_UPDATE,
             )
-        scratch = folder / ".repair"
-        shutil.rmtree(scratch, ignore_errors=True)
-        (scratch / "parts").mkdir(parents=True)
-        (scratch / "index").mkdir()
-        try:
-            _remake(found, source, scratch)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        for name in ownership.FOLDERS:
+            (folder / name).mkdir(exist_ok=True)
+        with Witness() as witness, source.hooked() as hook:
+            opened = OpenedSource(source.dataset, plan, hook, witness)
+            for number in sorted(found.damage):
+                _remake(number, manifest.parts[number], opened, folder)
+                found.repaired.append(number)
+                del found.damage[number]
     return found
 
 
-def _remake(found: Checked, source: Surveyed, scratch: Path) -> None:
-    with Witness() as witness, source.hooked() as hook:
-        opened = Opened(source.dataset, source.blueprint, hook, witness)
-        for number in sorted(found.damage):
-            part = found.manifest.parts[number]
-            facts = make_part(number, opened, scratch / "parts", lambda *_: None, generation=part.generation)
-            name = part.name(number)
-            crc = zlib.crc32((scratch / "index" / f"{name}.facts").read_bytes()[:-4])
-            if facts.part(crc, part.generation) != part:
-                raise TargetError(
-                    f"Part {number} cannot be mended: its source (samples {part.start} to {part.stop - 1}) has changed since.",
-                    advice=_UPDATE,
-                )
-            for path in sorted(scratch.rglob("*.*"), key=lambda path: path.suffix == ".facts"):
-                path.replace(found.folder / path.relative_to(scratch))
-            found.repaired.append(number)
-    for number in found.repaired:
-        del found.damage[number]
+def _remake(number: int, part: Part, opened: OpenedSource, folder: Path) -> None:
+    def same(facts: Facts, crc: int) -> None:
+        if facts.part(crc, part.generation) != part:
+            raise TargetError(
+                f"Part {number} cannot be mended: its source (samples {part.start} to {part.stop - 1}) has changed since.",
+                advice=_UPDATE,
+            )
+
+    make_part(number, opened, folder / "parts", lambda *_: None, generation=part.generation, accept=same)

@@ -7,6 +7,7 @@ their reads. Where it did not, samples run to their end.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sysconfig
@@ -14,13 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pipefix.seams.seam import Patches, install_all
-from pipefix.seams.tap import MISSING, Tap
+from pipefix.seams.objects import HEAD, Answer
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import install_all
+from pipefix.seams.tap import Tap
+from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.urls import is_far
 
 _STORAGE = Stage.STORAGE
 _HEAD = 16
-_NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+NOT_DATA = ("inode:", *{os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 """Read by a bare descriptor, with no name to find it by again; or a library's own file, which it reads when it is first used."""
 
 
@@ -28,13 +33,23 @@ _SLACK = 8192
 """Bytes that a sample may read besides its data, such as a library's own files, before that is worth a word."""
 
 
+def last_changed(path: str, status: Callable[[str], os.stat_result] = os.stat) -> int:
+    """In nanoseconds; 0 where the file is gone. Asks the system itself: it is no doing of a sample's."""
+    try:
+        return status(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
 class FileRead:
     """What was read of one file. Pieces may overlap, and are in the order of reading."""
 
-    __slots__ = ("pieces", "size")
+    __slots__ = ("changed", "pieces", "size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, changed: int) -> None:
         self.size = size
+        self.changed = changed
+        """When it was last changed, in nanoseconds, as of the first read; of an object of a far store its `Answer.mark`."""
         self.pieces: list[tuple[int, bytes]] = []
 
     def whole(self) -> bytes | None:
@@ -72,13 +87,39 @@ class Reads:
         """Files that were mapped into memory, or whose descriptor was asked for."""
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
-        if path.startswith(_NOT_DATA):
+        if path.startswith(NOT_DATA):
             return
         found = self.files.get(path)
         if found is None:
-            found = self.files[path] = FileRead(size)
+            found = self.files[path] = FileRead(size, last_changed(path))
         if len(data):
             found.pieces.append((offset, bytes(data)))
+
+    def put_object(self, answer: Answer) -> None:
+        """Objects are files too, with what was told of them in a second one. The seams' `ObjectTape` while recording."""
+        head = self.files.setdefault(HEAD + answer.url, FileRead(0, 0))
+        told = json.loads(head.pieces[0][1]) if head.pieces else {}
+        if "status" in answer.told and told:
+            return  # another library followed the redirection by itself: what it got stands for the object
+        told.pop("status", None)
+        found = self.files.setdefault(answer.url, FileRead(answer.size, 1))
+        sized, is_sized = bool(told) and "size_unknown" not in told, "size_unknown" not in answer.told
+        if is_sized and (answer.data is not None or not sized):
+            found.size = answer.size
+        elif not is_sized and not sized:
+            found.size = max(found.size, answer.size)
+        if answer.mark != 1:
+            found.changed = answer.mark if found.changed in (1, answer.mark) else 0
+        told = {"headers": {}, **told, **answer.told}
+        if sized or is_sized:
+            told.pop("size_unknown", None)
+        text = json.dumps(told, sort_keys=True).encode()
+        head.size, head.pieces = len(text), [(0, text)]
+        if answer.data:
+            found.pieces.append((answer.begin, answer.data))
+
+    def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
+        return None
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
         return None
@@ -130,6 +171,9 @@ class _Watch(Tap):
 class Witness:
     """Runs samples in this process with the seams in place. Use it as a context; afterwards everything is as it was."""
 
+    place: Any = None
+    """In a process whose end is to be told: its ``value`` is the sample that is made."""
+
     def __init__(self) -> None:
         self.tap = _Watch()
         self._patches = Patches()
@@ -167,6 +211,8 @@ class Witness:
     @contextmanager
     def watching(self, unit: object) -> Iterator[_Watch]:
         tap = self.tap
+        if self.place is not None and isinstance(unit, int):
+            self.place.value = unit
         tap.reads, tap.decodes = Reads(maps=self.maps), 0
         tap.recording = self
         tap.begin(unit)
@@ -253,6 +299,10 @@ class _Noting(Reads):
         self._opened.setdefault(path, self._tap.decodes)
         super().put(path, offset, data, size)
 
+    def put_object(self, answer: Answer) -> None:
+        self._opened.setdefault(answer.url, self._tap.decodes)
+        super().put_object(answer)
+
 
 def _read_by_system() -> int:
     """Bytes that this process has asked the system for; 0 where that is not counted."""
@@ -268,11 +318,11 @@ def _complete(reads: Reads, first: Any) -> None:
     if isinstance(first, (str, bytes, os.PathLike)):
         path = os.path.abspath(os.fsdecode(first))
         if path not in reads.files:
-            data = read_file(path)
-            reads.files[path] = FileRead(len(data))
+            changed, data = last_changed(path), read_file(path)
+            reads.files[path] = FileRead(len(data), changed)
             reads.files[path].pieces = [(0, data)]
     for path, found in reads.files.items():
-        if sum(len(data) for _, data in found.pieces) < found.size:
+        if not is_far(path) and sum(len(data) for _, data in found.pieces) < found.size:
             found.pieces = [(0, read_file(path))]
 
 

@@ -23,8 +23,11 @@ from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.format import Index
 from pipefix.caches.manifest import SUFFIXES, Part, beside
 from pipefix.caches.record import Unstorable
-from pipefix.caches.witness import Witness
+from pipefix.caches.witness import Witness, last_changed
+from pipefix.seams.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
+from pipefix.vocabulary.files import draft_beside, read_regular, write_whole
+from pipefix.vocabulary.urls import is_far
 
 _HERE = str(Path(__file__).resolve().parent.parent)
 _LONGEST = 16
@@ -35,7 +38,7 @@ Tell = Callable[[int, int, int], None]
 """Called with the number of the sample that comes next, and the bytes read and written since the last call."""
 
 
-class Bad(msgspec.Struct, frozen=True):
+class DamagedSample(msgspec.Struct, frozen=True):
     """A sample without a record."""
 
     index: int
@@ -53,7 +56,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     source_bytes: int
     lists: str
     """Digest of the dataset's long lists for these samples."""
-    bad: list[Bad] = []
+    bad: list[DamagedSample] = []
     files: list[tuple[str, int, int]] = []
     """Name, size and time of last change of every file that was read."""
     file_count: int = 0
@@ -79,7 +82,7 @@ class BadSample(TargetError):
     default_advice = "Mend or remove the file, or let conversion go on without such samples: --on-bad quarantine"
 
 
-class Opened:
+class OpenedSource:
     """A dataset, ready for its samples to be made into records, in this process."""
 
     def __init__(self, dataset: Any, blueprint: Blueprint, hook: Hook | None, witness: Witness) -> None:
@@ -98,7 +101,7 @@ class Opened:
         return self.maker.make(index, self.get)
 
 
-class StreamEnded(Exception):
+class EndOfStream(Exception):
     """There is no sample of this number."""
 
 
@@ -120,52 +123,64 @@ def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
                 hook.begin()
             return next(running)
         except StopIteration:
-            raise StreamEnded from None
+            raise EndOfStream from None
 
     return get
 
 
-def make_part(number: int, opened: Opened, folder: Path, tell: Tell, *, generation: int = 0) -> Facts:
+Accept = Callable[[Facts, int], None]
+"""Called with a part's facts and their checksum before any of its files appears; raises where it is not to."""
+
+
+def make_part(
+    number: int, opened: OpenedSource, folder: Path, tell: Tell, *, generation: int = 0, accept: Accept = lambda *_: None
+) -> Facts:
     """Write the part's data into ``folder`` and the rest beside it; the facts appear last, when all is done."""
     blueprint = opened.blueprint
     start, stop = blueprint.range(number)
     name = Part(start=0, stop=0, records=0, bytes=0, index_bytes=0, index_crc=0, facts_crc=0, generation=generation).name(number)
     data = folder / f"{name}{SUFFIXES[blueprint.recipe.container]}"
-    draft = folder / f".{name}.{os.getpid()}.draft"
-    writer = _writer(draft, blueprint)
+    draft = draft_beside(data)
     try:
-        made = _fill(writer, opened, start, stop, tell)
-        blocks = writer.close()
+        writer = _writer(draft, blueprint)
+        try:
+            made = _fill(writer, opened, start, stop, tell)
+            blocks = writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
+        index = Index.of(blocks, draft).to_bytes()
+        facts = Facts(
+            start=start, stop=made.stop, records=made.records, bytes=draft.stat().st_size, index_bytes=len(index),
+            index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=_as_of_now(made.files, blueprint.root),
+            file_count=len(made.files), ended=made.ended,
+            lists=opened.fingerprint.part(start, made.stop),
+        )  # fmt: skip
+        text = msgspec.msgpack.encode(facts)
+        crc = zlib.crc32(text)
+        accept(facts, crc)
+        draft.replace(data)
     except BaseException:
-        writer.abandon()
         draft.unlink(missing_ok=True)
         raise
-    index = Index.of(blocks, draft).to_bytes()
-    facts = Facts(
-        start=start, stop=made.stop, records=made.records, bytes=draft.stat().st_size, index_bytes=len(index),
-        index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=sorted(made.files),
-        file_count=len(made.files), ended=made.ended,
-        lists=opened.fingerprint.part(start, made.stop),
-    )  # fmt: skip
-    draft.replace(data)
-    _appear(beside(data, ".idx"), index)
-    text = msgspec.msgpack.encode(facts)
-    _appear(beside(data, ".facts"), text + zlib.crc32(text).to_bytes(4, "little"))
+    write_whole(beside(data, ".idx"), index, durable=False)
+    write_whole(beside(data, ".facts"), text + crc.to_bytes(4, "little"), durable=False)
     return facts
 
 
-class _Made:
+class _PartFigures:
     def __init__(self, start: int) -> None:
         self.stop = start
         self.records = 0
         self.source_bytes = 0
-        self.bad: list[Bad] = []
-        self.files: set[tuple[str, int, int]] = set()
+        self.bad: list[DamagedSample] = []
+        self.files: dict[str, tuple[int, int]] = {}
+        """Of each file that was read its size, and when it was last changed, as of the first read."""
         self.ended = False
 
 
-def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell) -> _Made:
-    made = _Made(start)
+def _fill(writer: Any, opened: OpenedSource, start: int, stop: int | None, tell: Tell) -> _PartFigures:
+    made = _PartFigures(start)
     seen: dict[str, int] = {}
     opened.maker.begin()
     read = written = 0
@@ -182,13 +197,15 @@ def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell)
             tell(index, 0, 0)
         try:
             record = opened.make(index)
-        except StreamEnded:
+        except EndOfStream:
             made.ended = True
             break
         except Unstorable as error:
             raise _unstorable(error, index, opened.blueprint) from error
         except PipefixError:
             raise
+        except SystemExit as error:
+            raise program_ended(error, f"Sample {index}") from error
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             made.bad.append(_bad(error, index, opened))
         else:
@@ -196,9 +213,11 @@ def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell)
             made.records += 1
             written += len(record)
         for path, found in opened.maker.reads.files.items():
+            if path.startswith(HEAD):
+                continue
             if path not in seen:
                 seen[path] = 0
-                made.files.add(_file(path, found.size, opened.blueprint.root))
+                made.files[path] = (found.size, found.changed)
             # Of a shard only what these samples read of it, and nothing twice.
             fresh = min(sum(len(data) for _, data in found.pieces), found.size - seen[path])
             seen[path] += fresh
@@ -213,32 +232,40 @@ def _fill(writer: Any, opened: Opened, start: int, stop: int | None, tell: Tell)
 
 
 def _writer(path: Path, blueprint: Blueprint) -> Any:
-    path.unlink(missing_ok=True)
     if blueprint.recipe.store == "rows":
         return rows.RowsWriter(path, blueprint)
     if blueprint.recipe.container == "parquet":
-        from pipefix.caches.parquet import Writer as Groups
+        from pipefix.caches.parquet import ParquetWriter
 
-        return Groups(path)
-    from pipefix.caches.lmdb import Writer
+        return ParquetWriter(path)
+    from pipefix.caches.lmdb import LmdbWriter
 
-    return Writer(path)
-
-
-def _file(path: str, size: int, root: str | None) -> tuple[str, int, int]:
-    try:
-        changed = os.stat(path).st_mtime_ns
-    except OSError:
-        changed = 0
-    return makers.name_of(path, root), size, changed
+    return LmdbWriter(path)
 
 
-def _bad(error: Exception, index: int, opened: Opened) -> Bad:
+def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tuple[str, int, int]]:
+    """Names, sizes and times. A file that was changed while the part was made gets a time that no file has: it is made anew."""
+    told = []
+    for path, (size, changed) in files.items():
+        same = is_far(path) or changed == last_changed(path)
+        told.append((makers.name_of(path, root), size, changed if same else 0))
+    return sorted(told)
+
+
+def program_ended(error: SystemExit, where: str) -> TargetError:
+    return TargetError(
+        f"{where} ended the program: its code called sys.exit({error.code if error.code is not None else ''}).",
+        advice="Let it raise an exception instead: convert can then leave such samples out, --on-bad quarantine",
+        user_traceback=frames(error),
+    )
+
+
+def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
     text, files = makers.told(error, opened.maker.reads)
     if opened.blueprint.recipe.on_bad == "raise":
         named = f" ({', '.join(files[:3])})" if files else ""
         raise BadSample(f"Sample {index}{named} cannot be read: {text}", user_traceback=frames(error)) from error
-    return Bad(index, text, [makers.name_of(path, opened.blueprint.root) for path in files[:_LONGEST]])
+    return DamagedSample(index, text, [makers.name_of(path, opened.blueprint.root) for path in files[:_LONGEST]])
 
 
 def frames(error: BaseException) -> str:
@@ -257,15 +284,9 @@ def _unstorable(error: Unstorable, index: int, blueprint: Blueprint) -> TargetEr
     )
 
 
-def _appear(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    draft.write_bytes(data)
-    draft.replace(path)
-
-
 def read_facts(path: Path, crc: int | None = None) -> Facts:
     """Raises `CacheDamaged` where the file is not what was written, OSError where it is not there."""
-    data = path.read_bytes()
+    data = read_regular(path)
     text, found = data[:-4], int.from_bytes(data[-4:], "little")
     if len(data) < 5 or zlib.crc32(text) != found or (crc is not None and found != crc):
         raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")

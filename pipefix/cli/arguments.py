@@ -1,70 +1,33 @@
-"""Values on the command line, as people write them: ``90s``, ``500MB``, ``5%``. A refusal says what was found and what would do."""
+"""Values on the command line, as people write them: ``90s``, ``500MB``, ``5%``; and options that several commands take.
+
+A refusal says what was found and what would do.
+"""
 
 from __future__ import annotations
 
-import math
-import re
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
-_NUMBER = re.compile(r"\s*([+-]?[\d.,_]*\d\.?(?:[eE][+-]?\d+)?)\s*([^\d\s]*)\s*$")
-_SECONDS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "ms": 1e-3}
-_BYTES = {
-    "": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40,
-    "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12,
-}  # fmt: skip
+from pipefix.vocabulary import amounts
+from pipefix.vocabulary.urls import is_far
 
-
-def _split(text: str) -> tuple[float, str] | None:
-    """A number and its unit; None where there is no finite number."""
-    match = _NUMBER.match(text)
-    if match is None:
-        return None
-    try:
-        value = float(match[1].replace("_", "").replace(",", ""))
-    except ValueError:
-        return None
-    return (value, match[2].lower()) if math.isfinite(value) else None
+_Amount = TypeVar("_Amount")
 
 
-def _scaled(text: str, units: dict[str, float], what: str, examples: str) -> float:
-    parts = _split(text)
-    if parts is None or parts[1] not in units:
-        raise ArgumentTypeError(f"{text!r} is not {what}; write {examples}")
-    value = parts[0] * units[parts[1]]
-    if value <= 0:
-        raise ArgumentTypeError(f"{text!r} is not above zero; write {examples}")
-    return value
+def _refused_as_argument(read: Callable[[str], _Amount]) -> Callable[[str], _Amount]:
+    def reading(text: str) -> _Amount:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from error
+
+    return reading
 
 
-def seconds(text: str) -> float:
-    return _scaled(text, _SECONDS, "a number of seconds", "60, 90s or 2m")
-
-
-def milliseconds(text: str) -> float:
-    """Plain numbers are milliseconds; a unit may say otherwise."""
-    plain = {**{unit: scale * 1e3 for unit, scale in _SECONDS.items()}, "": 1.0}
-    return _scaled(text, plain, "a number of milliseconds", "25 or 0.2s")
-
-
-def rate(text: str) -> float:
-    return _scaled(text, {"": 1.0, "/s": 1.0, "samples/s": 1.0}, "a number of samples a second", "1200")
-
-
-def size(text: str) -> int:
-    value = _scaled(text, _BYTES, "a size", "500MB, 2GB or 1GiB")
-    if value < 1:
-        raise ArgumentTypeError(f"{text!r} is less than one byte; write 500MB, 2GB or 1GiB")
-    return int(value)
-
-
-def share(text: str) -> float:
-    """``5%`` is 0.05. A bare number is per cent too."""
-    parts = _split(text)
-    if parts is None or parts[1] not in ("", "%"):
-        raise ArgumentTypeError(f"{text!r} is not a percentage; write 5%")
-    if not 0 <= parts[0] <= 100:
-        raise ArgumentTypeError(f"{text!r} is not between 0% and 100%; write 5%")
-    return parts[0] / 100
+seconds, milliseconds = _refused_as_argument(amounts.seconds), _refused_as_argument(amounts.milliseconds)
+rate, size, share = _refused_as_argument(amounts.rate), _refused_as_argument(amounts.size), _refused_as_argument(amounts.share)
 
 
 def _whole(text: str, least: int, most: int, range_: str, example: str) -> int:
@@ -95,3 +58,27 @@ def pixels(text: str) -> int:
 
 def quality(text: str) -> int:
     return _whole(text, 1, 100, "from 1 to 100", "90")
+
+
+def add_target(parser: ArgumentParser, help: str, *, optional: bool = False) -> None:
+    """What a command is used on; ``main`` puts what ``--arg`` gives into its name."""
+    parser.add_argument("target", metavar="TARGET", nargs="?" if optional else None, help=help)
+    parser.add_argument(
+        "--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument of the class or function that TARGET names"
+    )
+
+
+def add_consumer(parser: ArgumentParser) -> None:
+    """What is emulated in place of a training step."""
+    consumer = parser.add_mutually_exclusive_group()
+    consumer.add_argument("--step-ms", type=milliseconds, metavar="MS", help="emulate a training step that takes so long a batch")
+    consumer.add_argument("--target-rate", type=rate, metavar="RATE", help="emulate one that takes RATE samples a second")
+
+
+def add_quiet(parser: ArgumentParser) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def place(text: str) -> Path | str:
+    """A directory, or the URL of a place in a store."""
+    return text if is_far(text) else Path(text)

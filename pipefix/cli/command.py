@@ -8,13 +8,17 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import pipefix.cli as package
 
 
 class Command(Protocol):
+    """With ``TAKES_PROGRAM = True`` a command may be given a program, TARGET -- ARGUMENTS. These are ``arguments.program``."""
+
     def prepare_parser(self, parser: ArgumentParser) -> None:
         """Add the command's arguments."""
 
@@ -36,3 +40,12 @@ def description(command: Command) -> tuple[str, str]:
     """The first sentence of the docstring, and the whole of it."""
     text = (cast(ModuleType, command).__doc__ or "").strip()
     return text.split("\n", 1)[0], text
+
+
+def used(api: Any, verb: str, arguments: Namespace) -> Callable[..., Any]:
+    """The verb on the target; or inside the program, where one was given or the target is one."""
+    from pipefix.verbs.inside import imported_or_run
+
+    if arguments.program is None:
+        return partial(imported_or_run, getattr(api, verb), arguments.target)
+    return partial(api.in_program, verb, [arguments.target, *arguments.program])

@@ -6,12 +6,16 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TextIO, TypedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO, TypedDict
 
 from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.terminal import printable, printable_json, printable_lines
 
 WIDTH_WITHOUT_TERMINAL = 100
+COLORS = ("auto", "always", "never")
+_asked = "auto"
+"""Which of them the command line said."""
 
 
 class Manner(TypedDict):
@@ -21,7 +25,32 @@ class Manner(TypedDict):
 
 
 def results(lines: Iterable[str]) -> None:
-    """Print to stdout. A reader that went away (``| head``) is no error: the rest is dropped."""
+    """Print lines to stdout, whoever wrote what is in them."""
+    _print(map(printable, lines))
+
+
+def report(render: Callable[..., Iterable[str]], *nouns: Any, **options: Any) -> None:
+    """Print what a function of the report makes of its nouns for this terminal. It cleans their text itself, and may colour it."""
+    _print(render(*nouns, **options, **manner()))
+
+
+def aside(render: Callable[..., Iterable[str]], *nouns: Any, **options: Any) -> None:
+    """Print on stderr what a function of the report makes of its nouns, if anybody listens."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.writelines(f"{line}\n" for line in render(*nouns, **options, **manner(sys.stderr)))
+            sys.stderr.flush()
+
+
+def document(noun: object, *, indent: bool = True) -> None:
+    """Print a noun as JSON."""
+    from pipefix.vocabulary import versioned
+
+    _print([printable_json(versioned.text(noun, indent=indent).rstrip("\n"))])
+
+
+def _print(lines: Iterable[str]) -> None:
+    """A reader that went away (``| head``) is no error: the rest is dropped."""
     stream: TextIO | None = sys.stdout
     if stream is None:
         return
@@ -38,11 +67,11 @@ def results(lines: Iterable[str]) -> None:
         ) from error
 
 
-def note(text: str) -> None:
-    """A line to stderr, if anybody listens."""
+def note(text: str, *, end: str = "\n") -> None:
+    """Lines to stderr, if anybody listens."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
-            print(text, file=sys.stderr, flush=True)
+            print(printable_lines(text), file=sys.stderr, flush=True, end=end)
 
 
 def _drop_the_rest() -> None:
@@ -72,14 +101,25 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
-def manner() -> Manner:
-    """How stdout takes text, as the report's functions ask for it."""
-    unicode = (getattr(sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
-    return {"width": width(), "color": color(), "unicode": unicode}
+def manner(stream: TextIO | None = None) -> Manner:
+    """How stdout, or another stream, takes text, as the report's functions ask for it."""
+    unicode = (getattr(stream or sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
+    return {"width": width(), "color": color(stream), "unicode": unicode}
 
 
-def color() -> bool:
-    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+def ask_color(when: str) -> None:
+    """What ``--color`` says, for all that is printed from now on."""
+    global _asked
+    _asked = when
+
+
+def color(stream: TextIO | None = None) -> bool:
+    """``--color`` counts first, then ``NO_COLOR``, then ``FORCE_COLOR``; these two where they are set to anything."""
+    if _asked != "auto":
+        return _asked == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or is_terminal(stream or sys.stdout)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Store what a dataset reads or makes, so that it comes faster the next time.
 
-TARGET is what pipefix probe takes. Loading it runs its code. --store says what is kept of a sample: source, the bytes of the
+TARGET is what pipefix probe takes, a training program included: then the dataset of its training loop is converted, in the program,
+which is ended afterwards. Loading a target runs its code. --store says what is kept of a sample: source, the bytes of the
 files it read, which the dataset's own code then reads again unchanged; resized, its images made smaller; decoded, their pixels;
 sample, all up to the first random operation of its transforms; rows, its fields as columns (Parquet only).
 
@@ -14,17 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.cli import arguments, console
+from pipefix.cli.command import used
 from pipefix.cli.progress import Paced
 
+TAKES_PROGRAM = True
 STORES = ("source", "resized", "decoded", "sample", "rows")
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
-    parser.usage = "pipefix convert TARGET --to lmdb|parquet [options]"
-    parser.add_argument("target", metavar="TARGET", help="what to convert")
+    parser.usage = "pipefix convert [TARGET] --to lmdb|parquet [options] [-- ARGUMENTS]"
+    arguments.add_target(parser, "what to convert (default: what was probed here, or the only dataset here)", optional=True)
     parser.add_argument("--to", choices=("lmdb", "parquet"), required=True, help="the format of the cache")
     parser.add_argument("--store", choices=STORES, default="source", help="what is kept of a sample (default: source)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where the cache goes (default: cache-STORE)")
+    parser.add_argument(
+        "--out", type=arguments.place, metavar="DIR",
+        help="where the cache goes: a directory (default: cache-STORE), or a store, such as s3://bucket/cache",
+    )  # fmt: skip
     parser.add_argument(
         "--size", type=arguments.pixels, metavar="N", help="shorter side of resized (default: 256) or decoded images"
     )
@@ -40,13 +46,15 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
     parser.add_argument("--text", metavar="FIELD", help="the field that is tokenised")
     parser.add_argument("--limit", type=arguments.batch_size, metavar="N", help="take the first N samples of a stream")
-    parser.add_argument("--update", action="store_true", help="make anew what has changed in the source since")
+    parser.add_argument("--update", action="store_true", help="rebuild what has changed in the source since")
     parser.add_argument("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
 def run(arguments: Namespace) -> int:
+    if arguments.target is None:
+        arguments.target = _target_here()
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
         from pipefix import api
@@ -66,33 +74,34 @@ def run(arguments: Namespace) -> int:
             "progress": progress,
         }
         if arguments.dry_run:
-            found: Any = api.forecast(arguments.target, **options)
+            found: Any = used(api, "forecast", arguments)(**options)
         else:
-            found = api.convert(arguments.target, update=arguments.update, **options)
+            found = used(api, "convert", arguments)(update=arguments.update, **options)
     _deliver(found, arguments)
     return 0
 
 
+def _target_here() -> str:
+    from pipefix.verbs.history import target_here
+
+    target, why = target_here(Path())
+    console.note(f"converting {target}: {why}")
+    return target
+
+
 def _deliver(found: Any, arguments: Namespace) -> None:
-    from pipefix.report import conversion
+    from pipefix.report import convert_text
 
     if arguments.json:
-        import msgspec
-
-        text = msgspec.json.format(msgspec.json.encode(conversion.as_dict(found)), indent=1)
-        console.results([text.decode("utf-8")])
+        console.document(convert_text.as_dict(found))
     elif arguments.dry_run:
-        console.results(
-            conversion.predicted(
-                samples=found.samples, tried=found.tried, cache_bytes=found.bytes, source_bytes=found.source_bytes,
-                took=found.seconds, gain=found.gain, free=found.free, kept=found.kept, live=found.live,
-                unseen_bytes=found.unseen_bytes, **console.manner(),
-            )
+        console.report(
+            convert_text.predicted, samples=found.samples, tried=found.tried, cache_bytes=found.bytes,
+            source_bytes=found.source_bytes, took=found.seconds, gain=found.gain, free=found.free, kept=found.kept,
+            live=found.live, unseen_bytes=found.unseen_bytes,
         )  # fmt: skip
     else:
-        console.results(
-            conversion.made(
-                found.manifest, str(found.folder), took=found.seconds, new=found.made, found=found.found, changed=found.changed,
-                unseen_bytes=found.unseen_bytes, **console.manner(),
-            )
+        console.report(
+            convert_text.made, found.manifest, found.url or str(found.folder), took=found.seconds, new=found.made,
+            found=found.found, changed=found.changed, unseen_bytes=found.unseen_bytes,
         )  # fmt: skip

@@ -11,16 +11,17 @@ if TYPE_CHECKING:
     from pipefix.report.runfile import Run
 
 
-def deliver(run: Run, *, as_json: bool = False, out: Path | None = None, html: Path | None = None) -> None:
+def deliver(run: Run, *, as_json: bool = False, full: bool = False, out: Path | None = None, html: Path | None = None) -> None:
     try:
         _write(run, out, html)
     finally:
         # A disk that filled up meanwhile costs the file, not the figures.
-        _print(run, as_json)
+        _print(run, as_json, full)
 
 
 def _write(run: Run, out: Path | None, html: Path | None) -> None:
     from pipefix.report import runfile
+    from pipefix.vocabulary import versioned
 
     if out is not None:
         runfile.write(run, out)
@@ -28,16 +29,17 @@ def _write(run: Run, out: Path | None, html: Path | None) -> None:
     if html is not None:
         from pipefix.report.html import page
 
-        runfile.write_whole(page(run).encode("utf-8", "backslashreplace"), html, what="report")
+        versioned.write(page(run), html, what="report")
         console.note(f"report: {html}")
 
 
-def _print(run: Run, as_json: bool) -> None:
+def _print(run: Run, as_json: bool, full: bool) -> None:
     if as_json:
-        from pipefix.report import runfile
+        console.document(run)
+        return
+    from pipefix.report import program_text, text
 
-        console.results([runfile.encode(run).decode("utf-8").rstrip("\n")])
-    else:
-        from pipefix.report.text import lines
-
-        console.results(lines(run, **console.manner()))
+    if run.program is None or run.stages:
+        console.report(text.lines if full else text.short, run)
+    if run.program is not None:
+        console.report(program_text.lines, run)

@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 _MARKS = {
@@ -43,9 +44,11 @@ def check(**places: Path | None) -> None:
 def _check_folder(path: Path, flag: str, name: str) -> None:
     folder = path.parent
     if path.is_dir():
-        raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {flag} {path / name}")
+        raise BadUsage(f"{flag} {path} is a directory, not a file.", advice=f"Name a file in it: {command(flag, path / name)}")
     if not folder.exists():
-        raise BadUsage(f"{flag} {path}: the directory {folder} does not exist.", advice=f"Make it first: mkdir -p {folder}")
+        raise BadUsage(
+            f"{flag} {path}: the directory {folder} does not exist.", advice=f"Make it first: {command('mkdir', '-p', folder)}"
+        )
     if not folder.is_dir():
         raise BadUsage(f"{flag} {path}: {folder} is a file, not a directory.", advice="Name a file in a directory of your own.")
     try:
@@ -54,7 +57,7 @@ def _check_folder(path: Path, flag: str, name: str) -> None:
     except OSError as error:
         raise UnreadableFile(
             f"{flag} {path}: nothing can be written in {folder}: {error.strerror or error}.",
-            advice=f"Choose a directory that you may write to, such as {flag} {Path(tempfile.gettempdir()) / path.name}",
+            advice=f"Choose a directory that you may write to, such as {command(flag, Path(tempfile.gettempdir()) / path.name)}",
         ) from error
 
 
@@ -70,5 +73,5 @@ def _check_existing(path: Path, flag: str, marks: tuple[bytes, ...]) -> None:
     if head and not all(mark in head for mark in marks):
         raise BadUsage(
             f"{flag} {path}: the file exists and is not one that {flag} writes; it will not be replaced.",
-            advice=f"Choose another name, or remove it first: rm {path}",
+            advice=f"Choose another name, or remove it first: {command('rm', path)}",
         )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from pipefix.cli import console
+from pipefix.cli import arguments, console
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix doctor [TARGET] [options]"
-    parser.add_argument("target", metavar="TARGET", nargs="?", help="what to audit (default: the machine alone)")
+    arguments.add_target(parser, "what to audit (default: the machine alone)", optional=True)
     parser.add_argument("--json", action="store_true", help="print machine and findings as JSON")
 
 
@@ -22,12 +22,9 @@ def run(arguments: Namespace) -> int:
 
         machine, findings = api.doctor(arguments.target)
     if arguments.json:
-        import msgspec
-
-        text = msgspec.json.format(msgspec.json.encode({"machine": machine, "audit": findings}), indent=1)
-        console.results([text.decode("utf-8")])
+        console.document({"machine": machine, "audit": findings})
     else:
-        from pipefix.report import checkup
+        from pipefix.report import doctor_text
 
-        console.results(checkup.lines(machine, findings, **console.manner()))
+        console.report(doctor_text.lines, machine, findings)
     return 0

@@ -4,6 +4,9 @@ TARGET is what pipefix probe takes. Loading it runs its code; nothing of yours i
 against those of your own pipeline, and both run in turn until the gain is clear; what does not help is taken back. What is kept
 lies in DIR/pipefix.plan.toml, which FastLoader(dataset, plan=...) reads, with a log of all that was tried beside it.
 
+TARGET may also be a training program: pipefix fix train.py -- --epochs 3. It runs until its training loop is warm, its loader is
+fixed there, and the program is ended. Afterwards pipefix run --plan DIR/pipefix.plan.toml train.py runs it with the plan.
+
 Steps that change what training sees, or take over 1 GB of disk or ten minutes, are asked about; --yes answers.
 Interrupted at any moment, the plan says what holds: run it again, or take the last step back with --undo.
 """
@@ -17,13 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.cli import arguments, console
+from pipefix.cli.command import used
 from pipefix.cli.progress import Paced
 from pipefix.vocabulary.errors import BadUsage, Interrupted, UnreadableFile
 
+TAKES_PROGRAM = True
+
 
 def prepare_parser(parser: ArgumentParser) -> None:
-    parser.usage = "pipefix fix TARGET [options]\n       pipefix fix --undo [--out DIR]"
-    parser.add_argument("target", metavar="TARGET", nargs="?", help="what to fix")
+    parser.usage = "pipefix fix TARGET [options] [-- ARGUMENTS]\n       pipefix fix --undo [--out DIR]"
+    arguments.add_target(parser, "what to fix", optional=True)
     parser.add_argument("--dry-run", action="store_true", help="say what would be tried, in which order; change nothing")
     parser.add_argument("--only", metavar="ID", help="this remedy alone, such as cache-source or workers")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
@@ -37,14 +43,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's")
     parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes to begin with, likewise")
-    consumer = parser.add_mutually_exclusive_group()
-    consumer.add_argument(
-        "--step-ms", type=arguments.milliseconds, metavar="MS", help="emulate a training step that takes so long a batch"
-    )
-    consumer.add_argument("--target-rate", type=arguments.rate, metavar="RATE", help="emulate one that takes RATE samples a second")
+    arguments.add_consumer(parser)
     parser.add_argument("--json", action="store_true", help="print the last probe's run file, outcomes included, instead of text")
     parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -79,11 +81,9 @@ def _undo(arguments: Namespace) -> int:
 
     found = api.undo(arguments.out)
     if arguments.json:
-        import msgspec
-
-        console.results([msgspec.json.format(msgspec.json.encode(found), indent=1).decode()])
+        console.document(found)
     else:
-        console.results(fix_text.undone(found, **console.manner()))
+        console.report(fix_text.undone, found)
     return 0
 
 
@@ -92,10 +92,11 @@ def _fix(arguments: Namespace) -> Any:
         progress("loading PyTorch", 0.0)
         from pipefix import api
 
-        return api.fix(
-            arguments.target, budget=arguments.budget, min_gain=arguments.min_gain, only=arguments.only, yes=arguments.yes,
+        return used(api, "fix", arguments)(
+            budget=arguments.budget, min_gain=arguments.min_gain, only=arguments.only, yes=arguments.yes,
             dry_run=arguments.dry_run, out=arguments.out, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
-            batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(), progress=progress, seed=arguments.seed,
+            batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(),
+            progress=progress, seed=arguments.seed,
         )  # fmt: skip
 
 
@@ -105,7 +106,7 @@ def _asking() -> Callable[[str], bool] | None:
         return None
 
     def ask(question: str) -> bool:
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        console.note(f"{question} [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return ask
@@ -113,11 +114,9 @@ def _asking() -> Callable[[str], bool] | None:
 
 def _deliver(report: Any, arguments: Namespace) -> None:
     if arguments.json and report.after is not None:
-        from pipefix.report import runfile
-
-        console.results([runfile.encode(report.after).decode("utf-8").rstrip("\n")])
+        console.document(report.after)
         return
     from pipefix.report import fix_text
 
     page = str(report.page) if report.page is not None else None
-    console.results(fix_text.lines(report.fixed, page=page, **console.manner()))
+    console.report(fix_text.lines, report.fixed, page=page)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from pipefix.cli.command import find
-from pipefix.cli.console import note, results, tolerate_any_encoding
+from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
 from pipefix.cli.parser import parse
+from pipefix.cli.watcher import watched
+from pipefix.subject.naming import named, with_arguments
 from pipefix.vocabulary.errors import Interrupted, MissingExtra, PipefixError
 from pipefix.vocabulary.version import VERSION
 
@@ -24,7 +26,9 @@ BUG = 70
 def run() -> NoReturn:
     """The console script."""
     _treat_termination_as_interrupt()
-    sys.exit(main())
+    with watched(sys.argv[1] if len(sys.argv) > 1 else ""):
+        code = main()
+    sys.exit(code)
 
 
 def _treat_termination_as_interrupt() -> None:
@@ -47,6 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         commands = find()
         arguments = parse(sys.argv[1:] if argv is None else argv, commands)
+        ask_color(arguments.color)
+        target = getattr(arguments, "target", None)
+        if target is not None and arguments.program is None:
+            arguments.target = with_arguments(target, getattr(arguments, "arg", ()))
+            named(arguments.target)  # a file that is not there is told before PyTorch is loaded, which takes seconds
         code = commands[arguments.command].run(arguments)
         results(())
     except PipefixError as error:

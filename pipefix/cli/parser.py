@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
-import difflib
+import textwrap
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from pipefix.cli import console, defaults
 from pipefix.cli.command import Command, description
+from pipefix.cli.nearest import nearest
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.version import VERSION
 
 EPILOG = "Start with: pipefix probe TARGET. Each command explains itself: pipefix COMMAND --help"
 
 
+class Wrapped(RawDescriptionHelpFormatter):
+    """Paragraphs as wide as the terminal, each by itself; lines that are indented stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.strip().split("\n\n")
+        return "\n\n".join(one if "\n " in one else textwrap.fill(" ".join(one.split()), width) for one in paragraphs)
+
+
 class Parser(ArgumentParser):
     """Raises `BadUsage` where argparse would print and leave."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", Wrapped)
         super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise BadUsage(f"{self.prog}: {message}", advice=f"See what it takes with: {self.prog} --help")
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Namespace, list[str]]:
+        return super().parse_known_args(self._with_defaults_written(list(args or ())), namespace)
+
+    def _with_defaults_written(self, words: list[str]) -> list[str]:
+        """A flag whose value may be left out takes one after ``=`` only: what follows it is the first word of a program."""
+        known = self._option_string_actions
+        for place, word in enumerate(words):
+            before = known.get(words[place - 1]) if place else None
+            if not word.startswith("-") and (before is None or before.nargs == 0):
+                break
+            if word in known and known[word].nargs == "?":
+                words[place] = f"{word}={known[word].const}"
+        return words
+
     def flags(self) -> list[str]:
         return list(self._option_string_actions)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word somebody who typed ``word`` most likely meant."""
-    names = list(known)
-    begun = [name for name in names if len(word) > 3 and name.startswith(word)]
-    return next(iter(begun or difflib.get_close_matches(word, names, n=1)), None)
 
 
 def build(commands: dict[str, Command]) -> tuple[Parser, dict[str, Parser]]:
@@ -42,18 +61,20 @@ def build(commands: dict[str, Command]) -> tuple[Parser, dict[str, Parser]]:
         description="Finds out what is slow in a PyTorch data pipeline, and what each fix is worth.",
         epilog=EPILOG,
     )
-    top.add_argument("--version", action="version", version=f"pipefix {VERSION}")
+    top.add_argument("-V", "--version", action="version", version=f"pipefix {VERSION}")
     choices = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     parsers: dict[str, Parser] = {}
     for name, command in commands.items():
         first, whole = description(command)
         parsers[name] = choices.add_parser(name, prog=f"pipefix {name}", help=first, description=whole)
         command.prepare_parser(parsers[name])
+        parsers[name].add_argument("--color", choices=console.COLORS, default="auto", help="whether text is coloured")
     return top, parsers
 
 
 def parse(argv: Sequence[str], commands: dict[str, Command]) -> Namespace:
     top, parsers = build(commands)
+    argv = _as_flags(list(argv))
     word = argv[0] if argv else "--help"
     if not word.startswith("-") and word not in parsers:
         meant = nearest(word, parsers)
@@ -61,10 +82,22 @@ def parse(argv: Sequence[str], commands: dict[str, Command]) -> Namespace:
         raise BadUsage(f"pipefix has no command {word!r}.", advice=f"Did you mean: pipefix {meant}?" if meant else others)
     if word.startswith("-") and word not in top.flags():
         _refuse([word], top)
-    arguments, unknown = top.parse_known_args(argv or ["--help"])
+    words, program = list(argv), None
+    if getattr(commands.get(word), "TAKES_PROGRAM", False) and "--" in words:
+        words, program = words[: words.index("--")], words[words.index("--") + 1 :]
+    defaults.apply(parsers, word, words[1:])
+    arguments, unknown = top.parse_known_args(words or ["--help"])
+    arguments.program = program
     if unknown:
         _refuse(unknown, parsers[arguments.command])
     return arguments
+
+
+def _as_flags(argv: list[str]) -> list[str]:
+    """``help``, ``help COMMAND`` and ``version`` are what people type as well."""
+    if argv[:1] == ["help"]:
+        return [*argv[1:2], "--help"]
+    return ["--version"] if argv[:1] == ["version"] else argv
 
 
 def _refuse(unknown: list[str], parser: Parser) -> NoReturn:

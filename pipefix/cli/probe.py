@@ -4,6 +4,10 @@ TARGET is FILE.py, FILE.py:name, package.module:name, or a directory of class fo
 IterableDataset, a DataLoader, or a function without required arguments that returns one. A DataLoader brings its settings;
 train_step(batch) or model in the same file is what consumes the batches. Loading a target runs its code.
 
+TARGET may also be a training program with its arguments: pipefix probe train.py -- --epochs 3. It runs until its training loop is
+warm; that loop's loader is probed there, beside the step as long as it takes there, and the program is ended. So is a FILE.py that
+would train when it is imported, or hands over nothing and says what to do under if __name__ == "__main__".
+
 The report goes to standard output, progress to standard error. Ctrl-C reports what is known by then.
 """
 
@@ -16,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
+from pipefix.cli.command import used
 from pipefix.cli.deliver import deliver
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import GateFailed, Interrupted, UnreadableFile
@@ -29,10 +34,12 @@ ENDING = 1.0
 VERDICTS = ("input-bound", "step-bound", "balanced", "inconclusive")
 GATES = (*VERDICTS, "problem")
 
+TAKES_PROGRAM = True
+
 
 def prepare_parser(parser: ArgumentParser) -> None:
-    parser.usage = "pipefix probe TARGET [options]"
-    parser.add_argument("target", metavar="TARGET", help="what to probe")
+    parser.usage = "pipefix probe TARGET [options] [-- ARGUMENTS]"
+    arguments.add_target(parser, "what to probe")
     time = parser.add_mutually_exclusive_group()
     time.add_argument("--budget", type=arguments.seconds, default=BUDGET, metavar="SECONDS", help="time to spend (default: 60)")
     time.add_argument("--quick", action="store_const", const=QUICK, dest="budget", help="spend 20 seconds: wider intervals")
@@ -40,11 +47,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
         "--batch-size", type=arguments.batch_size, metavar="N", help="instead of the loader's, or where there is none"
     )
     parser.add_argument("--workers", type=arguments.workers, metavar="N", help="worker processes, likewise")
-    consumer = parser.add_mutually_exclusive_group()
-    consumer.add_argument(
-        "--step-ms", type=arguments.milliseconds, metavar="MS", help="emulate a training step that takes so long a batch"
-    )
-    consumer.add_argument("--target-rate", type=arguments.rate, metavar="RATE", help="emulate one that takes RATE samples a second")
+    arguments.add_consumer(parser)
     parser.add_argument(
         "--recording-budget",
         type=arguments.size,
@@ -52,6 +55,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
         metavar="SIZE",
         help="memory to record in (default: 1GB)",
     )
+    parser.add_argument("--full", action="store_true", help="print every figure, the verdict last")
     parser.add_argument("--json", action="store_true", help="print the run file instead of text")
     parser.add_argument("--out", type=Path, metavar="PATH", help="write the run file, for: pipefix show, pipefix compare")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
@@ -61,7 +65,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
         help=f"exit with 1 on this verdict ({', '.join(VERDICTS)}), or on a problem in the audit; may be repeated",
     )  # fmt: skip
     parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the probe's own choices (default: 0)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -71,9 +75,9 @@ def run(arguments: Namespace) -> int:
     except UnreadableFile as error:
         if error.known is not None:
             # The trace could not be written; the figures are not lost with it.
-            deliver(cast("Run", error.known), as_json=arguments.json, out=arguments.out, html=arguments.html)
+            deliver(cast("Run", error.known), as_json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
         raise
-    deliver(found, as_json=arguments.json, out=arguments.out, html=arguments.html)
+    deliver(found, as_json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
     if found.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
     crossed = list(_crossed(found, arguments.fail_on))
@@ -88,8 +92,7 @@ def _probe(arguments: Namespace) -> Run:
         progress("loading PyTorch", 0.0)
         from pipefix import api
 
-        return api.probe(
-            arguments.target,
+        found: Run = used(api, "probe", arguments)(
             # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
             budget=max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING),
             step_ms=arguments.step_ms,
@@ -101,6 +104,7 @@ def _probe(arguments: Namespace) -> Run:
             progress=progress,
             seed=arguments.seed,
         )
+        return found
 
 
 def _crossed(run: Run, gates: list[str]) -> Iterator[str]:

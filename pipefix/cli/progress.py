@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipefix.cli.console import is_terminal, note
+from pipefix.vocabulary.terminal import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -42,7 +43,7 @@ class Progress:
             self._bar = None
 
     def __call__(self, phase: str, fraction: float) -> None:
-        done = min(max(fraction, 0.0), 1.0)
+        phase, done = printable(phase), min(max(fraction, 0.0), 1.0)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=phase, completed=done, refresh=True)
         elif not self.quiet and phase != self._phase:

@@ -1,6 +1,6 @@
 """Print a run file that probe --out wrote, or turn it into an HTML report. Nothing is measured.
 
-RUN is the file's name, or - for standard input.
+RUN is the file's name, the folder that pipefix run wrote, or - for standard input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pipefix.cli.deliver import deliver
 
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix show RUN [options]"
-    parser.add_argument("run", metavar="RUN", help="a run file (JSON)")
+    parser.add_argument("run", metavar="RUN", help="a run file (JSON), or a folder of pipefix run")
+    parser.add_argument("--full", action="store_true", help="print every figure, the verdict last")
     parser.add_argument("--json", action="store_true", help="print the run file as this version of pipefix reads it")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write a report to open in a browser; it needs no network")
 
@@ -26,7 +27,11 @@ def run(arguments: Namespace) -> int:
     destination.check(html=arguments.html)
     if arguments.run == "-":
         found = runfile.decode(sys.stdin.buffer.read(), origin="standard input")
+    elif Path(arguments.run).is_dir():
+        from pipefix.verbs.run import from_folder
+
+        found = from_folder(Path(arguments.run))
     else:
         found = runfile.read(Path(arguments.run))
-    deliver(found, as_json=arguments.json, html=arguments.html)
+    deliver(found, as_json=arguments.json, full=arguments.full, html=arguments.html)
     return 0

@@ -1,10 +1,10 @@
 """Move augmentation to whole batches (Kornia, DALI, or torchvision on tensors), and show that it is the same.
 
 TARGET is what `pipefix probe` takes; its dataset's transforms are read: torchvision's, old and new, and albumentations'. Nothing of
-yours is changed: the report says what stays and what moves, and --write makes code that does it without pipefix.
+yours is changed: the report says what stays and what moves, and --write makes a file of the operations, to be edited and imported.
 
-With --check every operation is run both ways with the same parameters, random parameters are drawn both ways and compared, and so
-is the whole list on some of your samples. The exit code is then 1 where they differ.
+With --check every operation is run both ways with the same parameters, results of random ones are compared, and so is the whole
+list on some of your samples. The exit code is then 1 where they differ.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ TARGETS = ("kornia", "dali", "tensor")
 
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix swap TARGET --to kornia|dali|tensor [options]"
-    parser.add_argument("target", metavar="TARGET", help="what to read the transforms from")
+    arguments.add_target(parser, "what to read the transforms from")
     parser.add_argument("--to", choices=TARGETS, required=True, help="where they move: Kornia, DALI, or torchvision on tensors")
+    parser.add_argument("--transforms", metavar="NAME", help="the dataset's attribute that holds them, where it has no usual name")
     parser.add_argument("--check", action="store_true", help="show that it is the same; exit with 1 where it is not")
-    parser.add_argument("--write", type=Path, metavar="PATH", help="write code that stands alone, such as augment.py")
+    parser.add_argument("--write", type=Path, metavar="PATH", help="write the operations as a file to import, such as augment.py")
     parser.add_argument("--run", type=Path, metavar="RUN", help="a run file of the same target, for the predicted gain")
     parser.add_argument("--html", type=Path, metavar="PATH", help="write a report with a contact sheet; implies --check")
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of text")
@@ -33,7 +34,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--device", metavar="DEVICE", help="where to check: cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the random numbers (default: 0)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -44,8 +45,8 @@ def run(arguments: Namespace) -> int:
         from pipefix import api
 
         found = api.swap(
-            arguments.target, to=arguments.to, check=checked, write=arguments.write, run=arguments.run,
-            samples=arguments.samples, device=arguments.device, seed=arguments.seed, progress=progress,
+            arguments.target, to=arguments.to, transforms=arguments.transforms, check=checked, write=arguments.write,
+            run=arguments.run, samples=arguments.samples, device=arguments.device, seed=arguments.seed, progress=progress,
         )  # fmt: skip
     _deliver(found, arguments)
     if checked and found.report.parity is not None and not found.report.parity.holds:
@@ -54,17 +55,18 @@ def run(arguments: Namespace) -> int:
 
 
 def _deliver(found: object, arguments: Namespace) -> None:
-    from pipefix.report import runfile, swap_text, swapfile
+    from pipefix.report import swap_text
+    from pipefix.vocabulary import versioned
 
     report = found.report  # type: ignore[attr-defined]
     if arguments.html is not None:
         from pipefix.report.swap_html import page
 
-        runfile.write_whole(page(report, found.sheet).encode("utf-8", "backslashreplace"), arguments.html, what="report")  # type: ignore[attr-defined]
+        versioned.write(page(report, found.sheet), arguments.html, what="report")  # type: ignore[attr-defined]
         console.note(f"report: {arguments.html}")
     if arguments.write is not None:
         console.note(f"code: {arguments.write}")
     if arguments.json:
-        console.results([swapfile.encode(report)])
+        console.document(report)
     else:
-        console.results(swap_text.lines(report, **console.manner()))
+        console.report(swap_text.lines, report)

@@ -14,23 +14,22 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pipefix.cli import arguments, console, destination
+from pipefix.cli.command import used
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import Interrupted
 
 PLAN = Path("pipefix.plan.toml")
 
+TAKES_PROGRAM = True
+
 
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix tune TARGET [options]"
-    parser.add_argument("target", metavar="TARGET", help="what to tune")
+    arguments.add_target(parser, "what to tune")
     parser.add_argument(
         "--stall", type=arguments.share, default=0.01, metavar="SHARE", help="of the time that the consumer may wait (default: 1%%)"
     )
-    consumer = parser.add_mutually_exclusive_group()
-    consumer.add_argument(
-        "--step-ms", type=arguments.milliseconds, metavar="MS", help="emulate a training step that takes so long a batch"
-    )
-    consumer.add_argument("--target-rate", type=arguments.rate, metavar="RATE", help="emulate one that takes RATE samples a second")
+    arguments.add_consumer(parser)
     parser.add_argument("--budget", type=arguments.seconds, default=90.0, metavar="SECONDS", help="time to spend (default: 90)")
     parser.add_argument("--trials", type=arguments.batch_size, default=8, metavar="N", help="settings to try at most (default: 8)")
     parser.add_argument(
@@ -52,7 +51,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     place.add_argument("--no-write", action="store_const", const=None, dest="write", help="write no plan file")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of text")
     parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="seed of the sampler's order (default: 0)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -61,8 +60,8 @@ def run(arguments: Namespace) -> int:
         progress("loading PyTorch", 0.0)
         from pipefix import api
 
-        found = api.tune(
-            arguments.target, stall=arguments.stall, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
+        found = used(api, "tune", arguments)(
+            stall=arguments.stall, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
             batch_size=arguments.batch_size, workers=arguments.workers, batch_sizes=arguments.batch_sizes,
             budget=arguments.budget, trials=arguments.trials, max_workers=arguments.max_workers,
             max_memory=arguments.max_memory, max_shm=arguments.max_shm, max_files=arguments.max_files,
@@ -73,13 +72,11 @@ def run(arguments: Namespace) -> int:
     if report.written is not None:
         console.note(f"plan: {report.written}")
     if arguments.json:
-        from pipefix.report import tunefile
-
-        console.results([tunefile.encode(report)])
+        console.document(report)
     else:
         from pipefix.report import tune_text
 
-        console.results(tune_text.lines(report, **console.manner()))
+        console.report(tune_text.lines, report)
     if report.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then, and no plan was written.")
     return 0

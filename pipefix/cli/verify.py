@@ -1,7 +1,7 @@
 """Check a cache: every checksum, every index, every record, and whether its source is what it was.
 
-Nothing of the cache is executed. --repair writes a damaged manifest anew from its copy, and makes damaged parts anew, for which the
-target that the cache was made from is loaded, and that runs its code.
+Nothing of the cache is executed. --repair restores a damaged manifest from its copy, and rebuilds damaged parts from their source:
+for that the target which the cache was made from is loaded, which runs its code.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pipefix.vocabulary.errors import GateFailed
 
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix verify CACHE [options]"
-    parser.add_argument("cache", metavar="CACHE", type=Path, help="a cache's directory")
+    parser.add_argument("cache", metavar="CACHE", type=arguments.place, help="a cache's directory, or its URL")
     parser.add_argument("--sample", type=arguments.batch_size, metavar="N", help="check N records drawn at random instead of all")
-    parser.add_argument("--repair", action="store_true", help="make damaged parts anew from the source")
+    parser.add_argument("--repair", action="store_true", help="rebuild damaged parts from the source")
     parser.add_argument("--target", metavar="TARGET", help="the source, where it is not called what it was called then")
     parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="which records --sample draws (default: 0)")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
@@ -26,6 +26,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    from pipefix.caches.manifest import refuse_what_is_no_cache
+
+    if isinstance(arguments.cache, Path):
+        refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading", 0.0)
         from pipefix import api
@@ -38,23 +42,19 @@ def run(arguments: Namespace) -> int:
             target=arguments.target,
             progress=progress,
         )
-    from pipefix.report import conversion
+    from pipefix.report import convert_text
 
     if arguments.json:
-        import msgspec
-
-        text = msgspec.json.format(msgspec.json.encode(conversion.as_dict(found, sound=found.sound)), indent=1)
-        console.results([text.decode("utf-8")])
+        console.document(convert_text.as_dict(found, sound=found.sound))
     else:
-        console.results(
-            conversion.checked(
-                found.manifest, str(found.folder), records=found.records, damage=found.damage, changed=found.changed,
-                changed_count=found.changed_count, missing_count=found.missing_count, repaired=found.repaired,
-                restored=found.restored, copy_damaged=found.copy_damaged, **console.manner(),
-            )
+        console.report(
+            convert_text.checked, found.manifest, found.url or str(found.folder), records=found.records, damage=found.damage,
+            changed=found.changed, changed_count=found.changed_count, missing_count=found.missing_count,
+            repaired=found.repaired, restored=found.restored, copy_damaged=found.copy_damaged,
         )  # fmt: skip
     if not found.sound:
-        raise GateFailed(
-            f"{arguments.cache} is damaged.", advice=f"Mend it from its source: pipefix verify {arguments.cache} --repair"
-        )
+        far = not isinstance(arguments.cache, Path)
+        anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
+        advice = anew if far else f"Mend it from its source: {found.manifest.repair(arguments.cache)}"
+        raise GateFailed(f"{arguments.cache} is damaged.", advice=advice)
     return 0

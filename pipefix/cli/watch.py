@@ -1,8 +1,8 @@
 """Follow a running job's loader: its state, the cost of each stage, and what drifts.
 
 SOURCE is the file or the address that the job names in pipefix.watch(loader, jsonl="watch.jsonl", prometheus=9400): a file of JSON
-lines, or http://127.0.0.1:9400/metrics. With --baseline the job is held against a run file of `pipefix probe`, or against the lines
-of an earlier job; without, against its own beginning. Ends with the job.
+lines, http://127.0.0.1:9400/metrics, or the port alone, pipefix watch 9400. With --baseline the job is held against a run file of
+`pipefix probe`, or against the lines of an earlier job; without, against its own beginning. Ends with the job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipefix.cli import arguments, console
 from pipefix.vocabulary.errors import GateFailed, Interrupted
 
 if TYPE_CHECKING:
-    from pipefix.watch.follow import Window
+    from pipefix.watching.follow import Window
 
 
 def prepare_parser(parser: ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.watch import follow
+    from pipefix.watching import follow
 
     drifted: list[str] = []
     told = False
@@ -40,7 +40,11 @@ def run(arguments: Namespace) -> int:
         groups = follow.follow(arguments.source, baseline=arguments.baseline, once=arguments.once, every=arguments.every)
         for group in groups:
             drifted += [notice.sentence for window in group for notice in window.notices if notice.alarm]
-            console.results(_lines(group, as_json=arguments.json, whole=not told))
+            if arguments.json:
+                for window in group:
+                    console.document(window, indent=False)
+            else:
+                console.results(_lines(group, whole=not told))
             told = True
             if drifted and arguments.fail_on_drift:
                 break
@@ -52,19 +56,16 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _lines(group: list[Window], *, as_json: bool, whole: bool) -> Iterator[str]:
+def _lines(group: list[Window], *, whole: bool) -> Iterator[str]:
     """What was known at the start is told once, in full; what comes after it, in a line a window."""
-    from pipefix.watch import follow
+    from pipefix.watching import follow
 
-    if as_json:
-        yield from (follow.encode(window).decode("utf-8").rstrip("\n") for window in group)
-        return
     for window in group:
         yield from (f"{'DRIFT' if notice.alarm else 'note '}  {notice.sentence}" for notice in window.notices)
         if not whole:
-            yield follow.tell.line(window)
+            yield follow.sentences.line(window)
     if whole:
-        yield from follow.tell.state(group[-1])
+        yield from follow.sentences.state(group[-1])
 
 
 def _summary(drifted: list[str]) -> str:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipefix.diagnosis.clocks import call_seconds
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.statistics import Floats
-from pipefix.seams.tap import OWN_NAMES
+from pipefix.measurement.trace import Charge
+from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 
 COLUMNS = (
@@ -26,11 +28,13 @@ COLUMNS = (
     "step",
     "wait",
     "loop",
+    "sampler",
     "border",
     "supply",
 )
 """Nanoseconds a batch. ``own``: the user's code before anything is read. ``between``: between samples in the maker.
 ``idle``: a worker between two batches. ``main_ipc``: taking a batch over in the training process. ``loop``: the rest there.
+``sampler``: asking the user's sampler, which runs there too and is no stage.
 ``border``: what handing over ready batches takes; ``supply``: what the loader takes alone. Arms of their own measure these two, no
 single batch knows them."""
 WORKER = ("storage", "decode", "augment", "collate", "ipc")
@@ -65,23 +69,22 @@ def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
     """The timed blocks as numbers."""
     shared = _shared_part(blocks) if found.workers else 0.0
     first = _first_code(blocks)
+    cost = clock_cost(found, blocks)
     hand = _handed(blocks) if found.workers else 0.0
     groups = []
     for block in blocks:
-        rows = np.asarray([_row(row, found, shared, hand, first) for row in block.rows], dtype=np.float64)
+        rows = np.asarray([_row(row, found, shared, hand, first, cost) for row in block.rows], dtype=np.float64)
         if found.workers:
             rows[:, INDEX["idle"]] = max(0.0, _idle(block) - hand)
         groups.append(rows)
     return Ledger(groups, found.workers)
 
 
-def _row(row: Row, found: Measurement, shared: float, hand: float, first: str) -> list[float]:
+def _row(row: Row, found: Measurement, shared: float, hand: float, first: str, cost: float) -> list[float]:
     trace = row.trace
     cells = dict.fromkeys(COLUMNS, 0.0)
     for charge in trace.charges:
-        # What a timed call adds is taken off where it was made: many small calls must not make their stage dear.
-        clocks = min(charge.wall, charge.calls * found.seam_cost * 1e9)
-        cells[_column(charge.stage, charge.op, first)] += charge.wall - clocks
+        cells[_column(charge.stage, charge.op, first)] += _unclocked(charge, cost)
     _spread_foreign(cells, trace.foreign)
     made = trace.made - trace.begun - trace.replay
     cells["between"] = max(0.0, made - sum(trace.unit_walls))
@@ -89,18 +92,30 @@ def _row(row: Row, found: Measurement, shared: float, hand: float, first: str) -
     cells["ipc"] = trace.collate_wall * shared + hand
     fetching = row.got - row.asked
     own, ran_on = row.done - row.got, ran_on_after(row)
+    cells["sampler"] = row.sampled
     if found.workers:
-        cells["main_ipc"] = max(0.0, fetching - row.waited)
-        cells["wait"] = max(0.0, row.waited - ran_on)
+        cells["main_ipc"] = max(0.0, fetching - row.waited - row.sampled)
+        cells["wait"] = max(0.0, row.waited - ran_on) if row.idle is None else float(min(row.waited, row.idle))
     else:
-        cells["between"] += max(0.0, fetching - (trace.ended - trace.begun) - trace.extra)
+        cells["between"] += max(0.0, fetching - (trace.ended - trace.begun) - trace.extra - row.sampled)
         # Where the next batch takes longer to make than the device runs on, that hides behind the making.
         ran_on = ran_on if ran_on > fetching else 0
     if found.has_consumer:
-        cells["step"] = own + ran_on
+        cells["transfer"] = min(found.transfer.get("exposed", 0.0) * 1e9, own + ran_on)
+        cells["step"] = own + ran_on - cells["transfer"]
     else:
         cells["loop"] = row.done - row.got
     return [cells[name] for name in COLUMNS] + [trace.samples]
+
+
+def clock_cost(found: Measurement, blocks: Sequence[Block]) -> float:
+    """Nanoseconds that one timed call adds where it is made."""
+    return call_seconds(found, exposed_share(blocks, found.workers)) * 1e9
+
+
+def _unclocked(charge: Charge, cost: float) -> float:
+    """What a timed call adds is taken off where it was made: many small calls must not make their stage dear."""
+    return charge.wall - min(charge.wall, charge.calls * cost)
 
 
 def ran_on_after(row: Row) -> int:
@@ -117,16 +132,28 @@ def exposed_share(blocks: Sequence[Block], workers: int, own: float = 0.0) -> fl
     loop = waited = batches = 0.0
     for block in blocks:
         for row in block.rows:
-            waited += max(0.0, _fetching(row, workers) - ran_on_after(row))
-            loop += row.done - row.got + max(_fetching(row, workers), ran_on_after(row))
+            exposed = _exposed(row, workers)
+            waited += exposed
+            if row.idle is None:
+                loop += row.done - row.got + max(_fetching(row, workers), ran_on_after(row))
+            else:  # the device's own time line
+                loop += exposed + row.device
             batches += 1
     return max(0.0, waited - batches * own) / loop if loop else 0.0
 
 
 def own_wait(blocks: Sequence[Block], workers: int) -> float:
     """Nanoseconds a batch that the consumer waits where batches cost nothing: the loader's own, and what measuring adds to it."""
-    waits = [[max(0.0, _fetching(row, workers) - ran_on_after(row)) for row in block.rows] for block in blocks if block.rows]
+    waits = [[_exposed(row, workers) for row in block.rows] for block in blocks if block.rows]
     return float(np.median([sum(each) / len(each) for each in waits])) if waits else 0.0
+
+
+def _exposed(row: Row, workers: int) -> float:
+    """Nanoseconds of the fetching in which the consumer had nothing to do: its device, where it has one that runs on."""
+    fetching = _fetching(row, workers)
+    if row.idle is None:
+        return max(0.0, fetching - ran_on_after(row))
+    return max(0.0, min(fetching, row.idle - (0 if workers else row.trace.extra)))
 
 
 def _fetching(row: Row, workers: int) -> float:
@@ -161,8 +188,10 @@ def _first_code(blocks: Sequence[Block]) -> str:
     """
     charges = [charge for block in blocks for row in block.rows for charge in row.trace.charges]
     mine = [charge for charge in charges if charge.op == OWN_NAMES[0]]
-    base = sum(charge.cpu_wall for charge in mine)
-    if base and sum(charge.cpu for charge in mine) < WAITING * base and starved_share(blocks) < WAITING:
+    base, spent = sum(charge.cpu_wall for charge in mine), sum(charge.wall for charge in mine)
+    computed = sum(charge.cpu for charge in mine) / base if base else 1.0
+    beside = min(1.0, other_threads(blocks) / spent) if spent else 0.0
+    if computed + beside < WAITING and starved_share(blocks) < WAITING:
         return "storage"
     return "own" if any(charge.stage in ("storage", "decode") for charge in charges) else "augment"
 
@@ -218,32 +247,65 @@ def starved_share(blocks: Sequence[Block]) -> float:
 
 
 def compute_shares(blocks: Sequence[Block]) -> dict[str, float]:
-    """`cpu_shares` with the time spent in the queue for a CPU counted in: what is left to 1 is waiting for something else.
+    """`cpu_shares` with the queue for a CPU counted in, and what other threads computed meanwhile: what is left to 1 is waiting for
+    something else.
 
-    Who computes more queues more, so queueing is spread over the stages by their CPU time.
+    Who computes more queues more, so queueing is spread over the stages by their CPU time. Who waits more waits for other threads.
     """
     cpu = sum(row.trace.cpu for block in blocks for row in block.rows)
     starved = sum(row.trace.starved for block in blocks for row in block.rows)
     longer = 1 + starved / cpu if cpu else 1.0
-    return {name: min(1.0, share * longer) for name, share in cpu_shares(blocks).items()}
+    shares = {name: min(1.0, share * longer) for name, share in cpu_shares(blocks).items()}
+    covered = _covered(blocks, shares)
+    return {name: share + covered * (1 - share) for name, share in shares.items()}
+
+
+def other_threads(blocks: Sequence[Block]) -> float:
+    """CPU nanoseconds that other threads of the making processes used while batches were made.
+
+    Without what hands over the batch before: that runs beside the making, and nobody waits for it.
+    """
+    traces = [row.trace for block in blocks for row in block.rows]
+    return float(sum(max(0, trace.process_made - trace.cpu - trace.dumps - trace.send) for trace in traces if trace.process_made))
+
+
+def _covered(blocks: Sequence[Block], shares: dict[str, float]) -> float:
+    """Part of the waiting during which other threads of the process worked: a library's own pool is work, not waiting."""
+    beside = other_threads(blocks)
+    if not beside:
+        return 0.0
+    first = _first_code(blocks)
+    waited = 0.0
+    for block in blocks:
+        for row in block.rows:
+            for charge in row.trace.charges:
+                waited += charge.wall * (1 - shares.get(_column(charge.stage, charge.op, first), 1.0))
+            waited += row.trace.collate_wall * (1 - shares.get("collate", 1.0))
+    return min(1.0, beside / waited) if waited else 0.0
 
 
 def operations(
-    blocks: Sequence[Block], opaque: dict[str, str]
+    blocks: Sequence[Block], opaque: dict[str, str], cost: float = 0.0
 ) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:
-    """(name, wall s/sample, CPU s/sample, calls/sample, why it could not be cut further) by stage, costliest first."""
+    """(name, wall s/sample, CPU s/sample, calls/sample, why it could not be cut further) by stage, costliest first.
+
+    They add up to what the ledger says of their stage. ``cost``: nanoseconds that one timed call adds.
+    """
     sums: dict[tuple[str, str], list[float]] = {}
     samples = sum(block.samples for block in blocks)
     first = _first_code(blocks)
     for block in blocks:
         for row in block.rows:
+            waiting = 0.0
             for charge in row.trace.charges:
-                column = _column(charge.stage, charge.op, first)
+                column, wall = _column(charge.stage, charge.op, first), _unclocked(charge, cost)
                 entry = sums.setdefault((column, charge.op), [0.0, 0.0, 0.0, 0.0])
-                for place, value in enumerate((charge.wall, charge.cpu, charge.cpu_wall, charge.calls)):
+                for place, value in enumerate((wall, charge.cpu, charge.cpu_wall, charge.calls)):
                     entry[place] += value
+                waiting += wall if column == "own" else 0.0
+            beside = sum(spent for _, _, spent in row.trace.foreign)
             for stage, op, spent in row.trace.foreign:
-                sums.setdefault((stage, f"{op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += spent
+                sums.setdefault((stage, f"{op} (other threads)"), [0.0, 0.0, 0.0, 0.0])[0] += waiting * spent / beside
     result: dict[Stage, list[tuple[str, float, float | None, float, str | None]]] = {}
     for (column, op), (wall, cpu, base, calls) in sums.items():
         if column == "own":

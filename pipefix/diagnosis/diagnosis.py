@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pipefix.vocabulary.evidence import EvidenceKind
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -19,6 +20,21 @@ class OpCost:
 
 
 @dataclass(frozen=True)
+class Gain:
+    """Throughput with a stage replaced, over throughput as it is, and how that is known."""
+
+    evidence: EvidenceKind
+    interval: Interval
+    """Of a bounded one only the upper end says something."""
+    blocks: int = 0
+    """Of the arm, or of the pipeline as it is where those are fewer."""
+
+    @property
+    def measured(self) -> bool:
+        return self.evidence is EvidenceKind.MEASURED
+
+
+@dataclass(frozen=True)
 class StageCost:
     """One stage in seconds a sample, in whichever process runs it."""
 
@@ -28,8 +44,8 @@ class StageCost:
     share: float
     """Part of the delivered time; 0 where hidden."""
     hidden: bool
-    gain: Interval | None
-    """Measured throughput with this stage replaced, over throughput as it is."""
+    gain: Gain | None
+    """None where nothing is known of what its disappearance would be worth."""
     bytes: float | None = None
     ops: tuple[OpCost, ...] = ()
     waiting: float | None = None
@@ -60,6 +76,8 @@ class Verdict:
     """The rule that decided, with its thresholds."""
     lead: Interval | None = None
     """The named stage's cost over the next one's, where clocks named it."""
+    blocks: int = 0
+    """Of the pipeline as it is, which the verdict rests on."""
 
 
 @dataclass
@@ -86,6 +104,8 @@ class Diagnosis:
     """Every how many batches a long wait comes; None where the waits have no such rhythm."""
     starved: float = 0.0
     """Part of the making of batches in which the maker was ready to run and had no CPU."""
+    sampler: Interval | None = None
+    """Seconds a sample that the user's sampler takes in the training process."""
     slowdown: float = 1.0
     """Timed over untimed seconds a sample."""
     calls_per_sample: float = 0.0
@@ -93,6 +113,8 @@ class Diagnosis:
     arms: dict[str, Interval] = field(default_factory=dict)
     """Throughput of every arm over the real one's."""
     caveats: list[tuple[str, str]] = field(default_factory=list)
+    wanting: tuple[str, ...] = ()
+    """Arms of which one more block may settle an inconclusive verdict."""
 
     def part_of_making(self, *stages: Stage) -> float:
         """Part of the time that making samples and collating them takes which these stages take."""

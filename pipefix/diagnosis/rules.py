@@ -25,8 +25,8 @@ DECISIVE = 1.08
 """Where the clocks leave it open, an arm that gains this much more than every other decides."""
 STATEMENT = (
     f"a stage is named when it costs over {DOMINATES:g}x the next one of what limits, in at least {SURE:.0%} of resamplings, "
-    f"and no replayed arm contradicts it; stages are called balanced when none is so, and in {EVEN:.0%} of them the lead is at "
-    f"most {ALIKE:g}x"
+    "its own arm gains about as much (or it can have none, and every arm leaves that room), and no arm contradicts it; stages are "
+    f"called balanced when none is so, and in {EVEN:.0%} of them the lead is at most {ALIKE:g}x"
 )
 """The rule as it is printed beside a verdict."""
 CONTRADICTION = 1.05
@@ -45,6 +45,10 @@ class Ranking:
     """The first stage's cost over the second's."""
     uncut: bool = False
     """True where code that no seam bounds may be what limits: then nothing is named with confidence."""
+    sampler: bool = False
+    """True where the user's sampler limits, or may: it is no stage."""
+    by_arms: bool = False
+    """True where the arms decided, not the clocks."""
 
 
 _POOL_STAGES = tuple(Stage(name) for name in WORKER)
@@ -59,7 +63,7 @@ def pool_seconds(draws: Floats, workers: int) -> Floats:
 
 
 def main_seconds(draws: Floats) -> Floats:
-    return np.asarray(columns(draws, MAIN).sum(axis=1))
+    return np.asarray(columns(draws, (*MAIN, "sampler")).sum(axis=1))
 
 
 def border_bound(draws: Floats, workers: int) -> NDArray[np.bool_]:
@@ -75,7 +79,7 @@ def supply_over_main(draws: Floats, workers: int) -> Floats:
     """
     supply = np.maximum.reduce([pool_seconds(draws, workers), draws[:, INDEX["border"]], draws[:, INDEX["supply"]]])
     apart = border_bound(draws, workers) | (draws[:, INDEX["supply"]] > 0)
-    taking = np.where(apart, 0.0, draws[:, INDEX["main_ipc"]])
+    taking = np.where(apart, 0.0, draws[:, INDEX["main_ipc"]]) + draws[:, INDEX["sampler"]]
     return np.asarray(supply / np.maximum(columns(draws, ("transfer", "step")).sum(axis=1) + taking, 1e-12))
 
 
@@ -89,6 +93,7 @@ def _pool_costs(draws: Floats, workers: int) -> Floats:
 def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     """``draws``: one resampled set of seconds a sample by column in each row."""
     ranking = _judge(draws, workers, has_consumer=has_consumer)
+    ranking = _beside_sampler(ranking, draws, workers)
     if ranking.stage is None or (workers and ranking.stage in (Stage.STEP, Stage.TRANSFER)):
         return ranking
     named = draws[:, INDEX[ranking.stage.value]]
@@ -97,6 +102,19 @@ def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     if float(np.mean(draws[:, INDEX["own"]] * DOMINATES > named)) > 1 - SURE:
         return replace(ranking, kind="inconclusive", uncut=True)
     return ranking
+
+
+def _beside_sampler(ranking: Ranking, draws: Floats, workers: int) -> Ranking:
+    """The sampler takes turns with everything where there are no workers, and else with what the training process does."""
+    if workers and float(np.mean(supply_over_main(draws, workers) < 1 / DOMINATES)) < SURE:
+        return ranking
+    names = MAIN if workers else ("storage", "decode", "augment", "collate", "transfer", "step")
+    lead = draws[:, INDEX["sampler"]] / np.maximum(columns(draws, names).max(axis=1), 1e-12)
+    ahead = float(np.mean(lead > DOMINATES))
+    if ahead >= SURE:
+        return Ranking("input-bound", None, ranking.stage, ahead, interval(lead), sampler=True)
+    near = float(np.mean(lead > 1 / DOMINATES)) > 1 - SURE
+    return replace(ranking, kind="inconclusive", sampler=True) if near else ranking
 
 
 def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
@@ -159,4 +177,4 @@ def decided_by_arms(ranking: Ranking, gains: dict[Stage, Interval], *, has_consu
     if gains[first].low < DOMINATES or gains[first].low < DECISIVE * gains[second].high:
         return None
     kind = "step-bound" if first is Stage.STEP else "input-bound"
-    return Ranking(kind, first, second, SURE, None)
+    return Ranking(kind, first, second, SURE, None, by_arms=True)

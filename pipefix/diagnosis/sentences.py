@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.diagnosis.diagnosis import Diagnosis, Gain
 from pipefix.diagnosis.rules import Ranking
+from pipefix.diagnosis.support import Doubt, DoubtKind
 from pipefix.measurement.measurement import Measurement
+from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL, EvidenceKind
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
 from pipefix.vocabulary.stage import Stage
 
@@ -18,18 +20,34 @@ NOTICEABLE = 1.1
 STARVED = 0.15
 WAITING = 0.5
 """A stage that neither computes nor queues for a CPU in this part of its time is called waiting."""
+ALONE = ", of the input side alone"
+"""Said of a verdict where nothing consumed the batches."""
+NOTICEABLE_GAIN = 1.02
+NEXT_TO_NOTHING = 0.005
+"""A share below this reads as none."""
+WIDE = 1.25
+"""The upper end of an arm's interval over the lower: wider, and more blocks may still bring both evidences together."""
+CUT_IT = "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
+SEE_IT = "What runs meanwhile is seen in a trace: --trace FILE."
+FEWEST_LOOKS, STANDS_OUT = 20, 0.4
+"""Looks at the running line, and the part of them that a line must have, before it is named."""
 HANDING_OVER = "handing batches over to the training process"
 
 
-def verdict(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None, share_of: ShareOf) -> str:
+def verdict(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, doubt: Doubt | None, share_of: ShareOf) -> str:
     kind = diagnosis.verdict.kind
+    if ranking.sampler and ranking.stage is None:
+        return _sampler(found, diagnosis, doubt)
     if kind == "input-bound" and ranking.stage is not None:
         return _input_bound(found, diagnosis, ranking.stage, share_of(ranking.stage))
     if kind == "step-bound":
         return _step_bound(found, diagnosis, share_of(Stage.STEP))
     if kind == "balanced":
-        return _balanced(diagnosis, ranking, share_of)
-    return _inconclusive(diagnosis, ranking, rival, share_of)
+        return _balanced(diagnosis, ranking, share_of, "Balanced" if found.has_consumer else f"Balanced{ALONE}")
+    told = _doubted(found, diagnosis, ranking.stage, doubt, share_of) if doubt is not None and ranking.stage is not None else None
+    if told is None and ranking.uncut and ranking.stage is not None:
+        told = _uncut(found, diagnosis, ranking.stage, share_of)
+    return told or f"{_left_open(diagnosis, ranking, share_of)} {_longer(found)}"
 
 
 def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
@@ -39,53 +57,126 @@ def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: 
     named = f"{stage} ({what})" if what else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
-    if share.value == 0:
-        text = f"Input-bound: {named} limits, though it runs beside other stages{manner}"
+    kind = "Input-bound" if found.has_consumer else f"Input-bound{ALONE}"
+    if share.value < NEXT_TO_NOTHING:
+        text = f"{kind}: {named} limits, though it runs beside other stages{manner}"
     else:
-        text = f"Input-bound: {named} takes {_span(share)} of the time to deliver a sample{manner}"
-    if cost.gain is not None and cost.gain.low > 1.02:
-        text += f"; if it were free, throughput would be {_times(cost.gain)}"
-    if diagnosis.fed is not None and found.workers:
+        text = f"{kind}: {named} takes {_span(share, diagnosis)} of the time to deliver a sample{manner}"
+    if cost.gain is not None and cost.gain.measured and cost.gain.interval.low > NOTICEABLE_GAIN:
+        gained = "throughput would be" if found.has_consumer else "the input side would deliver"
+        text += f"; if it were free, {gained} {_gain(cost.gain)}"
+    if not found.has_consumer:
+        text += ". Nothing took the batches, so nobody knows yet whether training waits for them"
+    if diagnosis.fed is not None and found.workers and stage is not Stage.TRANSFER:
         text += f". The step waits {percent(1 - diagnosis.fed)} of the time"
     return text + "."
 
 
-def _step_bound(found: Measurement, diagnosis: Diagnosis, share: Interval) -> str:
-    ratio = diagnosis.stations.supply_over_main
-    step = seconds(diagnosis.stages[Stage.STEP].wall.value * (found.settings.batch_size or 1))
-    text = f"Step-bound: the step takes {_span(share)} of the time, {step} a batch"
-    if ratio is not None:
-        text += f", and the loader could deliver {_times(ratio.inverted())} what it uses"
-    gain = diagnosis.arms.get("samples-recorded")
-    best = f"at most {times(max(1.0, gain.high))}" if gain is not None else "next to nothing"
-    return f"{text}. Work on the model, not the data: free input would gain {best}."
-
-
-def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
-    if ranking.stage is None:
-        ratio = diagnosis.stations.supply_over_main
-        spread = f" (the loader's time over the training process's: {ratio.low:.2f}-{ratio.high:.2f})" if ratio else ""
-        other = "the step" if ranking.second is Stage.STEP else "taking batches over"
-        return f"Balanced: the loader and {other} keep pace with each other{spread}; a gain needs both."
-    assert ranking.second is not None
-    first, second = share_of(ranking.stage), share_of(ranking.second)
+def _sampler(found: Measurement, diagnosis: Diagnosis, doubt: Doubt | None) -> str:
+    """It runs in the training process, and is no stage."""
+    assert diagnosis.sampler is not None
+    part = percent(min(1.0, diagnosis.sampler.value / diagnosis.sample.value))
+    if doubt is not None and doubt.gain is not None:
+        gains = _gain(Gain(EvidenceKind.MEASURED, doubt.gain, doubt.blocks))
+        return (
+            f"Inconclusive: by the clocks the sampler takes {part} of the time, but {doubt.arm}, which leaves it as it is, "
+            f"delivers {gains}. {_settles(found, doubt.gain)}"
+        )
+    if doubt is not None:
+        return (
+            f"Inconclusive: by the clocks the sampler takes {part} of the time, but only one block was measured. {_longer(found)}"
+        )
+    kind = "Input-bound" if found.has_consumer else f"Input-bound{ALONE}"
     return (
-        f"Balanced: no single stage dominates; {ranking.stage} takes {_span(first)} of the time and "
-        f"{ranking.second} {_span(second)}. A gain needs both."
+        f"{kind}: the sampler takes {part} of the time, {seconds(diagnosis.sampler.value)} a sample. It runs in the training "
+        "process, where no worker helps: have it compute an epoch's order in one call, or ahead."
     )
 
 
-def _inconclusive(diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None, share_of: ShareOf) -> str:
-    if ranking.uncut and ranking.stage is not None:
-        rest = percent(diagnosis.unattributed / diagnosis.sample.value)
+def _step_bound(found: Measurement, diagnosis: Diagnosis, share: Interval) -> str:
+    ratio = diagnosis.stations.supply_over_main
+    step = seconds(diagnosis.stages[Stage.STEP].wall.value * found.settings.samples_a_batch)
+    text = f"Step-bound: the step takes {_span(share, diagnosis)} of the time, {step} a batch"
+    if ratio is not None:
+        could = _times(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
+        text += f", and the loader could deliver {could} what it uses"
+    gain = diagnosis.arms.get("samples-recorded")
+    best = f": free input would gain at most {times(max(1.0, gain.high))}" if gain is not None else ""
+    return f"{text}. Work on the model, not the data{best}."
+
+
+def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf, kind: str) -> str:
+    if ranking.stage is None:
+        ratio = diagnosis.stations.supply_over_main
+        known = ratio is not None and diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL
+        spread = f" (the loader's time over the training process's: {ratio.low:.2f}-{ratio.high:.2f})" if ratio and known else ""
+        other = "the step" if ranking.second is Stage.STEP else "taking batches over"
+        return f"{kind}: the loader and {other} keep pace with each other{spread}; a gain needs both."
+    assert ranking.second is not None
+    first, second = share_of(ranking.stage), share_of(ranking.second)
+    return (
+        f"{kind}: no single stage dominates; {ranking.stage} takes {_span(first, diagnosis)} of the time and "
+        f"{ranking.second} {_span(second, diagnosis)}. A gain needs both."
+    )
+
+
+def _doubted(found: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doubt, share_of: ShareOf) -> str:
+    """Clocks and arms side by side where they do not agree, and what would settle it."""
+    takes = f"by the clocks {stage} takes {_span(share_of(stage), diagnosis)} of the time"
+    gain = doubt.gain
+    gains = _gain(Gain(EvidenceKind.MEASURED, gain, doubt.blocks)) if gain is not None else ""
+    if doubt.kind is DoubtKind.RIVAL:
+        worth = f" (removing it gains {gains})" if gains else ""
+        return f"Inconclusive: the clocks point to {stage}, but the replayed arms to {doubt.stage}{worth}. {_settles(found, gain)}"
+    if doubt.kind is DoubtKind.OWN_CODE:
+        part = percent(share_of(stage).value * min(1.0, doubt.own / (diagnosis.stages[stage].wall.value or 1.0)))
         return (
-            f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, which no seam bounds; "
-            f"of what could be cut, {ranking.stage} takes most ({_span(share_of(ranking.stage))})."
+            f"Inconclusive: {part} of the time is the dataset's own code between calls that pipefix knows{_mostly(found)}. {CUT_IT}"
         )
-    if rival is not None and ranking.stage is not None:
-        gain = diagnosis.stages[rival].gain if rival in diagnosis.stages else None
-        worth = f" (removing it gains {_times(gain)})" if gain is not None else ""
-        return f"Inconclusive: the clocks point to {ranking.stage}, but the replayed arms to {rival}{worth}."
+    if doubt.kind is DoubtKind.NOT_TRIED:
+        return f"Inconclusive: {takes}, but no arm ran without it: the time was too short. {_longer(found)}"
+    if doubt.kind is DoubtKind.ONE_BLOCK:
+        without = "of the arm without it" if doubt.blocks else f"was measured, and no arm can run without {stage}"
+        return f"Inconclusive: {takes}, but only one block {without}{' was measured' if doubt.blocks else ''}. {_longer(found)}"
+    if doubt.kind is DoubtKind.NO_ROOM:
+        return f"Inconclusive: {takes}, but {doubt.arm}, which leaves it as it is, delivers {gains}. {SEE_IT}"
+    instead = doubt.arm or "its own arm"
+    return f"Inconclusive: {takes}, but {instead}, which does without it, delivers {gains}. {_settles(found, gain)}"
+
+
+def _mostly(found: Measurement) -> str:
+    """The line that was seen running most often, where it stands out."""
+    looks = sum(found.own_lines.values())
+    line = max(found.own_lines, key=found.own_lines.__getitem__, default=None)
+    if line is None or looks < FEWEST_LOOKS or found.own_lines[line] < STANDS_OUT * looks:
+        return ""
+    return f", {percent(found.own_lines[line] / looks)} of it in {line}"
+
+
+def _settles(found: Measurement, gain: Interval | None) -> str:
+    """More blocks while they may still bring both evidences together; else a look at what really runs."""
+    return _longer(found) if gain is None or gain.high / gain.low > WIDE else SEE_IT
+
+
+def _longer(found: Measurement) -> str:
+    return f"More blocks would settle it: --budget {longer_budget(found)}."
+
+
+def longer_budget(found: Measurement) -> int:
+    """Seconds."""
+    return max(60, int(found.seconds * 3))
+
+
+def _uncut(found: Measurement, diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
+    rest = percent(diagnosis.unattributed / diagnosis.sample.value)
+    return (
+        f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, "
+        f"which no seam bounds{_mostly(found)}; "
+        f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)}). {CUT_IT}"
+    )
+
+
+def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str:
     if ranking.stage is None or ranking.second is None:
         return "Inconclusive: too few batches were measured to tell the stages apart."
     if ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC) and diagnosis.stations.supply_over_main is not None:
@@ -95,9 +186,16 @@ def _inconclusive(diagnosis: Diagnosis, ranking: Ranking, rival: Stage | None, s
                 f"Inconclusive: the loader takes {ratio.value:.2f} times ({ratio.low:.2f}-{ratio.high:.2f}) as long as the "
                 "training process, too close to tell which one limits."
             )
-    first, second = share_of(ranking.stage), share_of(ranking.second)
-    pair = f"{ranking.stage} ({_span(first)}) and {ranking.second} ({_span(second)})"
+    pair = " and ".join(_beside(diagnosis, stage, share_of) for stage in (ranking.stage, ranking.second))
     return f"Inconclusive: {pair} are too close to tell which one limits."
+
+
+def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
+    """A stage of two that are compared, by its share of the time; handing over also by what batches that are ready take."""
+    share = _span(share_of(stage), diagnosis)
+    border = diagnosis.stations.border if stage is Stage.IPC else None
+    ready = f"; batches that are ready take {seconds(border.value)} a sample" if border is not None else ""
+    return f"{stage} ({share}{ready})"
 
 
 def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
@@ -118,8 +216,8 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     )
     tell(
         "inconclusive",
-        f"A longer run would narrow the intervals: --budget {max(60, int(found.seconds * 3))}.",
-        when=diagnosis.verdict.kind == "inconclusive",
+        f"A longer run would narrow the intervals: --budget {longer_budget(found)}.",
+        when=diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence,
     )
     tell(
         "closure",
@@ -141,7 +239,13 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     tell(
         "no-consumer",
         "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer.",
-        when=not found.has_consumer,
+        when=not found.has_consumer and not found.why_none,
+    )
+    tell(
+        "model-left-out",
+        f"The file's model is not the consumer, because a training step made around it failed: {found.why_none}. This is the "
+        "loader alone; train_step(batch) in the file, --step-ms MS or --target-rate N adds a consumer.",
+        when=bool(found.why_none),
     )
     tell(
         "slowdown",
@@ -159,9 +263,16 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     return told
 
 
-def _span(share: Interval) -> str:
+def _span(share: Interval, diagnosis: Diagnosis) -> str:
+    """One block tells a share, and no interval."""
+    if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
+        return percent(share.value)
     low, high = percent(share.low).removesuffix(" %"), percent(share.high)
     return f"{percent(share.value)} ({low}-{high})"
+
+
+def _gain(gain: Gain) -> str:
+    return _times(gain.interval) if gain.blocks >= FEWEST_FOR_INTERVAL else f"{times(gain.interval.value)} in one block"
 
 
 def _times(gain: Interval) -> str:

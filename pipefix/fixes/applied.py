@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from pipefix.loader import as_planned, planned
+from pipefix.loader.planning import as_planned, planned
 from pipefix.measurement.consumer import Consumer
-from pipefix.plan.planfile import PlanFile
+from pipefix.measurement.gpu import DeviceTime
+from pipefix.measurement.machine import Machine
+from pipefix.plan.planfile import PlanFile, TunedOn
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.nested import map_leaves
 
 
 def fixed(subject: Subject, plan: PlanFile, folder: Path) -> Subject:
     """The subject with a loader that the plan is applied to; the one given stays as it is."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of more workers than cores: what that brings is about to be measured
-        return replace(subject, loader=as_planned.loader(subject.loader, plan, folder))
+    return replace(subject, loader=as_planned.loader(subject.loader, plan, folder))
 
 
 def consumer(of: Consumer, subject: Subject, plan: PlanFile, folder: Path) -> Consumer:
@@ -39,23 +39,26 @@ class _Behind(Consumer):
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def __call__(self, batch: Any) -> None:
-        self._consumer(self._module(_on(batch, self._device)))
+        self._consumer(self._module(map_leaves(self._on_device, batch)))
 
-    def settle(self) -> list[int]:
+    def _on_device(self, leaf: Any) -> Any:
+        return leaf.to(self._device, non_blocking=True) if isinstance(leaf, torch.Tensor) else leaf
+
+    def settle(self) -> list[DeviceTime]:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
-        return self._consumer.settle()
+        # Before a step's begin lies the module's work here, which is not idle time.
+        return [DeviceTime(time.busy) for time in self._consumer.settle()]
 
     def split(self) -> dict[str, float]:
         return self._consumer.split()
 
 
-def _on(value: Any, device: torch.device) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(device, non_blocking=True)
-    if isinstance(value, dict):
-        return {key: _on(one, device) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        moved = [_on(one, device) for one in value]
-        return type(value)(*moved) if hasattr(value, "_fields") else type(value)(moved)
-    return value
+def tuned_on(machine: Machine) -> TunedOn:
+    """What a plan says of the machine that its figures come from."""
+    return TunedOn(
+        cores=machine.effective_cores,
+        cpu_model=machine.cpu_model,
+        memory_bytes=machine.memory_limit_bytes or machine.memory_bytes,
+        gpus=[gpu.name for gpu in machine.gpus],
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -10,14 +12,16 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from pipefix.caches import convert as conversion
+from pipefix.caches import removal
 from pipefix.caches.convert import State
-from pipefix.fixes.fixer import Fixer, Place, Say
+from pipefix.fixes.fixer import FixContext, Fixer, Say
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import CacheChange, PlanFile
 from pipefix.vocabulary.quantity import size
 
 FOLDER = "pipefix-caches"
 """Beside the plan file; nothing but caches that `fix` made."""
+_NAME = re.compile(rf"{FOLDER}/\w[\w.-]*", re.ASCII)
 LATER = ("source", "resized", "decoded", "sample")
 """What is stored, by how far a sample has come."""
 SPARE = 1.1
@@ -36,13 +40,13 @@ class BuildCache(Fixer):
     """The store, and the shorter side of its pictures."""
     remedies = frozenset(STORES)
 
-    def refuses(self, step: Proposed, place: Place) -> str | None:
-        if place.subject.iterable:
+    def refuses(self, step: Proposed, context: FixContext) -> str | None:
+        if context.subject.iterable:
             return "the dataset is a stream, which has no index that records could be looked up by"
-        now = place.plan.cache
+        now = context.plan.cache
         if now is not None and now.store in LATER and LATER.index(self.STORES[step.id][0]) <= LATER.index(now.store):
             return f"the pipeline reads from {now.path} already, which holds what comes later on a sample's way"
-        room = _free(place.folder)
+        room = _free(context.folder)
         if step.disk_bytes is not None and room is not None and step.disk_bytes * SPARE > room:
             return f"it would take {size(step.disk_bytes)} of disk, and {size(room)} are free"
         return None
@@ -51,27 +55,27 @@ class BuildCache(Fixer):
         shorter = self.STORES[step.id][1]
         return None if shorter is None else f"pictures have {shorter} pixels on the shorter side, compressed once more"
 
-    def plan(self, step: Proposed, place: Place) -> PlanFile:
+    def plan(self, step: Proposed, context: FixContext) -> PlanFile:
         store = cast(Any, self.STORES[step.id][0])
-        change = CacheChange(path=self.makes(step, place), store=store, format="lmdb")
-        return msgspec.structs.replace(place.plan, cache=change)
+        change = CacheChange(path=self.makes(step, context), store=store, format="lmdb")
+        return msgspec.structs.replace(context.plan, cache=change)
 
-    def makes(self, step: Proposed, place: Place) -> str:
+    def makes(self, step: Proposed, context: FixContext) -> str:
         return f"{FOLDER}/{step.id.removeprefix('cache-')}"
 
-    def make(self, step: Proposed, place: Place, say: Say) -> None:
+    def make(self, step: Proposed, context: FixContext, say: Say) -> None:
         store, shorter = self.STORES[step.id]
         recipe = conversion.recipe_of("lmdb", store, shorter)
-        folder = place.folder / self.makes(step, place)
+        folder = context.folder / self.makes(step, context)
         folder.parent.mkdir(exist_ok=True)
 
-        def told(state: State) -> None:
+        def show(state: State) -> None:
             done = state.done / state.samples if state.samples else 0.0
             say(f"building {folder.name}: {state.phase}", done)
 
-        made = conversion.convert(place.subject.dataset, recipe, folder, target=place.subject.target, progress=told)
+        made = conversion.convert(context.subject.dataset, recipe, folder, target=context.subject.target, progress=show)
         if made.changed:
-            conversion.convert(place.subject.dataset, recipe, folder, target=place.subject.target, update=True, progress=told)
+            conversion.convert(context.subject.dataset, recipe, folder, target=context.subject.target, update=True, progress=show)
 
 
 def _free(folder: Path) -> int | None:
@@ -89,15 +93,17 @@ def bytes_of(folder: Path) -> int:
     return sum(entry.stat().st_size for root, _, files in os.walk(folder) for entry in map(Path(root).joinpath, files))
 
 
-def remove(folder: Path) -> bool:
-    """Take a cache from the disk. Its manifest goes first, so that whatever interrupts this leaves no cache that looks whole."""
-    if not folder.exists():
-        return False
-    from pipefix.caches import manifest as manifests
+def remove(folder: Path, makes: str) -> str | None:
+    """Take a cache from the disk that a step made, by its name in the log. Why it stays, or something of it; None where it is gone.
 
-    (folder / manifests.COPY).unlink(missing_ok=True)
-    (folder / manifests.NAME).unlink(missing_ok=True)
-    shutil.rmtree(folder)
-    if folder.parent.name == FOLDER and not any(folder.parent.iterdir()):
-        folder.parent.rmdir()
-    return True
+    A log may come from anybody: what it names is removed only where `make` would have put it, and where it says itself what it is.
+    """
+    if _NAME.fullmatch(makes) is None:
+        return f"only what lies in {FOLDER} is ever removed"
+    caches = folder / FOLDER
+    if caches.is_symlink():
+        return f"{FOLDER} is a symbolic link"
+    why = removal.remove(folder / makes)
+    with contextlib.suppress(OSError):  # other caches are in it
+        caches.rmdir()
+    return why

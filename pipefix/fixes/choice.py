@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipefix.fixes.by_hand import ByHand
 from pipefix.fixes.fixer import Fixer, kind_of
 from pipefix.fixes.outcome import Refused
-from pipefix.fixes.registry import fixer_for
+from pipefix.fixes.registry import ByHand, fixer_for
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.wording import span
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.quantity import percent, seconds, size
+from pipefix.vocabulary.quantity import percent, seconds, size, span
 
 MUCH_DISK, LONG = 1e9, 600.0
 """Bytes and seconds above which somebody is asked before a cache is built."""

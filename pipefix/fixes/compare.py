@@ -15,7 +15,7 @@ _DEEPEST = 12
 
 
 @dataclass(frozen=True)
-class Difference:
+class SampleDifference:
     """One place of a sample where the two are not equal."""
 
     what: str
@@ -25,27 +25,27 @@ class Difference:
     """Their range."""
 
 
-def differences(one: Any, other: Any, way: str = "the sample", depth: int = 0) -> Iterator[Difference]:
+def differences(one: Any, other: Any, way: str = "the sample", depth: int = 0) -> Iterator[SampleDifference]:
     """Every place where two samples differ; none where they are equal to the last bit."""
     one, other = _plain(one), _plain(other)
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         yield from _arrays(one, other, way)
     elif type(one) is not type(other):
-        yield Difference(f"{way} is a {type(other).__name__} instead of a {type(one).__name__}")
+        yield SampleDifference(f"{way} is a {type(other).__name__} instead of a {type(one).__name__}")
     elif isinstance(one, dict) and depth < _DEEPEST:
         if one.keys() != other.keys():
-            yield Difference(f"{way} has other keys")
+            yield SampleDifference(f"{way} has other keys")
             return
         for key, value in one.items():
             yield from differences(value, other[key], f"{way}[{key!r}]", depth + 1)
     elif isinstance(one, (list, tuple)) and depth < _DEEPEST:
         if len(one) != len(other):
-            yield Difference(f"{way} has {len(other)} parts instead of {len(one)}")
+            yield SampleDifference(f"{way} has {len(other)} parts instead of {len(one)}")
             return
         for place, (first, second) in enumerate(zip(one, other, strict=True)):
             yield from differences(first, second, f"{way}[{place}]", depth + 1)
     elif not _equal(one, other):
-        yield Difference(f"{way} is {_short(other)} instead of {_short(one)}")
+        yield SampleDifference(f"{way} is {_short(other)} instead of {_short(one)}")
 
 
 def _plain(value: Any) -> Any:
@@ -57,19 +57,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], way: str) -> Iterator[Difference]:
+def _arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], way: str) -> Iterator[SampleDifference]:
     if one.shape != other.shape or one.dtype != other.dtype:
-        yield Difference(f"{way} is {other.dtype} {_shape(other)} instead of {one.dtype} {_shape(one)}")
+        yield SampleDifference(f"{way} is {other.dtype} {_shape(other)} instead of {one.dtype} {_shape(one)}")
     elif one.tobytes() != other.tobytes():
         if one.dtype.kind not in "biuf":
-            yield Difference(f"{way} holds other values")
+            yield SampleDifference(f"{way} holds other values")
             return
         first, second = one.astype(np.float64), other.astype(np.float64)
         apart = np.abs(first - second)
         apart = apart[np.isfinite(apart)]
         if apart.size and not apart.any():
             return  # NaNs of another kind, and zeros of another sign
-        yield Difference(f"{way} holds other values", float(apart.mean()) if apart.size else None, float(np.ptp(first)))
+        yield SampleDifference(f"{way} holds other values", float(apart.mean()) if apart.size else None, float(np.ptp(first)))
 
 
 def _shape(array: np.ndarray[Any, Any]) -> str:
@@ -78,11 +78,11 @@ def _shape(array: np.ndarray[Any, Any]) -> str:
 
 def _equal(one: Any, other: Any) -> bool:
     try:
-        if bool(one == other):
+        if bool(one == other) or bool(one != one and other != other):
             return True
     except Exception:  # noqa: BLE001 - the user's own __eq__
         return _pickled(one) == _pickled(other)
-    return (one != one and other != other) or (_pickled(one) is not None and _pickled(one) == _pickled(other))
+    return _pickled(one) is not None and _pickled(one) == _pickled(other)
 
 
 def _pickled(value: Any) -> bytes | None:

@@ -18,7 +18,7 @@ Say = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
-class Place:
+class FixContext:
     """Where a remedy is to be applied."""
 
     subject: Subject
@@ -38,7 +38,7 @@ class Fixer(ABC):
     last: ClassVar[bool] = False
     """What it makes of the pipeline is not seen into by a probe, so that it comes after everything else, and ends the run."""
 
-    def refuses(self, step: Proposed, place: Place) -> str | None:
+    def refuses(self, step: Proposed, context: FixContext) -> str | None:
         """Why it cannot be done here; None where it can be tried."""
         return None
 
@@ -47,14 +47,14 @@ class Fixer(ABC):
         return None
 
     @abstractmethod
-    def plan(self, step: Proposed, place: Place) -> PlanFile:
+    def plan(self, step: Proposed, context: FixContext) -> PlanFile:
         """The plan with the step in it."""
 
-    def makes(self, step: Proposed, place: Place) -> str | None:
+    def makes(self, step: Proposed, context: FixContext) -> str | None:
         """What will lie on the disk, relative to the folder."""
         return None
 
-    def make(self, step: Proposed, place: Place, say: Say) -> None:
+    def make(self, step: Proposed, context: FixContext, say: Say) -> None:
         """Make it, where there is anything to be made. Raises what stands in the way."""
         return
 

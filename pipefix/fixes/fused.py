@@ -10,10 +10,10 @@ from torch.utils.data import DataLoader
 from pipefix.fixes.compare import differences
 from pipefix.fixes.outcome import Sameness
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.fusing import look
-from pipefix.loader.fusing.apart import apart
-from pipefix.loader.fusing.recipe import Declined
-from pipefix.loader.fusing.trial import Difference, difference
+from pipefix.loader.fusing import dataset_trial
+from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.trial import PixelDifference, difference, spread
 from pipefix.subject.subject import Subject, length_of
 
 SAMPLES = 24
@@ -37,40 +37,40 @@ def same(before: Subject, after: Subject, *, alters: str | None = None, untouche
     length = length_of(before.dataset)
     if length is None or length_of(after.dataset) != length:
         return Sameness(kind="unlike", sentence=f"{length_of(after.dataset)} samples instead of {length}")
-    found = apart(partial(_held, before, after, look.spread(length, SAMPLES)))
-    if isinstance(found, Declined):
+    found = in_child_process(partial(_held, before, after, spread(length, SAMPLES)))
+    if isinstance(found, NotFused):
         return Sameness(kind="unchecked", sentence=found.why)
     elsewhere = after.dataset is not before.dataset and not untouched
     return judged(*found, exact=mode_of(after.loader) == "exact", elsewhere=elsewhere, alters=alters)
 
 
-def _held(before: Subject, after: Subject, places: list[int]) -> tuple[int, str | None, bool, Difference] | Declined:
+def _held(before: Subject, after: Subject, places: list[int]) -> tuple[int, str | None, bool, PixelDifference] | NotFused:
     """How many were compared, what is another thing altogether, whether all is equal, and how far pictures lie apart."""
     mode = mode_of(after.loader)
     assert mode is not None
-    found = look.source_of(after.loader, mode)
-    if isinstance(found, Declined):
+    found = dataset_trial.source_of(after.loader, mode)
+    if isinstance(found, NotFused):
         return found
     source, _ = found
     made, own, equal = [], [], True
     for place in places:
-        one = look.both(source, after.dataset, place)
-        if isinstance(one, Declined):
+        one = dataset_trial.both(source, after.dataset, place)
+        if isinstance(one, NotFused):
             return one
         theirs, picture = one.own, one.picture
         if after.dataset is not before.dataset:
-            theirs, picture = look.other_own(before.dataset, source, place)
+            theirs, picture = dataset_trial.other_own(before.dataset, source, place)
         for where in differences(theirs, one.fused):
             equal = False
             if where.mean is None:
-                return len(places), where.what, False, Difference(0.0, 0.0, 0.0)
+                return len(places), where.what, False, PixelDifference(0.0, 0.0, 0.0)
         made.append(one.made)
         own.append(picture)
     return len(places), None, equal, difference(made, own, source.fused.level())
 
 
 def judged(
-    count: int, odd: str | None, equal: bool, difference: Difference, *, exact: bool, elsewhere: bool, alters: str | None
+    count: int, odd: str | None, equal: bool, difference: PixelDifference, *, exact: bool, elsewhere: bool, alters: str | None
 ) -> Sameness:
     """What the comparison says. Pixels are held to what the mode allows, but where ``after`` reads from elsewhere: a cache."""
     said = f"{alters}: " if alters else ""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -30,8 +31,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     at: str = ""
     event: str
-    """started, refused, begun, keeping, kept, dropped, undoing, undone, swept or ended."""
-    step: int | None = None
+    """started, refused, begun, keeping, kept, dropped, undoing, undone, swept, left or ended."""
+    step: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
     id: str | None = None
     """Of the remedy."""
     target: str | None = None
@@ -48,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     same: Any = None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One change as far as it got."""
 
     number: int
@@ -61,13 +62,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
-def steps(entries: Sequence[Entry]) -> list[Step]:
-    found: dict[int, Step] = {}
+def steps(entries: Sequence[Entry]) -> list[LoggedStep]:
+    found: dict[int, LoggedStep] = {}
     for entry in entries:
         if entry.step is None:
             continue
         if entry.event == "begun":
-            made = Step(number=entry.step, id=entry.id or "", status="begun", makes=entry.makes, before=entry.before)
+            made = LoggedStep(number=entry.step, id=entry.id or "", status="begun", makes=entry.makes, before=entry.before)
             found[entry.step] = made
         elif entry.step in found:
             now = found[entry.step]
@@ -88,10 +89,12 @@ class Log:
         self.path = folder / NAME
         self._file: Any = None
         self.entries: list[Entry] = []
+        self._read = 0
+        """Entries that were there before this process wrote any."""
 
     def __enter__(self) -> Log:
         try:
-            self._file = open(self.path, "a+b", buffering=0)
+            self._file = self._open()
         except OSError as error:
             raise UnreadableFile(
                 f"The log {self.path} cannot be written: {error.strerror or error}.",
@@ -100,7 +103,17 @@ class Log:
         self._lock()
         self._file.seek(0)
         self.entries = read_entries(self._file.read(), origin=str(self.path))
+        self._read = len(self.entries)
         return self
+
+    def _open(self) -> Any:
+        """The file, new or not. Through a link something else would be written to, and a pipe never ends."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, 0o666)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return open(descriptor, "a+b", buffering=0)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._file.close()
@@ -144,7 +157,17 @@ class Log:
         self.write("started", target=target, pipefix=VERSION)
 
     @property
-    def steps(self) -> list[Step]:
+    def left_alone(self) -> dict[str, str]:
+        """What this process was to remove and did not, by its name in the log; and why."""
+        return {
+            entry.makes: entry.why for entry in self.entries[self._read :] if entry.event == "left" and entry.makes and entry.why
+        }
+
+    def told_left_alone(self) -> list[str]:
+        return [f"{makes} is left alone: {why}." for makes, why in self.left_alone.items()]
+
+    @property
+    def steps(self) -> list[LoggedStep]:
         return steps(self.entries)
 
     @property
@@ -178,7 +201,7 @@ def read_entries(data: bytes, *, origin: str) -> list[Entry]:
             continue
         try:
             found.append(msgspec.json.decode(line, type=Entry, strict=False))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             unread += 1
     if unread and not found and data.endswith(b"\n"):
         raise UnreadableFile(

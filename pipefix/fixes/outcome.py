@@ -106,6 +106,8 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     """Samples an epoch."""
     no_longer_read: list[str] = []
     """Caches that only --undo still needs."""
+    left_alone: list[str] = []
+    """What was to be removed from the disk, and was not: sentences that say why."""
 
     @property
     def applied(self) -> list[Applied]:
@@ -142,6 +144,8 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
     """The plan file as it is now; None where none is left."""
     edited: bool = False
     """The plan had been edited since: only what the step itself had changed was taken back."""
+    left_alone: list[str] = []
+    """Parts of the plan that were edited since, and what was to be removed from the disk and was not: sentences that say why."""
 
 
 def as_dicts(fixed: Fixed) -> list[dict[str, Any]]:

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
-from pipefix.fixes.by_hand import ByHand
-from pipefix.fixes.fixer import Fixer, kind_of
+from pipefix.fixes.fixer import FixContext, Fixer, kind_of
+from pipefix.plan.plan import Proposed
+from pipefix.plan.planfile import PlanFile
+
+WHY_BY_HAND = {
+    "storage-memory": "the dataset's own code would have to hold the bytes; cache-source brings the same without a change to it",
+    "batched-fetch": "the dataset would need a __getitems__ of its own, which only its author can write",
+    "batched-tokenisation": "tokenising would move from the dataset to collate_fn, which is your code",
+    "collate-faster": "collate_fn, or what the dataset returns, is your code",
+    "early-copy": "which device batches go to is said in your code: pipefix.FastLoader(..., device='cuda')",
+    "uint8-wire": "the transform and the training step would have to change together, and both are your code",
+}
+"""Remedies that change the user's own code: they are theirs to make."""
+
+
+class ByHand(Fixer):
+    """Refuses, with the reason."""
+
+    remedies = frozenset(WHY_BY_HAND)
+
+    def refuses(self, step: Proposed, context: FixContext) -> str | None:
+        return WHY_BY_HAND.get(kind_of(step.id, self.remedies) or "", "this version does not know how to apply it")
+
+    def plan(self, step: Proposed, context: FixContext) -> PlanFile:
+        return context.plan
 
 
 @cache
@@ -16,7 +41,13 @@ def all_fixers() -> tuple[Fixer, ...]:
 
     for found in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{found.name}")
-    return tuple(kind() for kind in sorted(Fixer.__subclasses__(), key=lambda kind: kind.__name__) if kind is not ByHand)
+    return tuple(kind() for kind in sorted(_below(Fixer), key=lambda kind: kind.__name__) if kind is not ByHand)
+
+
+def _below(kind: type[Any]) -> Iterator[type[Fixer]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _below(child)
 
 
 def fixer_for(id: str) -> Fixer:

@@ -12,35 +12,34 @@ from typing import Any
 
 import msgspec
 
-from pipefix.fixes import applied, build_cache, verify
-from pipefix.fixes.by_hand import ByHand
+from pipefix.fixes import applied, build_cache, keep_workers, verify
 from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
-from pipefix.fixes.fixer import Fixer, Place, Say
+from pipefix.fixes.fixer import FixContext, Fixer, Say
 from pipefix.fixes.log import Log, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
-from pipefix.fixes.registry import fixer_for
-from pipefix.fixes.undo import plan_text, recover, replace_plan, sweep, take_back
+from pipefix.fixes.registry import ByHand, fixer_for
+from pipefix.fixes.undo import plan_text, recover, remove, replace_plan, sweep, take_back
+from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.machine import Machine
 from pipefix.plan import planfile
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.planfile import Evidence, PlanFile, TunedOn
-from pipefix.plan.wording import span
+from pipefix.plan.planfile import Evidence, PlanFile
+from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
+from pipefix.vocabulary.quantity import span
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
 LOOKING = 0.6
 """Part of a round's time that the probe has; verifying has the rest."""
 RUN_FILE = "pipefix.after.json"
-FUSED = (
-    "pictures are made by fused calls, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them back"
-)
+UNSEEN = "pictures are made by {}, which no probe sees into, so nothing more is looked for; pipefix fix --undo takes them back"
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProbeResult:
     """One look at a pipeline."""
 
     plan: Plan
@@ -50,7 +49,7 @@ class Seen:
     """False where the look was interrupted."""
 
 
-Look = Callable[[Subject, Consumer, float], Seen]
+Look = Callable[[Subject, Consumer, float], ProbeResult]
 Ask = Callable[[str], bool]
 
 
@@ -67,7 +66,7 @@ class Session:
     """Asks the user yes or no; None where nobody can be asked."""
     plan: PlanFile = field(default_factory=PlanFile)
     outcomes: list[Outcome] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ProbeResult] = field(default_factory=list)
     stopped: str = ""
     total: Measured | None = None
     whole_same: Sameness | None = None
@@ -88,14 +87,17 @@ class Session:
             self._take_up()
             log.begin(self.subject.target)
             try:
-                self._rounds()
-                self._confirm()
-                sweep(log)
+                interrupted = not self._rounds()
+                if not interrupted:
+                    self._confirm()
+                    sweep(log)
             except KeyboardInterrupt:
-                interrupted, self.stopped = True, "interrupted"
+                interrupted = True
             finally:
                 with contextlib.suppress(UnreadableFile):  # a full disk: the next run settles it
                     recover(log)
+            if interrupted:
+                self.stopped = "interrupted"
             log.write("ended", why=self.stopped, measured=msgspec.to_builtins(self.total))
             return self._fixed(interrupted=interrupted)
 
@@ -119,20 +121,24 @@ class Session:
                 advice="Give this target a folder of its own: --out DIR",
             )
 
-    def _fused(self) -> bool:
-        return self.plan.loader is not None and self.plan.loader.fuse is not None
+    def _unseen(self) -> str | None:
+        """Why the pipeline is not probed any more; None where it can be."""
+        if planned.by_dali(self.plan):
+            return UNSEEN.format("DALI")
+        return UNSEEN.format("fused calls") if self.plan.loader is not None and self.plan.loader.fuse is not None else None
 
     def _rehearse(self) -> Fixed:
         if self.folder.exists():
             self._take_up()
-        if self._fused():
-            self.stopped = FUSED
+        unseen = self._unseen()
+        if unseen is not None:
+            self.stopped = unseen
             return msgspec.structs.replace(self._fixed(interrupted=False), dry=True)
         seen = self._look()
         ahead = []
         for step in self._wanted(seen.plan):
             fixer = fixer_for(step.id)
-            why = fixer.refuses(step, self._place()) or too_little(step, self.wishes.min_gain)
+            why = fixer.refuses(step, self._context()) or too_little(step, self.wishes.min_gain)
             if why is None:
                 ahead.append(refused(step, condition(step, fixer) or ""))
             else:
@@ -140,17 +146,30 @@ class Session:
         self.stopped = "interrupted" if not seen.whole else "a dry run: nothing was changed"
         return msgspec.structs.replace(self._fixed(interrupted=not seen.whole), dry=True, ahead=ahead)
 
-    def _rounds(self) -> None:
+    def _rounds(self) -> bool:
+        """Look, and try what is proposed, until nothing more is. False where a look was interrupted."""
+        if not self._look_and_try():
+            return False
+        kept = [one for one in self.outcomes if isinstance(one, Applied)]
+        if kept and self.wishes.only is None and PersistentWorkers.id not in self._told:
+            step = keep_workers.step_for(self._pipeline(self.plan).subject, kept[-1].measured.after.value)
+            if step is not None and too_little(step, self.wishes.min_gain) is None:
+                self.outcomes.append(self._try(step))
+        return True
+
+    def _look_and_try(self) -> bool:
         for _ in range(MOST_STEPS):
-            if self._fused():
-                self.stopped = FUSED
-                return
+            unseen = self._unseen()
+            if unseen is not None:
+                self.stopped = unseen
+                return True
             seen = self._look()
             if not seen.whole:
-                raise KeyboardInterrupt
+                return False
             if not self._advance(seen.plan):
-                return
+                return True
         self.stopped = f"{MOST_STEPS} steps were kept; another pipefix fix goes on from here"
+        return True
 
     def _advance(self, plan: Plan) -> bool:
         """Try what the plan proposes until something is kept. False where nothing was."""
@@ -187,8 +206,8 @@ class Session:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def _place(self) -> Place:
-        return Place(self.subject, self.plan, self.folder, self.machine)
+    def _context(self) -> FixContext:
+        return FixContext(self.subject, self.plan, self.folder, self.machine)
 
     def _pipeline(self, plan: PlanFile) -> verify.Pipeline:
         if plan.loader is None and plan.cache is None and plan.augmentation is None:
@@ -196,7 +215,7 @@ class Session:
         subject = applied.fixed(self.subject, plan, self.folder)
         return verify.Pipeline(subject, applied.consumer(self.consumer, self.subject, plan, self.folder))
 
-    def _look(self) -> Seen:
+    def _look(self) -> ProbeResult:
         now = self._pipeline(self.plan)
         seen = self.look(now.subject, now.consumer, LOOKING * self.wishes.budget)
         self.seen.append(seen)
@@ -205,19 +224,19 @@ class Session:
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def _try(self, step: Proposed) -> Outcome:
-        fixer, place = fixer_for(step.id), self._place()
-        why = fixer.refuses(step, place) or self._not_allowed(step, fixer)
+        fixer, context = fixer_for(step.id), self._context()
+        why = fixer.refuses(step, context) or self._not_allowed(step, fixer)
         if why is not None:
             return self._refuse(step, why, by_hand=isinstance(fixer, ByHand))
-        attempt = _Attempt(step, fixer.makes(step, place), self.log.next_step)
+        attempt = _Attempt(step, fixer.makes(step, context), self.log.next_step)
         self.log.write(
             "begun", step=attempt.number, id=step.id, makes=attempt.makes, before=plan_text(self.folder),
             predicted=_plain(step.speedup),
         )  # fmt: skip
         try:
-            attempt.plan = fixer.plan(step, place)
+            attempt.plan = fixer.plan(step, context)
             begun = time.perf_counter()
-            fixer.make(step, place, self.say)
+            fixer.make(step, context, self.say)
             attempt.seconds = time.perf_counter() - begun
             why = self._judge(attempt, fixer.alters(step))
         except PipefixError as error:
@@ -231,7 +250,7 @@ class Session:
         now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
         self.say("verifying: comparing samples", 0.0)
         untouched = (self.plan.cache, self.plan.augmentation) == (attempt.plan.cache, attempt.plan.augmentation)
-        if attempt.step.id == "augment-gpu":
+        if self.plan.augmentation != attempt.plan.augmentation:
             attempt.same = _moved(alters)
         else:
             attempt.same = verify.same(now.subject, then.subject, alters=alters, untouched=untouched)
@@ -261,20 +280,20 @@ class Session:
         return refused(step, why, command=step.command if by_hand else None)
 
     def _drop(self, attempt: _Attempt, why: str) -> Refused:
-        step, folder = attempt.step, self.folder / attempt.makes if attempt.makes else None
+        step = attempt.step
         facts = {"measured": _plain(attempt.measured), "same": _plain(attempt.same)}
         try:
             self.log.write("dropped", step=attempt.number, id=step.id, why=why, **facts)
         except UnreadableFile:
             # The disk is full, most likely of what this step made.
-            self._remove(folder, attempt)
+            self._remove(attempt)
             self.log.write("dropped", step=attempt.number, id=step.id, why=why, **facts)
-        self._remove(folder, attempt)
+        self._remove(attempt)
         return refused(step, why, measured=attempt.measured, same=attempt.same)
 
-    def _remove(self, folder: Path | None, attempt: _Attempt) -> None:
-        if folder is not None and (self.plan.cache is None or self.plan.cache.path != attempt.makes):
-            build_cache.remove(folder)
+    def _remove(self, attempt: _Attempt) -> None:
+        if attempt.makes is not None and (self.plan.cache is None or self.plan.cache.path != attempt.makes):
+            remove(self.log, attempt.makes)
 
     def _keep(self, attempt: _Attempt) -> Outcome:
         step, measured, same = attempt.step, attempt.measured, attempt.same
@@ -304,13 +323,10 @@ class Session:
             for name in ("loader", "cache", "augmentation")
             if (part := getattr(plan, name)) is not None and part != getattr(self.plan, name)
         }
-        here = self.machine
-        tuned = TunedOn(
-            cores=here.effective_cores, cpu_model=here.cpu_model, memory_bytes=here.memory_bytes,
-            gpus=[gpu.name for gpu in here.gpus],
-        )  # fmt: skip
         made = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        return msgspec.structs.replace(plan, target=self.subject.target, created=made, machine=tuned, **changed)
+        return msgspec.structs.replace(
+            plan, target=self.subject.target, created=made, machine=applied.tuned_on(self.machine), **changed
+        )
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -323,7 +339,8 @@ class Session:
         altered = "; ".join(words for words in dict.fromkeys(_altered(kept)) if words) or None
         moved = self.plan.augmentation is not None
         self.whole_same = _moved(altered) if moved else verify.same(first.subject, last.subject, alters=altered)
-        epochs = any(one.measured.epochs for one in kept)
+        workers = {one.subject.loader.num_workers for one in (first, last)}
+        epochs = any(one.measured.epochs for one in kept) or len(workers) > 1  # those have to be started
         self.total = verify.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
         if not self.total.slower:
             return
@@ -347,6 +364,7 @@ class Session:
             target=self.subject.target, folder=str(self.folder), plan=str(self.folder / planfile.NAME) if there else None,
             interrupted=interrupted, outcomes=list(self.outcomes), stopped=self.stopped, total=self.total, same=self.whole_same,
             length=self.subject.epoch, no_longer_read=unread,
+            left_alone=self._log.told_left_alone() if self._log is not None else [],
         )  # fmt: skip
 
     @property

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.caches.cut import seeded
 from pipefix.fixes import fused
-from pipefix.fixes.compare import Difference, differences, fingerprint
+from pipefix.fixes.compare import SampleDifference, differences, fingerprint
 from pipefix.fixes.outcome import Measured, Sameness
 from pipefix.fixes.whole_loader import WholeLoader, suits
 from pipefix.measurement import experiments, failing
@@ -24,10 +23,13 @@ from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.replay import Pool, abandon
 from pipefix.measurement.statistics import ratio, spread_around
-from pipefix.subject import failure, randomness
+from pipefix.seams.torch_internals import end_workers, processes_of
+from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary import death
+from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.random_state import seeded
 
 SAMPLES = 24
 """Compared, from all over the dataset."""
@@ -90,11 +92,11 @@ def same(before: Subject, after: Subject, *, alters: str | None = None, untouche
 
 
 def _sample(subject: Subject, place: int) -> Any:
-    with randomness.untouched(subject.loader), seeded(7, place), failure.told(f"dataset[{place}]"):
+    with untouched(subject.loader), seeded(7 * 1_000_003 + place), failure.as_target_error(f"dataset[{place}]"):
         return subject.dataset[place]
 
 
-def _told(found: Sequence[Difference], compared: int, alters: str | None) -> str:
+def _told(found: Sequence[SampleDifference], compared: int, alters: str | None) -> str:
     apart = float(np.mean([one.mean for one in found if one.mean is not None]))
     scale = max((one.scale for one in found), default=0.0)
     said = f"{alters}: " if alters else ""
@@ -119,7 +121,7 @@ def _streams(before: Subject, after: Subject) -> Sameness:
 
 def _repeated(subject: Subject, workers: int) -> int:
     """Samples that were seen before, of the first so many. Every worker draws the same random numbers, so that copies are alike."""
-    with warnings.catch_warnings(), randomness.untouched(subject.loader):
+    with warnings.catch_warnings(), untouched(subject.loader):
         warnings.simplefilter("ignore")
         loader: DataLoader[Any] = DataLoader(
             subject.dataset, batch_size=None, num_workers=workers, worker_init_fn=_Alike(subject.loader.worker_init_fn),
@@ -127,13 +129,11 @@ def _repeated(subject: Subject, workers: int) -> int:
         )  # fmt: skip
         iterator = iter(loader)
         try:
-            with seeded(7, 0), failure.told("Reading the stream"):
+            with seeded(7), failure.as_target_error("Reading the stream"):
                 seen = list(islice(iterator, STREAMED))
         finally:
             abandon(iterator)
-            stop = getattr(iterator, "_shutdown_workers", None)
-            if stop is not None:
-                stop()
+            end_workers(iterator)
     return len(seen) - len(set(seen))
 
 
@@ -172,7 +172,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     calm = False
     try:
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
-        with randomness.untouched(before.subject.loader), randomness.untouched(after.subject.loader):
+        with untouched(before.subject.loader), untouched(after.subject.loader):
             torch.default_generator.manual_seed(0)
             while True:
                 done = len(rates["before"])
@@ -241,7 +241,7 @@ def epoch_starts(subject: Subject, epochs: int = STARTS) -> list[float]:
         own[name] = list(islice(own[name], batches))
     found = []
     iterator: Any = None
-    with warnings.catch_warnings(), randomness.untouched(subject.loader):
+    with warnings.catch_warnings(), untouched(subject.loader):
         warnings.simplefilter("ignore")
         try:
             for number in range(epochs + 1):
@@ -252,10 +252,8 @@ def epoch_starts(subject: Subject, epochs: int = STARTS) -> list[float]:
                     found.append(time.perf_counter() - begun)
                 for _ in islice(iterator, batches):
                     continue
-        except Exception as error:
-            raise failing.raised("The loader", error, getattr(iterator, "_workers", [])) from error
+        except (Exception, SystemExit) as error:
+            raise failing.raised("The loader", error, processes_of(iterator)) from error
         finally:
-            stop = getattr(iterator, "_shutdown_workers", None)
-            if stop is not None:
-                stop()
+            end_workers(iterator)
     return found

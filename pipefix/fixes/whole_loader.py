@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from time import perf_counter
@@ -16,6 +15,7 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.replay import LONGEST_REST, abandon
+from pipefix.seams.torch_internals import end_workers, processes_of
 from pipefix.subject.subject import Subject
 
 _ENDED = object()
@@ -41,7 +41,7 @@ class WholeLoader:
 
     @property
     def processes(self) -> list[Any]:
-        return list(getattr(self._iterator, "_workers", []))
+        return processes_of(self._iterator)
 
     def block(self, experiment: Experiment, seconds: float, *, most: float = 30.0) -> Block:
         """Batches for about ``seconds``, in whole rounds of all workers; left out are those made before, and a first round.
@@ -75,9 +75,11 @@ class WholeLoader:
         iterator, self._iterator = self._iterator, None
         if at_once:
             abandon(iterator)
-        stop = getattr(iterator, "_end", None) or getattr(iterator, "_shutdown_workers", None)
-        if stop is not None:
-            stop()
+        end = getattr(iterator, "_end", None)  # of threads
+        if end is not None:
+            end()
+        else:
+            end_workers(iterator)
 
     def _ahead(self) -> int:
         """Batches that may lie ready: those that were made while something else ran."""
@@ -86,15 +88,8 @@ class WholeLoader:
         return int(getattr(self._iterator, "_ahead_by", fallback))
 
     def _start(self) -> None:
-        if self._iterator is not None:
-            return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                self._iterator = iter(self._loader)
-            except Exception as error:
-                context = self._loader.multiprocessing_context
-                raise failing.cannot_start(error, context.get_start_method() if context is not None else None) from error
+        if self._iterator is None:
+            self._iterator = failing.iterator_of(self._loader)
 
     def _next(self, *, consume: bool = True) -> int:
         try:
@@ -106,7 +101,7 @@ class WholeLoader:
                 batch = next(self._iterator)
         except StopIteration as error:
             raise failing.nothing_came(self._subject) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise failing.raised("The loader", error, self.processes) from error
         if consume and self.consumer.present:
             self.consumer(batch)

@@ -1,16 +1,27 @@
-"""The header of a JPEG, read without decoding: a random crop needs the size before anything is decoded."""
+"""The header of a JPEG, read without decoding: a random crop needs the size before anything is decoded.
+
+Segments are found as libjpeg finds them, and what libjpeg or Pillow does not take is refused: the size told is the one decoded.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from pipefix.kernels.errors import BadPicture
 
-FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Markers that begin a frame: the process is their low half."""
-PROGRESSIVE = frozenset((0xC2, 0xC6, 0xCA, 0xCE))
-ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xD9)))
-"""Markers without a length."""
+MOST_PIXELS = 178_956_970
+"""More than that Pillow refuses as a decompression bomb: twice its ``MAX_IMAGE_PIXELS``."""
+
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_OTHER_FRAMES = frozenset(range(0xC3, 0xD0)) - {0xC4, 0xCC}
+"""Lossless, hierarchical and arithmetically coded ones."""
+_SKIPPED = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)))
+"""Tables, comments and what programs have put there."""
+_SCAN, _END = 0xDA, 0xD9
+_FILLING = re.compile(rb"\xff*")
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd8\xff]")
+"""Not a byte of a scan, nor a restart within it."""
 
 
 class Header(NamedTuple):
@@ -29,35 +40,67 @@ class Header(NamedTuple):
         """Whether kernels decode this kind."""
         return self.components in (1, 3) and self.precision == 8
 
+    def refuse(self) -> None:
+        """Raise `BadPicture` where kernels do not decode it: before memory is taken for its pixels."""
+        if self.width * self.height > MOST_PIXELS:
+            raise BadPicture("too-large", f"it claims {self.width} x {self.height} pixels")
+        if not self.plain:
+            raise BadPicture("unsupported", f"it has {self.components} components of {self.precision} bits")
+
 
 def read_header(data: bytes | bytearray | memoryview) -> Header:
-    """Raises `BadPicture` where there is no JPEG, or its header is cut off."""
+    """Raises `BadPicture` where there is no JPEG, its header is cut off, or no kernel decodes its kind."""
     if bytes(data[:2]) != b"\xff\xd8":
         raise BadPicture("not-jpeg", "it begins with no JPEG marker" if len(data) else "it is empty")
-    at, end, orientation = 2, len(data), 1
-    while at + 4 <= end:
-        marker = data[at + 1]
-        if data[at] != 0xFF or marker == 0xFF:
-            at += 1  # decoders pass over stray bytes between segments
-            continue
-        if marker in ALONE:
-            at += 2
-            continue
-        length = data[at + 2] << 8 | data[at + 3]
-        if marker in FRAMES:
-            frame = bytes(data[at + 4 : at + 10])
-            if len(frame) < 6:
+    at, orientation = 2, 1
+    while True:
+        at = max(at, _FILLING.match(data, at).end() - 1)  # type: ignore[union-attr]
+        if at + 4 > len(data):
+            break
+        marker, length = data[at + 1], data[at + 2] << 8 | data[at + 3]
+        body = data[at + 4 : at + 2 + length]
+        if data[at] != 0xFF or marker == 0:
+            raise BadPicture("corrupt", "there are stray bytes between its segments")
+        if marker in (_BASELINE, _EXTENDED, _PROGRESSIVE):
+            if len(body) < 6:
                 break
-            height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
+            height, width = body[1] << 8 | body[2], body[3] << 8 | body[4]
             if not width or not height:
                 raise BadPicture("corrupt", f"it claims {width} x {height} pixels")
-            return Header(width, height, frame[5], frame[0], marker in PROGRESSIVE, orientation)
-        if marker in (0xD9, 0xDA):
+            return Header(width, height, body[5], body[0], marker == _PROGRESSIVE, orientation)
+        if marker in (_END, _SCAN):
             raise BadPicture("corrupt", "it has no frame")
-        if marker == 0xE1 and bytes(data[at + 4 : at + 10]) == b"Exif\0\0":
-            orientation = _orientation(bytes(data[at + 10 : at + 2 + length]))
+        if marker in _OTHER_FRAMES:
+            raise BadPicture("unsupported", f"its frame is of kind {marker:X}")
+        if marker not in _SKIPPED:
+            raise BadPicture("corrupt", f"the marker {marker:X} does not belong before a frame")
+        if marker == 0xE1 and bytes(body[:6]) == b"Exif\0\0":
+            orientation = _orientation(bytes(body[6:]))
         at += 2 + max(length, 2)
     raise BadPicture("truncated", "it ends within its header")
+
+
+def lacks_scans(data: bytes | bytearray | memoryview) -> bool:
+    """Whether scans of a progressive picture are missing, though it ends as it should. Decoders then make up what is missing from
+    neighbouring blocks, and every version of libjpeg in another way."""
+    missing: dict[int, set[int]] = {}
+    at = 2
+    while (found := _MARKER.search(data, at)) is not None:
+        marker, at = data[found.end() - 1], found.end()
+        if marker == _END:
+            break
+        length = int.from_bytes(data[at : at + 2], "big")
+        body = data[at + 2 : at + length]
+        if marker == _PROGRESSIVE:
+            missing = {part: set(range(64)) for part in body[6::3]}
+        elif marker == _SCAN and len(body) and len(body) >= 4 + 2 * body[0]:
+            parts, (first, last, bits) = body[1 : 1 + 2 * body[0] : 2], body[1 + 2 * body[0] :][:3]
+            for part in parts:
+                done = set(range(first, last + 1))
+                # The low half: how many bits of these coefficients are still to come.
+                missing[part] = missing.get(part, set()) | done if bits & 15 else missing.get(part, set()) - done
+        at += length
+    return any(missing.values())
 
 
 def _orientation(exif: bytes) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipefix.kernels import build
 from pipefix.kernels.header import Header
-from pipefix.kernels.picture import Box, Cut, Data, Finish, Target
+from pipefix.kernels.picture import Box, Data, Finish, PictureCut, Target
 
 
 class Kernel(Protocol):
@@ -21,9 +21,13 @@ class Kernel(Protocol):
 
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]: ...
 
-    def jpeg_into(self, data: Data, cut: Cut, finish: Finish, target: Target, index: int) -> None: ...
+    def jpeg_into(self, data: Data, cut: PictureCut, finish: Finish, target: Target, index: int) -> None: ...
 
-    def pixels_into(self, pixels: np.ndarray[Any, Any], cut: Cut, finish: Finish, target: Target, index: int) -> None: ...
+    def pixels_into(self, pixels: np.ndarray[Any, Any], cut: PictureCut, finish: Finish, target: Target, index: int) -> None: ...
+
+    def hue_turned(self, pixels: np.ndarray[Any, Any], shift: int) -> np.ndarray[Any, Any]: ...
+
+    def blurred(self, pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None: ...
 
 
 @dataclass(frozen=True)

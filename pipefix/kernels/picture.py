@@ -40,7 +40,7 @@ class Box(NamedTuple):
     height: int
 
 
-class Cut(NamedTuple):
+class PictureCut(NamedTuple):
     """The box of a picture, resized to ``full`` (width, height), of which the window is wanted, maybe mirrored."""
 
     box: Box
@@ -62,8 +62,28 @@ class Cut(NamedTuple):
         return shorter > 0 and shorter > 2 * narrower
 
 
-def address_of(array: np.ndarray[Any, Any] | None) -> int:
-    return 0 if array is None else int(array.__array_interface__["data"][0])
+def require_inside(box: Box, width: int, height: int) -> None:
+    if min(box.x, box.y) < 0 or min(box.width, box.height) < 1 or box.x + box.width > width or box.y + box.height > height:
+        raise BadRequest(
+            f"the box at ({box.x}, {box.y}) of {box.width} x {box.height} does not lie in the picture of {width} x {height}."
+        )
+
+
+def require_rgb(pixels: np.ndarray[Any, Any]) -> None:
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
+        raise BadRequest(f"Pixels are height x width x 3 of uint8; these are {pixels.shape} of {pixels.dtype}.")
+
+
+MOST_TAPS = 255
+
+
+def require_weights(pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
+    odd = weight.ndim == 2 and all(side % 2 and side <= MOST_TAPS for side in weight.shape)
+    if not odd or weight.shape[0] // 2 >= pixels.shape[0] or weight.shape[1] // 2 >= pixels.shape[1]:
+        raise BadRequest(
+            f"Weights are odd numbers of rows and columns, up to {MOST_TAPS} and less than half of which lies beyond an edge; "
+            f"these are {weight.shape} for pixels of {pixels.shape}."
+        )
 
 
 class Finish:
@@ -75,14 +95,14 @@ class Finish:
         if self.table is not None and self.table.shape != (3, 256):
             raise BadRequest(f"A table for each of 3 channels has 256 entries; this one has the shape {self.table.shape}.")
         self.ramp = ramp if ramp is not None and self.table is not None and np.array_equal(ramp.table(), self.table) else None
-        self._rows = None if self.ramp is None else self.ramp.rows()
-        columns = (None, None) if self._rows is None else (self._rows[:, 1].copy(), self._rows[:, 2].copy())
+        self.rows = None if self.ramp is None else self.ramp.rows()
+        """The arithmetic as native code wants it: 3 x (factor, mean, deviation) of float32."""
+        columns = (None, None) if self.rows is None else (self.rows[:, 1].copy(), self.rows[:, 2].copy())
         self.mean, self.deviation = (None if each is None else torch.from_numpy(each)[:, None, None] for each in columns)
 
-    @property
-    def addresses(self) -> tuple[int, int]:
-        """Of the table and of the arithmetic, 0 for what there is none of."""
-        return address_of(self.table), address_of(self._rows)
+    def level(self) -> torch.Tensor:
+        """What one level of 255 is worth in each channel of the outcome."""
+        return torch.ones(3) if self.table is None else torch.from_numpy((self.table[:, 255] - self.table[:, 0]) / 255).abs()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Finish, (self.table, self.ramp)
@@ -104,7 +124,6 @@ class Ramp:
         return np.asarray((scaled[None] - mean) / deviation, dtype=np.float32)
 
     def rows(self) -> np.ndarray[Any, Any]:
-        """As native code wants it: 3 x (factor, mean, deviation)."""
         return np.array([[self.factor, m, d] for m, d in zip(self.mean, self.deviation, strict=True)], dtype=np.float32)
 
 
@@ -121,27 +140,31 @@ class Target:
     """A batch buffer whose rows are written one picture at a time: N x 3 x H x W in any memory order (`channels_last` too)."""
 
     def __init__(self, batch: torch.Tensor | np.ndarray[Any, Any]) -> None:
-        tensor = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch
-        if tensor.ndim != 4 or tensor.shape[1] != 3 or tensor.dtype not in (torch.float32, torch.uint8) or tensor.is_cuda:
+        if isinstance(batch, np.ndarray) and not batch.flags.writeable:
+            raise BadRequest("A batch buffer is written to; this array is read-only.")
+        tensor = torch.from_numpy(batch) if isinstance(batch, np.ndarray) else batch.detach()
+        if (
+            tensor.ndim != 4
+            or tensor.shape[1] != 3
+            or tensor.dtype not in (torch.float32, torch.uint8)
+            or tensor.device.type != "cpu"
+        ):
             raise BadRequest(
                 f"A batch buffer is N x 3 x H x W of float32 or uint8 in main memory; this is {tuple(tensor.shape)} of "
                 f"{tensor.dtype} on {tensor.device}."
             )
+        if tensor.layout != torch.strided or _extent(tensor) > tensor.untyped_storage().nbytes():
+            raise BadRequest(f"A batch buffer has memory for all of its elements; this tensor of {tuple(tensor.shape)} has not.")
         self.tensor = tensor
+        self.array = tensor.numpy()
+        """The same memory, which cannot be resized or let go of as long as this is there."""
         self.is_float = tensor.dtype == torch.float32
         self.length, _, self.height, self.width = tensor.shape
-        self.sample, self.channel, self.row, self.column = tensor.stride()
-        self.address = tensor.data_ptr()
-        self.item = tensor.element_size()
 
-    def at(self, index: int) -> int:
-        """The address of a sample."""
+    def require(self, cut: PictureCut, finish: Finish, index: int) -> None:
+        """Raise `BadRequest` where this sample cannot be written so."""
         if not 0 <= index < self.length:
             raise BadRequest(f"The batch buffer has {self.length} samples; there is no number {index}.")
-        return self.address + index * self.sample * self.item
-
-    def takes(self, cut: Cut, finish: Finish) -> None:
-        """Refuse what does not fit."""
         if (cut.window.width, cut.window.height) != (self.width, self.height):
             raise BadRequest(
                 f"The window is {cut.window.width} x {cut.window.height}, the samples of the batch buffer are "
@@ -149,3 +172,11 @@ class Target:
             )
         if self.is_float is (finish.table is None):
             raise BadRequest("A float32 batch buffer needs a table from bytes to floats, and one of uint8 takes none.")
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Bytes of its storage, from the beginning to its last element."""
+    if not tensor.numel():
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset() + last + 1) * tensor.element_size()

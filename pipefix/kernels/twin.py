@@ -14,12 +14,20 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pipefix.kernels.errors import BadPicture, BadRequest
-from pipefix.kernels.header import Header, read_header
-from pipefix.kernels.picture import Arithmetic, Box, Cut, Data, Filter, Finish, Target
-
-MOST_PIXELS = 2 * 178_956_970
-"""Twice the area at which Pillow warns of a decompression bomb, which is where it refuses."""
+from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.header import Header, lacks_scans, read_header
+from pipefix.kernels.picture import (
+    Arithmetic,
+    Box,
+    Data,
+    Filter,
+    Finish,
+    PictureCut,
+    Target,
+    require_inside,
+    require_rgb,
+    require_weights,
+)
 
 END = b"\xff\xd9"
 _PILLOW_FILTERS = {Filter.BILINEAR: Image.Resampling.BILINEAR, Filter.BICUBIC: Image.Resampling.BICUBIC}
@@ -37,23 +45,38 @@ class TwinKernel:
     def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]:
         """The pixels of a box as they are, height x width x 3."""
         picture = _decoded(data)
-        _inside(box, picture.shape[2], picture.shape[1])
+        require_inside(box, picture.shape[2], picture.shape[1])
         part = picture[:, box.y : box.y + box.height, box.x : box.x + box.width]
         return np.ascontiguousarray(part.permute(1, 2, 0).numpy())
 
-    def jpeg_into(self, data: Data, cut: Cut, finish: Finish, target: Target, index: int) -> None:
+    def jpeg_into(self, data: Data, cut: PictureCut, finish: Finish, target: Target, index: int) -> None:
         """Decode a JPEG and write sample ``index``."""
-        target.takes(cut, finish)
-        target.at(index)
+        target.require(cut, finish, index)
         _write(_decoded(data), cut, finish, target.tensor[index])
 
-    def pixels_into(self, pixels: np.ndarray[Any, Any], cut: Cut, finish: Finish, target: Target, index: int) -> None:
+    def pixels_into(self, pixels: np.ndarray[Any, Any], cut: PictureCut, finish: Finish, target: Target, index: int) -> None:
         """Write sample ``index`` from RGB pixels, height x width x 3 bytes."""
-        target.takes(cut, finish)
-        target.at(index)
-        if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
-            raise BadRequest(f"Pixels are height x width x 3 of uint8; these are {pixels.shape} of {pixels.dtype}.")
+        target.require(cut, finish, index)
+        require_rgb(pixels)
         _write(_tensor(pixels).permute(2, 0, 1), cut, finish, target.tensor[index])
+
+    def hue_turned(self, pixels: np.ndarray[Any, Any], shift: int) -> np.ndarray[Any, Any]:
+        """The hue of RGB pixels turned by so many of 256 parts."""
+        require_rgb(pixels)
+        hue, *others = Image.fromarray(pixels).convert("HSV").split()
+        turned = Image.fromarray(np.asarray(hue) + np.uint8(shift))
+        return np.array(Image.merge("HSV", (turned, *others)).convert("RGB"))
+
+    def blurred(self, pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+        """RGB pixels convolved with rows x columns of weights, edges reflected."""
+        require_rgb(pixels)
+        require_weights(pixels, weight)
+        rows, columns = weight.shape
+        values = _tensor(pixels).permute(2, 0, 1).float()
+        padded = torch.nn.functional.pad(values[None], [columns // 2, columns // 2, rows // 2, rows // 2], mode="reflect")
+        weights = torch.from_numpy(np.array(weight, dtype=np.float32)).expand(3, 1, rows, columns)
+        made = torch.nn.functional.conv2d(padded, weights, groups=3)
+        return made[0].round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
 
 
 class _Alias:
@@ -73,7 +96,12 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def _decoded(data: Data) -> torch.Tensor:
     """3 x height x width of uint8."""
     encoded = np.frombuffer(data, dtype=np.uint8)
-    _refuse(read_header(encoded.data), encoded.data)
+    header = read_header(encoded.data)
+    header.refuse()
+    if END not in bytes(encoded[-1024:]) and END not in bytes(encoded):
+        raise BadPicture("truncated", "the end of the picture is missing")
+    if header.progressive and lacks_scans(encoded.data):
+        raise BadPicture("unsupported", "its last scans are missing")
     try:
         return _decoder()(encoded)
     except (RuntimeError, OSError) as error:
@@ -97,26 +125,10 @@ def _by_pillow_alone(encoded: np.ndarray[Any, Any]) -> torch.Tensor:
         return torch.from_numpy(np.array(opened.convert("RGB"))).permute(2, 0, 1)
 
 
-def _refuse(header: Header, encoded: memoryview) -> None:
-    if header.width * header.height > MOST_PIXELS:
-        raise BadPicture("too-large", f"it claims {header.width} x {header.height} pixels")
-    if not header.plain:
-        raise BadPicture("unsupported", f"it has {header.components} components of {header.precision} bits")
-    if END not in bytes(encoded[-1024:]) and END not in bytes(encoded):
-        raise BadPicture("truncated", "the end of the picture is missing")
-
-
-def _inside(box: Box, width: int, height: int) -> None:
-    if min(box.x, box.y) < 0 or min(box.width, box.height) < 1 or box.x + box.width > width or box.y + box.height > height:
-        raise BadRequest(
-            f"the box at ({box.x}, {box.y}) of {box.width} x {box.height} does not lie in the picture of {width} x {height}."
-        )
-
-
-def _write(picture: torch.Tensor, cut: Cut, finish: Finish, out: torch.Tensor) -> None:
+def _write(picture: torch.Tensor, cut: PictureCut, finish: Finish, out: torch.Tensor) -> None:
     box, window = cut.box, cut.window
-    _inside(box, picture.shape[2], picture.shape[1])
-    _inside(window, *cut.full)
+    require_inside(box, picture.shape[2], picture.shape[1])
+    require_inside(window, *cut.full)
     part = picture[:, box.y : box.y + box.height, box.x : box.x + box.width]
     whole = _by_torch(part, cut) if cut.arithmetic is Arithmetic.TORCH else _by_pillow(part, cut)
     wanted = whole[:, window.y : window.y + window.height, window.x : window.x + window.width]
@@ -124,13 +136,13 @@ def _write(picture: torch.Tensor, cut: Cut, finish: Finish, out: torch.Tensor) -
     _finish(wanted.flip(turned) if turned else wanted, finish, out)
 
 
-def _by_torch(part: torch.Tensor, cut: Cut) -> torch.Tensor:
+def _by_torch(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
     name = "bilinear" if cut.filter is Filter.BILINEAR else "bicubic"
     resized = torch.nn.functional.interpolate(part[None], size=cut.full[::-1], mode=name, antialias=True)
     return resized[0]
 
 
-def _by_pillow(part: torch.Tensor, cut: Cut) -> torch.Tensor:
+def _by_pillow(part: torch.Tensor, cut: PictureCut) -> torch.Tensor:
     """One axis after the other, in the order that is asked for: which one Pillow itself takes first depends on its version."""
     image = Image.fromarray(np.ascontiguousarray(part.permute(1, 2, 0).numpy()))
     width, height = cut.full

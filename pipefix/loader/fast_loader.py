@@ -11,30 +11,47 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import multiprocessing
 from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
-from pipefix.loader import planned, resume
-from pipefix.loader.arena import Arena
-from pipefix.loader.fusion import MODES, Fusing, Fusion
-from pipefix.loader.guard import Rules
-from pipefix.loader.iterator import Single, Work
-from pipefix.loader.meter import Meter
-from pipefix.loader.planned import Planned
-from pipefix.loader.prefetch import Carrier
-from pipefix.loader.quarantine import Quarantine, check
+from pipefix.loader import ranks, resume
+from pipefix.loader.device import Carrier, OnItsWay
+from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
+from pipefix.loader.iterator import EpochWork, InProcessLoaderIterator
+from pipefix.loader.metering.meter import Meter
+from pipefix.loader.metering.stats import Course, Stats
+from pipefix.loader.plain_epoch import PlainEpoch
+from pipefix.loader.planning import by_dali, planned
+from pipefix.loader.planning.by_dali import DaliBatches, DaliEpoch
+from pipefix.loader.planning.planned import Planned
+from pipefix.loader.policy.quarantine import Quarantine, check
+from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import Beginning, Standing
-from pipefix.loader.scheduling import make_board
-from pipefix.loader.stats import Course, Stats
-from pipefix.loader.threadable import Threadable
-from pipefix.loader.threads import Threads
-from pipefix.loader.trial import SLOTS, TORCH, Trial
-from pipefix.loader.workers import AHEAD, Workers, make_arena, under_way
+from pipefix.loader.slots.arena import Arena
+from pipefix.loader.slots.comparison import SLOTS, TORCH, HandoverTrial
+from pipefix.loader.stealing.queue import make_work_table
+from pipefix.loader.threads.fitness import Threadable
+from pipefix.loader.threads.iterator import ThreadsLoaderIterator
+from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
+from pipefix.seams.torch_internals import kept_iterator, why_plain
 
 T = TypeVar("T", covariant=True)
+if TYPE_CHECKING:
+    from pipefix.loader.fusing.in_part import ReadInPart
+
+    _Base = DataLoader
+else:
+
+    class _Base:
+        """``_Base[T]`` is `DataLoader` with all its type parameters, however many this torch gives it."""
+
+        def __class_getitem__(cls, _: Any) -> Any:
+            return DataLoader[DataLoader.__parameters__]
+
+
 ENGINES = ("auto", "processes", "subprocess", "threads", "torch")
 THREADED = ("subprocess", "threads")
 """Engines whose samples threads make."""
@@ -43,10 +60,10 @@ SCHEDULINGS = ("auto", "batch", "sample")
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
-class FastLoader(DataLoader[T]):
+class FastLoader(_Base[T]):
     """All of `DataLoader`'s arguments, and these:
 
-    ``engine``: how batches come from workers. ``processes``: through memory that is used again; ``torch``: as `DataLoader` does;
+    ``engine``: how batches come from workers. ``processes``: through reusable shared memory; ``torch``: as `DataLoader` does;
     ``auto``: as is quicker here, told from the first batches of the epoch. ``threads``: workers are threads of this process, and
     with ``subprocess`` of one worker process, for a dataset that may be called from several at once. `explain` tells which way is
     taken, and why.
@@ -98,7 +115,7 @@ class FastLoader(DataLoader[T]):
             args, kwargs = (), planned.arguments(self._planned.plan.loader, arguments)
         mode = (self._planned.fuse if self._planned is not None else None) or fuse
         self._fusing = Fusing(mode) if mode is not None else None
-        self._fusion: Fusion | str | None = None
+        self._fusion: Fusion | ReadInPart | str | None = None
         """How batches are fused, or why they are not; None: not asked for, or not known yet."""
         self._threadable = Threadable()
         self._threaded: bool | str = False
@@ -107,11 +124,12 @@ class FastLoader(DataLoader[T]):
         if on_bad != "raise" or sample_timeout or rng != "torch":
             self._refuse_streams()
         self._why, self._why_scheduled = "Nothing has been loaded yet.", ""
-        self._trials: dict[Any, Trial] = {}
-        self._latest: Work | None = None
+        self._trials: dict[Any, HandoverTrial] = {}
+        self._latest: EpochWork | None = None
         self._standing: Standing | None = None
         self._course: Course | None = None
         self._meter: Meter | None = None
+        self._carrier: Carrier | None = None
         self._epoch = 0
         self._beginning = Beginning()
         self._pending: Beginning | None = None
@@ -127,19 +145,25 @@ class FastLoader(DataLoader[T]):
 
     def __iter__(self) -> Any:
         begun = self.meter.clock()
-        iterator = self._epoch_begun()
+        made = by_dali.of(self._planned, self) if self._planned is not None else None
+        iterator = self._epoch_begun() if why_plain() is None and made is None else self._plain_epoch(made)
         self.meter.started(self.meter.clock() - begun)
         return iterator
 
     def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
-            self._beginning = Beginning(self._epoch, 0, self._seed(), resume.noted(self), fresh=self._iterator is None)
+            self._beginning = Beginning(self._epoch, 0, self._seed(), resume.noted(self), fresh=kept_iterator(self) is None)
             self._epoch += 1
             return self._begun(super().__iter__())
         self._epoch = going_on.epoch + 1
         if not going_on.generators:
             self._beginning = Beginning(going_on.epoch, 0, self._seed(), resume.noted(self))
+            return self._begun(super().__iter__())
+        if going_on.redealt:
+            # Other ranks than before: the workers' random numbers are this process's own, the order is the epoch's.
+            resume.set_sampler_epoch(self, going_on.generators)
+            self._beginning = replace(going_on, generators=resume.noted(self), again=False, fresh=True)
             return self._begun(super().__iter__())
         stream = isinstance(self.dataset, IterableDataset)
         self._beginning = replace(going_on, passed=0) if stream else going_on
@@ -150,6 +174,21 @@ class FastLoader(DataLoader[T]):
             for _ in range(going_on.passed):
                 next(iterator, None)
         return iterator
+
+    def _plain_epoch(self, made: DaliBatches | None) -> Any:
+        """As `DataLoader` makes it, or DALI, with what is done to batches on their way."""
+        if self._planned is not None:
+            self._planned.begin()
+        going_on, self._pending = self._pending, None
+        self._beginning = going_on or Beginning(self._epoch, 0, self._seed(), resume.noted(self))
+        self._epoch = self._beginning.epoch + 1
+        if made is not None:
+            self._why = "DALI makes the batches."
+            epoch: PlainEpoch = DaliEpoch(self, self._beginning, made)
+        else:
+            self._why = f"As DataLoader does it: {why_plain()}."
+            epoch = PlainEpoch(self, self._beginning)
+        return self._begun(epoch)
 
     def _begun(self, iterator: Any) -> Any:
         self._standing = getattr(iterator, "standing", None)
@@ -163,8 +202,8 @@ class FastLoader(DataLoader[T]):
         self._decide()
         self.check_worker_number_rationality()
         if self._by_threads:
-            return Threads(self)
-        return Workers(self) if self.num_workers else Single(self)
+            return ThreadsLoaderIterator(self)
+        return ProcessesLoaderIterator(self) if self.num_workers else InProcessLoaderIterator(self)
 
     def check_worker_number_rationality(self) -> None:
         """Torch warns of more worker processes than cores. Of threads that wait there may be more."""
@@ -179,7 +218,7 @@ class FastLoader(DataLoader[T]):
         return self._threaded is True and self._engine == "threads"
 
     @property
-    def _crew(self) -> int:
+    def _pool(self) -> int:
         """How many threads of one worker process make the next epoch's samples; 0: none do."""
         if isinstance(self._fusion, Fusion):
             return self._fusion.threads if self._fusion.apart else 0
@@ -197,7 +236,7 @@ class FastLoader(DataLoader[T]):
         if threads and not isinstance(self._fusion, Fusion):
             self._threaded = self._threadable.why_not(self, reads) or True
 
-    def _work(self) -> Work:
+    def _work(self) -> EpochWork:
         """What the next iterator does beside torch's own."""
         if self._planned is not None:
             self._planned.begin()
@@ -206,55 +245,70 @@ class FastLoader(DataLoader[T]):
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
         # Samples that threads make draw nothing, and numbers of their own would be set for the process.
         keyed = (self.rng == "sample" and self._threaded is not True) or fused is not None
-        rules = Rules(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None)
+        rules = ReadPolicy(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None)
         steps = (self._planned.module if self._planned is not None else None, self.augment)
-        work = Work(
-            reads=self._planned.reads if self._planned is not None else self.dataset,
+        reads = self._planned.reads if self._planned is not None else self.dataset
+        work = EpochWork(
+            reads=getattr(self._fusion, "reads", reads),
             rules=rules,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
             threads=self._planned.threads if self._planned is not None else None,
             sharing=self._planned.sharing if self._planned is not None else None,
-            carrier=None if self.device is None else Carrier(self.device),
+            carrier=self._carrier_to_device(),
             steps=tuple(step for step in steps if step is not None),
             fused=fused,
-            crew=self._crew,
+            pool_threads=self._pool,
         )
+        if self._planned is not None:
+            self._planned.warn_of_cpu(work.carrier)
         if self._by_threads:
             who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
             self._why = f"{who} the samples: no process is started, and nothing travels."
             self._why_scheduled = ""
             self._latest = work
             return work
-        scheduled = self._board(work)
+        scheduled = self._make_work_table(work)
         made = self._arena(work)
         if isinstance(made, Arena):
             work.arena = made
             who = f"{self.num_workers} worker processes"
-            if work.crew:
-                who = f"One worker process, whose {work.crew} threads make the samples" if work.crew > 1 else "One worker process"
-            self._why = f"{who}, batches handed over through memory that is used again."
+            if work.pool_threads:
+                who = (
+                    f"One worker process, whose {work.pool_threads} threads make the samples"
+                    if work.pool_threads > 1
+                    else "One worker process"
+                )
+            self._why = f"{who}, batches handed over through reusable shared memory."
         else:
             self._why = f"As DataLoader does it: {made}."
         self._why_scheduled = scheduled
         self._latest = work
         return work
 
-    def _board(self, work: Work) -> str:
+    def _carrier_to_device(self) -> Carrier | None:
+        """One for all epochs: memory that was copied to on another stream is not used again."""
+        if self.device is None:
+            return None
+        if self._carrier is None or self._carrier.why or self._carrier.device != torch.device(self.device):
+            self._carrier = Carrier(self.device)
+        return self._carrier
+
+    def _make_work_table(self, work: EpochWork) -> str:
         """How samples come to workers."""
         why = "fused calls make batches whole" if work.fused is not None else self._turns(work)
         if not why:
             try:
                 batches = AHEAD * under_way(self)
-                work.board = make_board(self.multiprocessing_context or multiprocessing, self.num_workers, batches)
+                work.work_table = make_work_table(self.multiprocessing_context or multiprocessing, self.num_workers, batches)
             except (AttributeError, OSError, ValueError) as error:
                 why = f"this system has no memory to share without a name ({error})"
-        if work.board is not None:
+        if work.work_table is not None:
             return "Samples are made by whichever worker is free."
         return f"Batches are made by workers in turn: {why}." if self.scheduling == "sample" else ""
 
-    def _turns(self, work: Work) -> str:
+    def _turns(self, work: EpochWork) -> str:
         """Why workers take batches in turn; empty where they need not."""
-        if self.num_workers < 2 or work.crew:
+        if self.num_workers < 2 or work.pool_threads:
             return "there are not two workers"
         if self._engine == "torch":
             return "engine='torch' asks for it"
@@ -269,7 +323,7 @@ class FastLoader(DataLoader[T]):
         """As the plan has it, or the code."""
         return (self._planned.engine if self._planned is not None else None) or self.engine
 
-    def _arena(self, work: Work) -> Arena | str:
+    def _arena(self, work: EpochWork) -> Arena | str:
         """What the workers write into, or why there is none."""
         if self.num_workers == 0:
             return "without workers there is nothing to hand over"
@@ -279,11 +333,11 @@ class FastLoader(DataLoader[T]):
             work.trial.verdict = SLOTS
         else:
             setting = (self.num_workers, self.prefetch_factor, self.pin_memory, id(self.collate_fn), id(self.batch_sampler))
-            work.trial = self._trials.setdefault(setting, Trial())
+            work.trial = self._trials.setdefault(setting, HandoverTrial())
         if work.trial.verdict == TORCH:
             return f"it is quicker here. {work.trial.sentence()[:-1]}"
         try:
-            workers, ahead = 1 if work.crew else self.num_workers, 1 if work.board is None else AHEAD
+            workers, ahead = 1 if work.pool_threads else self.num_workers, 1 if work.work_table is None else AHEAD
             made = make_arena(workers, ahead * under_way(self) // workers)
         except (AttributeError, OSError, ValueError) as error:
             return f"this system has no memory to share without a name ({error})"
@@ -294,6 +348,11 @@ class FastLoader(DataLoader[T]):
     def another(self) -> Callable[..., DataLoader[Any]]:
         """Makes loaders over other datasets, called as `DataLoader` is: they hand batches over as this one was told to."""
         return functools.partial(FastLoader, engine="processes") if self._engine == "processes" else DataLoader
+
+    @property
+    def on_its_way(self) -> OnItsWay | None:
+        """What is done to batches before the caller has them; None: nothing."""
+        return None if self.device is None and self.augment is None else OnItsWay(self.device, self.augment)
 
     # -- where an epoch stands ---------------------------------------------------------------------------------------------
 
@@ -311,7 +370,7 @@ class FastLoader(DataLoader[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
-        gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusion"))
+        gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusion", "_carrier"))
         return {**self.__dict__, **gone, "_trials": {}, "_threaded": False}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
@@ -330,33 +389,37 @@ class FastLoader(DataLoader[T]):
     def explain(self) -> str:
         """How batches are made, and why so."""
         work = self._latest
+        if self._planned is not None and by_dali.of(self._planned, self) is not None:
+            return self._planned.explain(self._carrier)
+        if why_plain() is not None:
+            return f"As DataLoader does it: {why_plain()}."
         if work is None:
             self._decide()
             return self._fusion.explain() if isinstance(self._fusion, Fusion) else " ".join([*self._declined(), self._why])
         told = self._declined() if work.fused is None else [work.fused.explain()]
-        if work.fused is None or work.fused.why_processes is not None:
+        told.append(ranks.sentence(self, self._beginning.dealt_from))
+        if work.fused is None or (work.fused.why_processes is not None and self.num_workers):
             told += [*self._handed(work), self._why_scheduled]
-        if work.lists:
-            told.append(f"All workers read {', '.join(place.name for place in work.lists)} without copying pages of it.")
         if work.foreseen:
             told.append(f"{work.foreseen} epochs began with batches that had been asked for before.")
-        if work.board is not None and work.board.helped():
-            told.append(f"{work.board.helped()} were made for a batch of another's that a slow one held up.")
+        if work.work_table is not None and work.work_table.helped():
+            told.append(f"{work.work_table.helped()} were made for a batch of another's that a slow one held up.")
         if work.carrier is not None:
             why = work.carrier.why
             told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
         if work.quarantine is not None:
             told.append(work.quarantine.sentence())
         if self._planned is not None:
-            told.append(self._planned.explain())
+            told.append(self._planned.explain(work.carrier))
         return " ".join(part for part in told if part)
 
     def _declined(self) -> list[str]:
         """What was asked for and is not done."""
-        not_fused = [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else []
+        in_part = [] if self._fusion is None or isinstance(self._fusion, (str, Fusion)) else [self._fusion.explain()]
+        not_fused = [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else in_part
         return not_fused + ([f"No threads: {self._threaded}."] if isinstance(self._threaded, str) else [])
 
-    def _handed(self, work: Work) -> list[str]:
+    def _handed(self, work: EpochWork) -> list[str]:
         handed, trial = work.handed, work.trial
         if work.arena is None:
             return [self._why]

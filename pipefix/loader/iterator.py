@@ -15,48 +15,44 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _SingleProcessDataLoaderIter
 
-from pipefix.loader import dying
-from pipefix.loader.arena import Arena
-from pipefix.loader.board import Board
-from pipefix.loader.fused_batch import Orders
-from pipefix.loader.fusion import Fusion
-from pipefix.loader.guard import Asked, Flawed, Gathered, Guarded, Rules
-from pipefix.loader.lists import Place
-from pipefix.loader.meter import Meter, samples_in, size_of
-from pipefix.loader.pace import PROCESSES
-from pipefix.loader.prefetch import Carrier
-from pipefix.loader.quarantine import Quarantine
+from pipefix.loader.device import Carrier
+from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
+from pipefix.loader.fusing.epoch_rates import PROCESSES
+from pipefix.loader.fusing.fusion import Fusion
+from pipefix.loader.metering.meter import Meter, samples_in, size_of
+from pipefix.loader.metering.stats import FEW, Course
+from pipefix.loader.policy.quarantine import Quarantine
+from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy
+from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import Standing, set_as_then
-from pipefix.loader.stats import FEW, Course
-from pipefix.loader.trial import Trial
+from pipefix.loader.slots.arena import Arena
+from pipefix.loader.slots.comparison import HandoverTrial
+from pipefix.loader.slots.portable import Portable
+from pipefix.loader.stealing.work_table import WorkTable
+from pipefix.loader.workers import deaths
+from pipefix.seams.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
 
 log = logging.getLogger("pipefix.loader")
-_named: Any = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)
-"""Names a block for whoever records. Torch's own iterator does it in Python, which takes microseconds also where nobody does."""
 HELD = 2
 """Batches that the caller is expected to hold at a time: the current one, while it asks for the next."""
 
 
 @dataclass
-class Work:
+class EpochWork:
     """What an iterator does beside torch's own."""
 
     reads: Any
     """What samples are read from."""
-    rules: Rules = field(default_factory=Rules)
+    rules: ReadPolicy = field(default_factory=ReadPolicy)
     quarantine: Quarantine | None = None
     threads: int | None = None
     sharing: str | None = None
     arena: Arena | None = None
-    board: Board | None = None
+    work_table: WorkTable | None = None
     """By which samples are given to whichever worker is free."""
-    lists: list[Place] = field(default_factory=list)
-    """Of the dataset, that all workers read from one copy."""
-    trial: Trial = field(default_factory=Trial)
+    trial: HandoverTrial = field(default_factory=HandoverTrial)
     carrier: Carrier | None = None
     steps: tuple[Callable[[Any], Any], ...] = ()
     """Done to each batch in this process, on its way to the caller."""
@@ -65,20 +61,22 @@ class Work:
     """Epochs that began with batches that had been asked for before."""
     fused: Fusion | None = None
     """Batches are made by fused calls."""
-    crew: int = 0
+    pool_threads: int = 0
     """Threads of one worker process that make the samples; 0: workers are processes, or threads of this one."""
 
 
-class Own(_BaseDataLoaderIter):
+class LoaderIterator(AnyIterator):
     """Torch sets its parts one by one as attributes; some of them are given another shape here."""
 
-    _work: Work
+    _work: EpochWork
     standing: Standing
     meter: Meter
     """The loader's."""
     _metered: Meter | None
     """Where batches are written down."""
     course: Course
+    _pins_apart = False
+    """Batches are pinned by a thread beside the caller's."""
 
     def _prepare(self, loader: Any) -> None:
         self._work = loader._work()
@@ -93,7 +91,8 @@ class Own(_BaseDataLoaderIter):
         self.meter = self._metered = loader.meter
         self.course = Course(self.meter, self.begin.epoch)
         self._size = size_of(loader)
-        self._last, self._rest = _last_of(loader)
+        self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
+        self._last, self._rest = _last_of(loader, self._rest_of_order)
         self._few = FEW
         self._asked = self._missed = 0
         self._staged.clear()
@@ -107,7 +106,7 @@ class Own(_BaseDataLoaderIter):
 
     @property
     def guarded(self) -> bool:
-        return bool(self._work.rules) and self._dataset_kind == _DatasetKind.Map
+        return bool(self._work.rules) and self._dataset_kind == DatasetKind.Map
 
     @property
     def _dataset(self) -> Any:
@@ -122,9 +121,9 @@ class Own(_BaseDataLoaderIter):
         if isinstance(dataset, (IterDataPipe, MapDataPipe)):
             return dataset
         if self._work.fused is not None:
-            return Orders(self._work.fused.source, self._work.rules)
+            return FusedOrders(self._work.fused.source, self._work.rules)
         if self._work.rules and not isinstance(dataset, IterableDataset):
-            return Guarded(self._work.reads, self._work.rules)
+            return PolicedDataset(self._work.reads, self._work.rules)
         return self._work.reads
 
     @property
@@ -133,7 +132,13 @@ class Own(_BaseDataLoaderIter):
 
     @_collate_fn.setter
     def _collate_fn(self, collate_fn: Any) -> None:
-        self._collates = Gathered(collate_fn) if self.guarded else collate_fn
+        self._collates = self._made_by(collate_fn)
+
+    def _made_by(self, collate_fn: Any) -> Any:
+        """What makes a batch of what was read: the user's collate function, under the loader's rules."""
+        if self._work.fused is not None:
+            return FusedCollate(collate_fn.collate_fn if isinstance(collate_fn, Portable) else collate_fn)
+        return PolicedCollate(collate_fn) if self.guarded else collate_fn
 
     @property
     def _sampler_iter(self) -> Any:
@@ -141,7 +146,19 @@ class Own(_BaseDataLoaderIter):
 
     @_sampler_iter.setter
     def _sampler_iter(self, indices: Iterator[Any]) -> None:
+        if self._rest_of_order is not None:
+            indices = iter(self._rest_of_order)
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
+
+    @property
+    def _pin_memory(self) -> bool:
+        return self._pins
+
+    @_pin_memory.setter
+    def _pin_memory(self, pins: bool) -> None:
+        # What goes to a device is copied from pinned memory, which the caller's thread is not to wait for.
+        carrier = self._work.carrier
+        self._pins = bool(pins) or (self._pins_apart and carrier is not None and carrier.streams)
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
@@ -152,9 +169,10 @@ class Own(_BaseDataLoaderIter):
     # -- batches -----------------------------------------------------------------------------------------------------------
 
     def __next__(self) -> Any:
-        if _named is None or self._IterableDataset_len_called is not None or torch._C._autograd._profiler_enabled():
+        # Torch's own iterator names the block in Python, which takes microseconds also where nobody records.
+        if named_block is None or profiled is None or self._IterableDataset_len_called is not None or profiled():
             return super().__next__()
-        with _named(self._profile_name):
+        with named_block(self._profile_name):
             batch = self._next_data()
         self._num_yielded += 1
         return batch
@@ -198,7 +216,7 @@ class Own(_BaseDataLoaderIter):
             self._over(time.perf_counter() - self._since)
             raise
         except Exception as error:
-            if not (isinstance(error, dying.WorkerDied) or str(error).startswith("DataLoader timed out")):
+            if not (isinstance(error, deaths.WorkerDied) or str(error).startswith("DataLoader timed out")):
                 # Iteration goes on with the batch after it.
                 self._missed += 1
                 self.standing.batches += 1
@@ -206,8 +224,10 @@ class Own(_BaseDataLoaderIter):
         self.standing.batches = self.begin.passed + self._num_yielded + 1 + missed
         for step in self._work.steps:
             batch = step(batch)
-        if carrier is not None and carrier.streams and not self._staged and self._waits():
-            self._staged.append((self._ahead(carrier), self._missed))
+        if carrier is not None and carrier.streams and not self._staged:
+            ahead = self._ahead(carrier)
+            if ahead is not None:
+                self._staged.append((ahead, self._missed))
         return batch
 
     def _over(self, seconds: float) -> None:
@@ -216,9 +236,9 @@ class Own(_BaseDataLoaderIter):
             self._work.fused.pace.ended(PROCESSES, self._num_yielded, seconds)
 
     def _ahead(self, carrier: Carrier) -> Any:
-        """The batch that has arrived meanwhile, on its way already; an error keeps its place in the row."""
+        """The batch that has arrived meanwhile, on its way already; None where none has. An error keeps its place in the row."""
         try:
-            return carrier.begin(self._good())
+            return carrier.begin(self._good()) if self._waits() else None
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             return error
 
@@ -231,7 +251,7 @@ class Own(_BaseDataLoaderIter):
         following: Callable[[], Any] = super()._next_data
         while True:
             batch = self._opened(following())
-            if not isinstance(batch, Flawed):
+            if not isinstance(batch, FlawedBatch):
                 return batch
             assert self._work.quarantine is not None
             self._work.quarantine.add(batch.bad, epoch=self.begin.epoch, asked=self._asked)
@@ -243,17 +263,17 @@ class Own(_BaseDataLoaderIter):
         return batch
 
 
-def _last_of(loader: Any) -> tuple[int, int]:
+def _last_of(loader: Any, rest: RemainingOrder | None) -> tuple[int, int]:
     """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
     try:
-        batches, rest = divmod(len(loader.sampler), loader.batch_size)
+        batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
     except Exception:  # noqa: BLE001 - a sampler of the user's, which nobody else asks for its length
         return 0, 0
     streams = isinstance(loader.dataset, (IterableDataset, IterDataPipe))
-    return (batches + 1, rest) if rest and not (loader.drop_last or streams) else (0, 0)
+    return (batches + 1, left) if left and not (loader.drop_last or streams) else (0, 0)
 
 
-class Single(Own, _SingleProcessDataLoaderIter):
+class InProcessLoaderIterator(LoaderIterator, SingleIterator):
     """Without workers."""
 
     def __init__(self, loader: Any) -> None:

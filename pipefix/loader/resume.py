@@ -1,5 +1,8 @@
 """Where an epoch stands, so that it can be gone on with in another process: the position, and the random numbers it began with.
 
+The state counts the samples that the whole job has consumed, and the ranks it had: another number of ranks, or another batch size,
+goes on with the rest of the same order (`ranks`).
+
 A beginning is noted when an iterator is made. Going on sets the generators as they were then, so that the sampler draws the same
 order and workers get the same seeds; batches that were handed out are passed over in the sampler, and nothing of them is read. The
 process's own generators are put back afterwards: they belong to the user's checkpoint.
@@ -16,7 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 
-FORMAT = "pipefix.loader/1"
+from pipefix.loader import ranks
+from pipefix.seams.torch_internals import in_order
+from pipefix.vocabulary.random_state import preserved
+
+FORMAT = "pipefix.loader/2"
+FORMAT_WITHOUT_RANKS = "pipefix.loader/1"
+"""Of states that do not say how many ranks there were."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,10 @@ class Beginning:
     """Whether workers are started for it, and a seed is drawn for them. Workers that live on keep theirs."""
     again: bool = False
     """Whether it is gone on with."""
+    dealt_from: int = 0
+    """Samples of the epoch's order, all ranks together, after which it was dealt anew: ``passed`` counts from there."""
+    redealt: bool = False
+    """Whether the ranks it is gone on with are others than those it began with."""
 
 
 @dataclass
@@ -69,19 +82,6 @@ def noted(loader: Any, *, epochs: int = 0) -> dict[str, Any]:
     }
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether generators were noted in the same state."""
-    if isinstance(one, torch.Tensor):
-        return bool(torch.equal(one, other))
-    if isinstance(one, np.ndarray):
-        return bool(np.array_equal(one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(same(mine, theirs) for mine, theirs in zip(one, other, strict=True))
-    return bool(one == other)
-
-
 @contextmanager
 def elsewhere(loader: Any, generators: dict[str, Any]) -> Iterator[None]:
     """All generators as they were noted; afterwards all of them are as they were found."""
@@ -113,6 +113,11 @@ def set_as_then(loader: Any, generators: dict[str, Any]) -> None:
     kind, keys, *rest = generators["numpy"]
     np.random.set_state((kind, np.asarray(keys, dtype=np.uint32), *rest))
     _set_owned(loader, generators["owned"])
+    set_sampler_epoch(loader, generators)
+
+
+def set_sampler_epoch(loader: Any, generators: dict[str, Any]) -> None:
+    """Samplers that are keyed by the epoch's number, as it was noted."""
     for sampler in _samplers(loader):
         if generators["sampler_epoch"] is not None and hasattr(sampler, "set_epoch"):
             sampler.set_epoch(generators["sampler_epoch"])
@@ -127,25 +132,30 @@ def _set_owned(loader: Any, states: dict[str, torch.Tensor]) -> None:
 @contextmanager
 def as_then(loader: Any, generators: dict[str, Any]) -> Iterator[None]:
     """All generators as they were noted; afterwards the process's own are as they were found."""
-    kept = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    set_as_then(loader, generators)
-    try:
+    with preserved():
+        set_as_then(loader, generators)
         yield
-    finally:
-        torch.set_rng_state(kept[0])
-        random.setstate(kept[1])
-        np.random.set_state(kept[2])
 
 
 def state_of(loader: Any, standing: Standing | None, epoch: int) -> dict[str, Any]:
     """``epoch``: the number of the next one, for where none is under way."""
-    known: dict[str, Any] = {"format": FORMAT, "batch_size": loader.batch_size, "length": length(loader)}
+    how = ranks.batching(loader)
+    size = loader.batch_size if how is None else how.batch_size
+    known: dict[str, Any] = {
+        "format": FORMAT,
+        "batch_size": size,
+        "length": length(loader),
+        "world_size": ranks.world_size(loader),
+        "in_order": in_order(loader) or not loader.num_workers,
+    }
     if standing is None or standing.ended:
         states = {name: generator.get_state() for name, generator in owned(loader).items()}
-        return {**known, "epoch": epoch, "batches": 0, "seed": None, "fresh": True, "generators": None, "owned": states}
+        place = {"epoch": epoch, "batches": 0, "dealt_from": 0, "consumed": 0, "seed": None, "fresh": True}
+        return {**known, **place, "generators": None, "owned": states}
     begun = standing.beginning
-    place = {"epoch": begun.epoch, "batches": standing.batches, "seed": begun.seed, "fresh": begun.fresh}
-    return {**known, **place, "generators": begun.generators, "owned": None}
+    place = {"epoch": begun.epoch, "batches": standing.batches, "dealt_from": begun.dealt_from}
+    place["consumed"] = ranks.consumed(loader, begun.dealt_from, standing.batches)
+    return {**known, **place, "seed": begun.seed, "fresh": begun.fresh, "generators": begun.generators, "owned": None}
 
 
 def length(loader: Any) -> int | None:
@@ -157,20 +167,74 @@ def length(loader: Any) -> int | None:
 
 def beginning_of(loader: Any, state: dict[str, Any]) -> Beginning:
     """The epoch that a state goes on with. Raises ValueError where it belongs to another loader."""
-    name = state.get("format")
-    if name != FORMAT:
-        raise ValueError(
-            f"This is no state of a FastLoader: its format is {name!r}, not {FORMAT!r}. Give what state_dict() returned."
-        )
-    for what, here in (("batch_size", loader.batch_size), ("length", length(loader))):
-        if state[what] != here and state["batches"]:
-            words = "samples in the dataset" if what == "length" else "as batch size"
-            raise ValueError(
-                f"The state was taken with {state[what]} {words}, and this loader has {here}: its batches are others. "
-                "Go on with the same dataset and batch size, or begin a new epoch without the state."
-            )
+    state = _with_ranks(loader, state)
+    dealt_from, passed, redealt = _place(loader, state)
     if state["owned"]:
         _set_owned(loader, state["owned"])
     return Beginning(
-        state["epoch"], state["batches"], state["seed"] or 0, state["generators"] or {}, fresh=state["fresh"], again=True
+        epoch=state["epoch"],
+        passed=passed,
+        seed=state["seed"] or 0,
+        generators=state["generators"] or {},
+        fresh=state["fresh"],
+        again=True,
+        dealt_from=dealt_from,
+        redealt=redealt,
     )
+
+
+def _with_ranks(loader: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """The state in the format of today."""
+    name = state.get("format")
+    if name == FORMAT:
+        return state
+    if name != FORMAT_WITHOUT_RANKS:
+        raise ValueError(
+            f"This is no state of a FastLoader: its format is {name!r}, not {FORMAT!r}. Give what state_dict() returned."
+        )
+    here = ranks.world_size(loader)
+    if state["batches"] and here is not None and "world_size" not in state:
+        raise ValueError(
+            f"The state is of an older pipefix ({name}) and does not say how many ranks it was taken with; this loader is one of "
+            f"{here}. With another number of ranks samples would be lost or doubled. If you know the number, go on with "
+            f'load_state_dict({{**state, "world_size": {here}}}) and that number in place of {here}.'
+        )
+    how = ranks.batching(loader)
+    size = state["batch_size"] if how is None or state["batch_size"] is not None else how.batch_size
+    return {"world_size": here, "in_order": True, "dealt_from": 0, **state, "batch_size": size}
+
+
+def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:
+    """Samples of all ranks after which the order is dealt (anew), this rank's batches after that, and whether ranks are others."""
+    batches, dealt_from = state["batches"], state["dealt_from"]
+    if not batches and not dealt_from:
+        return 0, 0, False
+    how, world_size, size = ranks.batching(loader), ranks.world_size(loader), loader.batch_size
+    samples = length(loader)
+    if state["length"] != samples:
+        raise ValueError(
+            f"The state was taken with {state['length']} samples in the dataset, and this loader has {samples}: its order is "
+            "another. Go on with the same dataset, or begin a new epoch without the state."
+        )
+    size = size if how is None else how.batch_size
+    if (world_size, size) == (state["world_size"], state["batch_size"]):
+        return dealt_from, batches, False
+    differs = (
+        f"{state['world_size'] or 1} ranks, and this loader is one of {world_size or 1}"
+        if world_size != state["world_size"]
+        else f"{state['batch_size']} as batch size, and this loader has {size}"
+    )
+    why = ""
+    if how is None:
+        why = "only torch's own samplers and batches have places that can be counted"
+    elif (world_size is None) != (state["world_size"] is None):
+        why = "the order of a DistributedSampler is another than that of other samplers"
+    elif not state["in_order"]:
+        why = "with in_order=False the batches that lie behind are not the first ones of the order"
+    if why:
+        raise ValueError(
+            f"The state was taken with {differs}: where it stands in the epoch is not known, for {why}. "
+            "Go on with the same settings, or begin a new epoch without the state."
+        )
+    steps = state["batch_size"] * (state["world_size"] or 1)
+    return dealt_from + batches * steps, 0, world_size != state["world_size"]

@@ -17,16 +17,23 @@ from torch.utils.data import get_worker_info
 
 from pipefix.measurement import failing
 from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
-from pipefix.measurement.failing import Failure, StreamEnded
+from pipefix.measurement.failing import EmptyStream, Failure
+from pipefix.measurement.own_lines import OwnLines
+from pipefix.measurement.recorded_batch import RecordedBatch
 from pipefix.measurement.run_queue import RunQueue
+from pipefix.measurement.sample_keys import SampleKeys
+from pipefix.measurement.time_limit import LIMIT, BatchTimeLimit
 from pipefix.measurement.trace import BatchTrace, Charge, encode
 from pipefix.recording.recording import Recording
-from pipefix.seams import handover
+from pipefix.seams import handover, torch_internals
 from pipefix.seams.fresh import fresh
-from pipefix.seams.seam import Patches, install_all
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import install_all
 from pipefix.seams.tap import Tap
-from pipefix.subject.cut import Cutter
+from pipefix.subject import failure
 from pipefix.subject.subject import length_of
+from pipefix.subject.user_code import UserCodeSeams
+from pipefix.vocabulary import last_act
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 CPU_EVERY = 8
@@ -58,6 +65,8 @@ class StandInOptions:
     workers: int
     cut: bool = True
     """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
+    limit: float = LIMIT
+    """Seconds that one batch may take."""
     observe: Callable[[Any], dict[str, float]] | None = None
     """Asked once in every process, with its first batch: facts that the audit reads."""
 
@@ -77,7 +86,7 @@ class StandsIn(Protocol):
 
 
 @dataclass
-class _Made:
+class _MadeSamples:
     samples: list[Any] = field(default_factory=list)
     unit_walls: list[int] = field(default_factory=list)
     marks: list[tuple[str, int, int]] = field(default_factory=list)
@@ -102,36 +111,42 @@ class Bench:
         info = get_worker_info()
         self.worker = info.id if info is not None else 0
         self.queue = RunQueue()
+        self._time_limit = BatchTimeLimit(stand_in.options.limit)
+        self._in_view = info is None and last_act.kept()
+        """Whether somebody watches what this process dies of; of workers the training process tells."""
         self.tap = Tap()
+        self.lines = OwnLines(self.tap)
         self.patches = Patches()
         self.recording = Recording(stand_in.options.recording_bytes)
-        self.cutter = Cutter(self.tap, self.patches)
+        self.user_code = UserCodeSeams(self.tap, self.patches)
         self.seams: list[str] = []
         self.hand = handover.attach() if info is not None and stand_in.options.cut else None
         if stand_in.options.cut:
             self.seams = install_all(self.tap, self.patches)
-            self.cutter.dataset(self.dataset)
+            self.user_code.dataset(self.dataset)
         self.epoch = -1
         self.counter = 0
         self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
-        self.told_units = self.told_paths = 0
+        self.sent_units = self.sent_paths = 0
         self._modules = 0
         self._token: Any = torch.zeros(1)
-        self._originals: dict[Any, Any] = {}
-        """Samples by the name they are kept under, where that differs from what the sampler said."""
+        self._recorded_batch = RecordedBatch(self.recording)
+        self._keys = SampleKeys()
         self._doing: Any = None
-        self._collating: _Made | None = None
+        self._collating: _MadeSamples | None = None
         self._asked_for: list[Any] = []
         self.drawn = 0
         self.timed = 0
 
     def close(self) -> None:
         self.tap.active = False
+        self.lines.turn(on=False)
         self.patches.undo()
         self.queue.close()
+        self._time_limit.close()
 
-    def failure(self, error: Exception) -> Failure:
+    def failure(self, error: BaseException) -> Failure:
         """What the user's code was doing when it raised."""
         kind = self.of.kind
         collating, self._collating = self._collating, None
@@ -147,21 +162,33 @@ class Bench:
         Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
         if that succeeds, the arm does not suit this pipeline.
         """
-        try:
-            return self.make(order)
-        except StreamEnded:
-            raise
-        except Exception as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
-            failed = self.failure(error)
-        if not POOL[int(self.of.switch[0])].replaces:
-            return failed
+        made = self._guarded(order)
+        if isinstance(made, Delivered) or self._time_limit.fired or not POOL[int(self.of.switch[0])].replaces:
+            return made
         self._collating, self.stream, self.position = None, None, 0
+        return self._guarded(order, unfit=made.what)
+
+    def _guarded(self, order: Any, *, unfit: str = "") -> Delivered | Failure:
+        """`make`; whatever the user's code raises becomes a failure that says so, and so does what takes too long."""
+        self._time_limit.begin()
+        if self._in_view:
+            last_act.note(failing.making(order, self.of.kind))
         try:
-            return self.make(order, unfit=failed.what)
-        except StreamEnded:
+            return self.make(order, unfit=unfit)
+        except EmptyStream:
             raise
-        except Exception as error:  # noqa: BLE001 - it raises live as well
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code may raise anything; it is told, not swallowed
             return self.failure(error)
+        except KeyboardInterrupt as interrupt:
+            if self._time_limit.fired:
+                return self.failure(self._time_limit.as_timeout(interrupt))
+            if not failure.is_raised_by_code(interrupt):
+                raise
+            return self.failure(interrupt)
+        finally:
+            self._time_limit.end()
+            if self._in_view:
+                last_act.note("")
 
     def make(self, order: Any, *, unfit: str = "") -> Delivered:
         """``unfit``: why the arm that is on does not suit; the batch is made with nothing replaced."""
@@ -172,11 +199,12 @@ class Bench:
         experiment = POOL[arm] if not unfit else PLAIN
         self._mode(experiment)
         starved = self.queue.waited()
+        process_begun = time.process_time_ns()
         begun, cpu_begun = time.perf_counter_ns(), time.thread_time_ns()
         trace = BatchTrace(arm, epoch, self.worker, os.getpid(), 0, begun, 0, 0, 0, 0, unfit=unfit)
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
         if skipped and Stage.AUGMENT in experiment.replaces:
-            made = _Made()
+            made = _MadeSamples()
             trace.samples = self._asked(order)
         else:
             made = self._samples(order, experiment, trace)
@@ -189,6 +217,7 @@ class Bench:
         trace.collate_wall = trace.ended - trace.made if not skipped else 0
         trace.collate_cpu = cpu_ended - cpu_made if not skipped else 0
         trace.process_cpu = time.process_time_ns()
+        trace.process_made = trace.process_cpu - process_begun
         trace.starved = self.queue.waited() - starved
         self._fill(trace, made, experiment)
         self._asides(trace, made, batch, experiment)
@@ -208,6 +237,7 @@ class Bench:
         tap.playing = self.recording if replaced else None
         tap.replaced = frozenset(replaced)
         tap.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
+        self.lines.turn(on=tap.active and experiment is RECORD)
         if tap.active:
             self._late_imports()
         tap.events = [] if experiment is TRACED and self.counter < TRACED_BATCHES else None
@@ -221,20 +251,22 @@ class Bench:
             self.seams += install_all(self.tap, self.patches)
             self._modules = len(sys.modules)
 
-    def _samples(self, order: Any, experiment: Experiment, trace: BatchTrace) -> _Made:
-        made = _Made()
+    def _samples(self, order: Any, experiment: Experiment, trace: BatchTrace) -> _MadeSamples:
+        made = _MadeSamples()
         if self.of.kind == "stream":
             self._draw(order, experiment, made, trace)
         else:
             for unit in self._units(order, experiment, trace):
                 self._run(unit, experiment, made)
-        trace.samples = self._asked(order) if self.of.kind == "batched" else len(made.samples)
+        trace.samples = self._asked(order) if self.of.kind in ("batched", "single") else len(made.samples)
         return made
 
     def _asked(self, order: Any) -> int:
-        """How many samples an order stands for."""
+        """How many samples an order stands for. Without auto-collation a list is a batch that the dataset makes itself."""
         kind = self.of.kind
-        return 1 if kind == "single" else (order or 1) if kind == "stream" else len(order)
+        if kind == "single":
+            return len(order) if isinstance(order, list) else 1
+        return (order or 1) if kind == "stream" else len(order)
 
     def _units(self, order: Any, experiment: Experiment, trace: BatchTrace) -> list[Any]:
         """Which samples to make: the order as asked, or recorded ones in its place."""
@@ -246,16 +278,14 @@ class Bench:
             return asked
         first = self.counter * len(asked)
         trace.wrapped = first + len(asked) > len(known)
-        units = [known[(first + offset) % len(known)] for offset in range(len(asked))]
-        if self._originals:
-            units = [self._originals.get(unit, unit) for unit in units]
+        units = self._keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked))])
         self._asked_for = list(units[0]) if whole else units
         return units
 
-    def _run(self, unit: Any, experiment: Experiment, made: _Made) -> None:
+    def _run(self, unit: Any, experiment: Experiment, made: _MadeSamples) -> None:
         """One sample (or one batched fetch), live or recorded."""
         tap = self.tap
-        key = unit if type(unit) is int else self._key(unit)
+        key = unit if type(unit) is int else self._keys.of(unit)
         if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made):
             return
         self._doing = unit
@@ -278,14 +308,7 @@ class Bench:
         self.timed += 1
         return self.timed % CPU_EVERY == 1
 
-    def _key(self, unit: Any) -> Any:
-        """What a sample is kept under: samplers also ask for lists, tensors and whatever else their dataset understands."""
-        key = _hashable(unit)
-        if key is not unit:
-            self._originals[key] = unit
-        return key
-
-    def _draw(self, count: int | None, experiment: Experiment, made: _Made, trace: BatchTrace) -> None:
+    def _draw(self, count: int | None, experiment: Experiment, made: _MadeSamples, trace: BatchTrace) -> None:
         """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions."""
         tap, known = self.tap, self.recording.units
         new = experiment.source == "new" or not known
@@ -311,7 +334,7 @@ class Bench:
             except StopIteration:
                 self.stream = None
                 if self.position == 0:
-                    raise StreamEnded from None
+                    raise EmptyStream from None
                 continue
             finally:
                 if tap.active:
@@ -322,7 +345,7 @@ class Bench:
             if experiment is RECORD:
                 self._recorded(self.position - 1, sample)
 
-    def _recorded_sample(self, unit: Any, made: _Made) -> bool:
+    def _recorded_sample(self, unit: Any, made: _MadeSamples) -> bool:
         sample = self.recording.samples.get(unit)
         if sample is None:
             return False
@@ -345,7 +368,7 @@ class Bench:
 
     # -- collating -----------------------------------------------------------------------------------------------------
 
-    def _batch(self, made: _Made, experiment: Experiment, trace: BatchTrace, *, skipped: bool) -> Any:
+    def _batch(self, made: _MadeSamples, experiment: Experiment, trace: BatchTrace, *, skipped: bool) -> Any:
         if skipped:
             return self._prebuilt(trace)
         self._collating = made
@@ -353,7 +376,7 @@ class Bench:
         self._collating = None
         return batch
 
-    def _collatable(self, made: _Made) -> Any:
+    def _collatable(self, made: _MadeSamples) -> Any:
         if self.of.kind == "batched":
             return made.samples[0]
         if self.of.kind == "single" or (self.of.kind == "stream" and self.of.batch_size is None):
@@ -361,22 +384,19 @@ class Bench:
         return made.samples
 
     def _prebuilt(self, trace: BatchTrace) -> Any:
-        """A recorded batch. A worker puts it into fresh shared memory, as every live batch is: that is the hand-over's cost.
-
-        Unless the loader has memory of its own for batches: it would take one that is shared already for no concern of that memory.
-        """
+        """A recorded batch. A loader with memory of its own for batches takes one that is shared already for no concern of that."""
         if self.hand is None or self.of.places_batches:
             begun = time.perf_counter_ns()
-            batch = self.recording.batches[0]
+            batch = self._recorded_batch.as_it_is
             trace.replay += time.perf_counter_ns() - begun
             return batch
-        return _to_shared(self.recording.batches[0])
+        return self._recorded_batch.in_shared_memory()
 
     def _whole(self) -> int:
         """Samples that one recorded unit stands for."""
         return len(self.recording.units[0]) if self.of.kind == "batched" and self.recording.units else 1
 
-    def _asides(self, trace: BatchTrace, made: _Made, batch: Any, experiment: Experiment) -> None:
+    def _asides(self, trace: BatchTrace, made: _MadeSamples, batch: Any, experiment: Experiment) -> None:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
@@ -390,14 +410,14 @@ class Bench:
             and self.batches % PLAIN_COLLATE_EVERY == 0
             and made.samples
         ):
-            with handover.plain_memory():
+            with torch_internals.not_a_worker():
                 mark = time.perf_counter_ns()
                 self.of.collate(self._collatable(made))
                 trace.plain_collate = time.perf_counter_ns() - mark
 
     # -- the trace -----------------------------------------------------------------------------------------------------
 
-    def _fill(self, trace: BatchTrace, made: _Made, experiment: Experiment) -> None:
+    def _fill(self, trace: BatchTrace, made: _MadeSamples, experiment: Experiment) -> None:
         tap = self.tap
         trace.unit_walls = made.unit_walls
         trace.bytes_read = tap.bytes_read
@@ -431,41 +451,14 @@ class Bench:
         if experiment is RECORD:
             trace.recorded, trace.recorded_bytes = len(self.recording.units), self.recording.nbytes
             trace.full = self.recording.full
-            told = self.recording.units[self.told_units :]
-            trace.units = pickle.dumps([self._originals.get(unit, unit) for unit in told])
-            self.told_units = len(self.recording.units)
+            unsent = self.recording.units[self.sent_units :]
+            trace.units = pickle.dumps(self._keys.originals(unsent))
+            self.sent_units = len(self.recording.units)
             trace.refused = self.recording.refused
-            trace.opaque = self.cutter.opaque
+            trace.opaque = self.user_code.opaque
             trace.mixed = sorted(self.tap.mixed)
             trace.seams = self.seams
+            trace.own_lines = dict(self.lines.seen)
             paths = list(self.recording.files)
-            trace.paths = [os.fsencode(path) for path in paths[self.told_paths :]]
-            self.told_paths = len(paths)
-
-
-def _hashable(unit: Any) -> Any:
-    """The unit itself where it can be a key; else an equal value that can."""
-    if isinstance(unit, (list, tuple)):
-        inner = tuple(_hashable(one) for one in unit)
-        return unit if type(unit) is tuple and all(one is other for one, other in zip(inner, unit, strict=True)) else inner
-    if hasattr(unit, "tolist"):
-        return _hashable(unit.tolist())
-    try:
-        hash(unit)
-    except TypeError:
-        return repr(unit)
-    return unit
-
-
-def _to_shared(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        storage = value.untyped_storage()._new_shared(value.numel() * value.element_size(), device=value.device)
-        shared = torch.empty(0, dtype=value.dtype).set_(storage, 0, value.shape)  # type: ignore[call-overload]
-        return shared.copy_(value)
-    if isinstance(value, dict):
-        return {key: _to_shared(inner) for key, inner in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_to_shared(inner) for inner in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(_to_shared(inner) for inner in value)
-    return value
+            trace.paths = [os.fsencode(path) for path in paths[self.sent_paths :]]
+            self.sent_paths = len(paths)

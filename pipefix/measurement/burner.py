@@ -11,16 +11,25 @@ from typing import Any
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import Block
 
+TOGETHER = 0.05
+"""Seconds of steps that are launched before their device is waited for."""
+
 
 def alone(consumer: Consumer, batch: Any, size: int, seconds: float, *, name: str) -> Block:
-    """Feed one batch again and again for about ``seconds``."""
+    """Feed one batch again and again for about ``seconds``. What the steps leave running on a device is waited for after so many of
+    them that waiting costs nothing: their calls return long before."""
     consumer(batch)
+    consumer.settle()
     begun = time.perf_counter()
-    count = 0
-    while count < 2 or time.perf_counter() - begun < seconds:
-        consumer(batch)
-        count += 1
-    return Block(name, (), time.perf_counter() - begun, count * size)
+    count, together, spent = 0, 1, 0.0
+    while count < 2 or spent < seconds:
+        for _ in range(together):
+            consumer(batch)
+        consumer.settle()
+        count += together
+        spent = time.perf_counter() - begun
+        together = max(1, min(2 * together, int(TOGETHER * count / spent)))
+    return Block(name, (), spent, count * size)
 
 
 def beside(consumer: Consumer, batch: Any, size: int, seconds: float, burners: int, *, name: str) -> Block:

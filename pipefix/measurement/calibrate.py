@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from pipefix.seams.seam import Patches
+from pipefix.seams.patches import Patches
 from pipefix.seams.tap import Tap
-from pipefix.subject.cut import Cutter
+from pipefix.subject.user_code import UserCodeSeams
 from pipefix.vocabulary.stage import Stage
 
 CALLS = 150
@@ -28,7 +28,7 @@ def seam_cost() -> float:
     tap, patches = Tap(), Patches()
     tap.active = True
     listed = _Listed()
-    Cutter(tap, patches).dataset(listed)
+    UserCodeSeams(tap, patches).dataset(listed)
     (operation,), value = listed.transforms, torch.zeros(1, 1)
     try:
         own = _added(tap, lambda: operation(value), lambda: _Operation.bare(operation, value))

@@ -17,7 +17,7 @@ UNLIMITED = 1 << 60
 """cgroup v1 writes "no limit" as a huge number (2**63 less a page); nothing real reaches an exbibyte."""
 
 
-class Level(msgspec.Struct, frozen=True):
+class QuotaLevel(msgspec.Struct, frozen=True):
     """The bandwidth counters of one group, since it was made."""
 
     periods: int
@@ -31,7 +31,7 @@ class Level(msgspec.Struct, frozen=True):
 class Throttle(msgspec.Struct, frozen=True):
     """A reading of the counters of every level that has a quota. Take one before and one after."""
 
-    levels: dict[str, Level] = {}
+    levels: dict[str, QuotaLevel] = {}
 
     def share_since(self, before: Throttle) -> float | None:
         """Part of the periods between two readings in which the quota ran out, at the worst level; None with no quota."""
@@ -81,14 +81,14 @@ def limits(root: str | Path = "/") -> Limits:
 
 def throttle(root: str | Path = "/") -> Throttle:
     """Read the throttling counters of every level that has a quota."""
-    found: dict[str, Level] = {}
+    found: dict[str, QuotaLevel] = {}
     for version, level in _levels(root, mounts(root), "cpu"):
         if _quota(version, level) is None:
             continue
         stat = _pairs(level / "cpu.stat")
         if "nr_periods" in stat and "nr_throttled" in stat:
             held = stat.get("throttled_usec", 0) / 1e6 if version == "v2" else stat.get("throttled_time", 0) / 1e9
-            found[str(level)] = Level(stat["nr_periods"], stat["nr_throttled"], held)
+            found[str(level)] = QuotaLevel(stat["nr_periods"], stat["nr_throttled"], held)
     return Throttle(found)
 
 

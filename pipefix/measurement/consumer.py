@@ -11,6 +11,9 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from pipefix.measurement import failing, gpu
+from pipefix.measurement.step_scan import StepScan
+from pipefix.seams.torch_internals import has_compiled
+from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
@@ -21,17 +24,42 @@ class Consumer:
 
     name = "none"
     present = False
+    why_none = ""
+    """Why what the target's file holds could not be made a consumer."""
 
     def __call__(self, batch: Any) -> None:
         """Take one batch."""
 
-    def settle(self) -> list[int]:
-        """Wait for what the steps left running on a device; device nanoseconds of each step since the last call."""
+    def try_on(self, batch: Any) -> None:
+        """Where this is only a guess at the user's step, see whether it can take such a batch; otherwise be no consumer."""
+
+    def settle(self) -> list[gpu.DeviceTime]:
+        """Wait for what the steps left running on a device; the device's times of each step since the last call."""
         return []
 
     def split(self) -> dict[str, float]:
         """Seconds a batch by part of the step, where the parts can be told apart."""
         return {}
+
+    def step_seconds(self, batch: Any) -> float:
+        """Of one step, waited for."""
+        begun = time.perf_counter()
+        self(batch)
+        self.settle()
+        return time.perf_counter() - begun
+
+    def first_seconds(self, batch: Any, least: float) -> float:
+        """What a first step takes beside what others take (compiling, above all), where it takes ``least`` or more; else 0."""
+        first = self.step_seconds(batch)
+        return max(0.0, first - self.step_seconds(batch)) if first > least else 0.0
+
+
+Way = Callable[[Any], Any]
+"""What the loader itself does to a batch before its caller has it: brings it to a device, augments it."""
+
+
+def as_it_is(batch: Any) -> Any:
+    return batch
 
 
 class Emulated(Consumer):
@@ -39,11 +67,13 @@ class Emulated(Consumer):
 
     present = True
 
-    def __init__(self, seconds: float, *, name: str) -> None:
+    def __init__(self, seconds: float, *, name: str, way: Way = as_it_is) -> None:
         self.seconds = seconds
         self.name = name
+        self._way = way
 
     def __call__(self, batch: Any) -> None:
+        self._way(batch)
         time.sleep(self.seconds)
 
 
@@ -53,37 +83,47 @@ class UserStep(Consumer):
     present = True
     name = "train_step"
 
-    def __init__(self, step: Callable[[Any], object]) -> None:
-        self._step = step
+    def __init__(self, step: Callable[[Any], object], way: Way = as_it_is) -> None:
+        self._step, self._way = step, way
         self._calls = 0
         self._parts = {"forward": 0, "backward": 0, "optimizer": 0}
         self._total = 0
         self._depth = 0
-        self._begun = 0
+        self._clock: PartClock | gpu.PartEvents = PartClock()
         self._events = gpu.StepEvents() if gpu.present() else None
 
-    def settle(self) -> list[int]:
-        return self._events.busy() if self._events is not None else []
+    def settle(self) -> list[gpu.DeviceTime]:
+        try:
+            if self._events is None:
+                if gpu.other() is not None:
+                    torch.accelerator.synchronize()
+                return []
+            return self._events.take()
+        except RuntimeError as error:  # what a kernel did wrong is told where it is waited for
+            raise failing.raised(f"The consumer ({self.name})", error) from error
 
     def __call__(self, batch: Any) -> None:
         begun = time.perf_counter_ns()
-        if self._events is not None:
-            self._events.begin()
         try:
-            self._step(batch)
+            if self._events is not None:
+                self._events.begin()
+            self._step(self._way(batch))
+            if self._events is not None:
+                self._events.end()
         except PipefixError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if death.is_told_of(error):
                 raise  # torch's signal handler speaks of a worker wherever the main thread is
             raise failing.raised(f"The consumer ({self.name})", error) from error
-        if self._events is not None:
-            self._events.end()
         self._total += time.perf_counter_ns() - begun
         self._calls += 1
 
     def split_step(self, batch: Any, repeats: int = 3) -> None:
-        """Run a few steps with hooks in place. Apart from the measured loop, so that the hooks cost it nothing."""
+        """Run a few steps with hooks in place. Apart from the measured loop, so that the hooks cost it nothing.
+
+        With a device a part takes as long as it does there: its call returns before.
+        """
         module = torch.nn.modules.module
         handles = [
             module.register_module_forward_pre_hook(self._enter),
@@ -91,19 +131,17 @@ class UserStep(Consumer):
         ]
         backward: Callable[..., None] = torch.Tensor.backward
         self._parts = dict.fromkeys(self._parts, 0)
-        parts = self._parts
+        clock = self._clock = gpu.PartEvents() if self._events is not None else PartClock()
 
         def timed_backward(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-            begun = time.perf_counter_ns()
+            clock.begin("backward")
             backward(tensor, *args, **kwargs)
-            parts["backward"] += time.perf_counter_ns() - begun
+            clock.end("backward")
 
-        marks: dict[int, int] = {}
-        pre = register_optimizer_step_pre_hook(lambda opt, *_: marks.__setitem__(id(opt), time.perf_counter_ns()))
-        post = register_optimizer_step_post_hook(
-            lambda opt, *_: parts.__setitem__("optimizer", parts["optimizer"] + time.perf_counter_ns() - marks[id(opt)])
-        )
+        pre = register_optimizer_step_pre_hook(lambda *_: clock.begin("optimizer"))
+        post = register_optimizer_step_post_hook(lambda *_: clock.end("optimizer"))
         torch.Tensor.backward = timed_backward  # type: ignore[method-assign,assignment]
+        self.settle()
         self._calls, self._total = 0, 0
         try:
             for _ in range(repeats):
@@ -112,6 +150,19 @@ class UserStep(Consumer):
             torch.Tensor.backward = backward  # type: ignore[method-assign]
             for handle in (*handles, pre, post):
                 handle.remove()
+        whole = self.settle()
+        self._parts |= clock.spent()
+        if whole:
+            self._total = max(self._total, sum(time.busy for time in whole))
+
+    def scan(self, batch: Any) -> dict[str, Any]:
+        """What a step has the host do for a CUDA device; empty without one, and where hooks would have models compiled again."""
+        if self._events is None or has_compiled():
+            return {}
+        seen = StepScan()
+        seen.run(lambda: self(batch))
+        self.settle()
+        return seen.facts()
 
     def split(self) -> dict[str, float]:
         if not self._calls or not any(self._parts.values()):
@@ -121,27 +172,79 @@ class UserStep(Consumer):
 
     def _enter(self, *_: Any) -> None:
         if self._depth == 0:
-            self._begun = time.perf_counter_ns()
+            self._clock.begin("forward")
         self._depth += 1
 
     def _leave(self, *_: Any) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self._parts["forward"] += time.perf_counter_ns() - self._begun
+            self._clock.end("forward")
+
+
+class PartClock:
+    """Nanoseconds of the parts of a step, by this process's clock."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, int] = {}
+        self._spent: dict[str, int] = {}
+
+    def begin(self, part: str) -> None:
+        self._begun[part] = time.perf_counter_ns()
+
+    def end(self, part: str) -> None:
+        self._spent[part] = self._spent.get(part, 0) + time.perf_counter_ns() - self._begun[part]
+
+    def spent(self) -> dict[str, int]:
+        return self._spent
 
 
 class ModelStep(UserStep):
-    """A training step made around ``model``: forward, a loss, backward, and an SGD update on a copy of it."""
+    """A training step made around ``model``: forward, a loss, backward, and an SGD update on a copy of it.
+
+    It is a guess: nobody said how the model is called. Where the guess fails there is no consumer, with the reason.
+    """
 
     name = "model"
 
-    def __init__(self, model: torch.nn.Module, criterion: Any) -> None:
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._model = copy.deepcopy(model).to(self._device).train()
+    def __init__(self, model: torch.nn.Module, criterion: Any, way: Way = as_it_is) -> None:
+        super().__init__(self._train, way)
+        theirs = next((weight.device for weight in model.parameters()), torch.device("cpu"))
+        here = torch.device("cuda") if gpu.present() else torch.device(gpu.other() or "cpu")
+        self._device = here if theirs.type == "cpu" else theirs
         self._criterion = criterion
-        trained = [weight for weight in self._model.parameters() if weight.requires_grad]
-        self._optimizer = torch.optim.SGD(trained, lr=1e-6) if trained else None
-        super().__init__(self._train)
+        self._taken: Any = None
+        """A batch that it could take."""
+        try:
+            self._model = copy.deepcopy(model).to(self._device).train()
+            if isinstance(criterion, torch.nn.Module):  # which may hold weights of classes
+                self._criterion = copy.deepcopy(criterion).to(self._device)
+            trained = [weight for weight in self._model.parameters() if weight.requires_grad]
+            self._optimizer = torch.optim.SGD(trained, lr=1e-6) if trained else None
+        except Exception as error:  # noqa: BLE001 - whatever copying the user's module raises
+            self._be_none(f"copying it raised {failure.summary(error)}")
+
+    def try_on(self, batch: Any) -> None:
+        if not self.present:
+            return
+        try:
+            super().__call__(batch)
+        except TargetError as error:
+            self._be_none(str(error).partition(" raised ")[2] or str(error))
+        else:
+            self._taken = batch
+
+    def _be_none(self, why: str) -> None:
+        self.present, self.name, self.why_none = False, Consumer.name, why.rstrip(".")
+
+    def __call__(self, batch: Any) -> None:
+        if not self.present:
+            return
+        try:
+            super().__call__(batch)
+        except TargetError:
+            if self._taken is None:
+                raise
+            super().__call__(self._taken)
 
     def _train(self, batch: Any) -> None:
         inputs, wanted = _first_two(batch)
@@ -149,8 +252,10 @@ class ModelStep(UserStep):
         output = self._model(inputs)
         if self._criterion is not None and wanted is not None:
             loss = self._criterion(output, wanted.to(self._device, non_blocking=True))
-        else:
+        elif isinstance(output, torch.Tensor):
             loss = output.float().mean()
+        else:
+            raise TypeError(f"it returns a {type(output).__name__}, and only of a tensor a loss can be made")
         if self._optimizer is not None:
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -168,8 +273,15 @@ def _first_two(batch: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
     return tensors[0], tensors[1] if len(tensors) > 1 else None
 
 
-def consumer_for(subject: Subject, *, step_ms: float | None = None, target_rate: float | None = None) -> Consumer:
-    """The consumer that the user asked for, or the one their file brings."""
+def consumer_for(
+    subject: Subject, *, step_ms: float | None = None, target_rate: float | None = None, loader: Any = None
+) -> Consumer:
+    """The consumer that the user asked for, or the one their file brings.
+
+    ``loader``: whose batches it is to have, where the subject's was made after its likeness; pools make batches, and what a loader
+    does to them before the caller has them is done here.
+    """
+    way = getattr(subject.loader if loader is None else loader, "on_its_way", None) or as_it_is
     if step_ms is not None and target_rate is not None:
         raise BadUsage(
             f"Both a step of {step_ms:g} ms and a target rate of {target_rate:g} samples/s were given.",
@@ -178,16 +290,15 @@ def consumer_for(subject: Subject, *, step_ms: float | None = None, target_rate:
     if step_ms is not None:
         if step_ms <= 0:
             raise BadUsage(f"A step of {step_ms:g} ms cannot be emulated.", advice="Give a positive time, such as --step-ms 25.")
-        return Emulated(step_ms / 1e3, name=f"emulated: {step_ms:g} ms a batch")
+        return Emulated(step_ms / 1e3, name=f"emulated: {step_ms:g} ms a batch", way=way)
     if target_rate is not None:
         if target_rate <= 0:
             raise BadUsage(
                 f"A target rate of {target_rate:g} samples/s cannot be met.", advice="Give a positive rate: --target-rate 1000."
             )
-        batch = subject.settings.batch_size or 1
-        return Emulated(batch / target_rate, name=f"emulated: {target_rate:g} samples/s")
+        return Emulated(subject.settings.samples_a_batch / target_rate, name=f"emulated: {target_rate:g} samples/s", way=way)
     if subject.consumer is not None:
-        return UserStep(subject.consumer)
+        return UserStep(subject.consumer, way)
     if subject.model is not None:
-        return ModelStep(subject.model, subject.extras.get("criterion"))
+        return ModelStep(subject.model, subject.extras.get("criterion"), way)
     return Consumer()

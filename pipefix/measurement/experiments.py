@@ -54,6 +54,8 @@ POOL: tuple[Experiment, ...] = (
 """Arms that run in the loader's own processes, by the number that tells those processes which one is on."""
 
 ALONE = "consumer-alone"
+RESIDENT = "consumer-resident"
+"""On a batch that lies on the device: what the step takes less is the part of its time that the copy takes."""
 BURNER = "cached-beside-burner"
 """Arms that run in the main process only, without a loader."""
 

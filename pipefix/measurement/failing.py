@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
+
+from torch.utils.data import DataLoader
 
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
@@ -22,11 +26,11 @@ NAMED = 6
 MEND = "Mend the sample or the code shown above, then probe again; --seed N probes other samples first."
 
 
-class StreamEnded(Exception):
+class EmptyStream(Exception):
     """A stream gave nothing, however often it was begun."""
 
 
-class Unfit(Exception):
+class UnsuitableArm(Exception):
     """An arm tells nothing: with something replaced the user's code raises, or nothing is really replaced."""
 
 
@@ -51,7 +55,7 @@ def stream_spent(drawn: int) -> Failure:
     )
 
 
-def of_sample(error: Exception, unit: Any, *, kind: str, length: int | None) -> Failure:
+def of_sample(error: BaseException, unit: Any, *, kind: str, length: int | None) -> Failure:
     """``dataset[unit]`` (or its like) raised."""
     if kind == "stream":
         doing = f"The dataset's stream, at sample {unit},"
@@ -65,12 +69,19 @@ def of_sample(error: Exception, unit: Any, *, kind: str, length: int | None) -> 
     return Failure(f"{doing} raised {failure.summary(error)}", advice or MEND, failure.frames(error))
 
 
-def of_beginning(error: Exception) -> Failure:
+def making(order: Any, kind: str) -> str:
+    """What a process does that makes a batch."""
+    if kind == "stream":
+        return "reading the dataset's stream"
+    return f"making dataset[{order!r}]" if kind == "single" else f"making a batch of the samples {_some(order)}"
+
+
+def of_beginning(error: BaseException) -> Failure:
     """The user's worker_init_fn raised, or their dataset did not take what we asked of it before the first sample."""
     return Failure(f"worker_init_fn raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
 
 
-def of_handover(error: Exception) -> Failure:
+def of_handover(error: BaseException) -> Failure:
     """A worker could not send a batch."""
     advice = _advice(error)
     if advice is None or advice is _PICKLED:
@@ -78,7 +89,7 @@ def of_handover(error: Exception) -> Failure:
     return Failure(f"A worker could not hand over its batch: {failure.summary(error)}", advice, "")
 
 
-def of_batch(error: Exception, units: Sequence[Any], samples: Sequence[Any]) -> Failure:
+def of_batch(error: BaseException, units: Sequence[Any], samples: Sequence[Any]) -> Failure:
     """The collate function raised."""
     missing = [unit for unit, sample in zip(units, samples, strict=False) if sample is None]
     doing = f"Collating the samples {_some(units)}" if len(units) else "Collating a batch"
@@ -89,7 +100,7 @@ def of_batch(error: Exception, units: Sequence[Any], samples: Sequence[Any]) -> 
     return Failure(f"{doing} raised {failure.summary(error)}", _advice(error) or MEND, failure.frames(error))
 
 
-def raised(who: str, error: Exception, workers: Sequence[Any] = ()) -> TargetError:
+def raised(who: str, error: BaseException, workers: Sequence[Any] = ()) -> TargetError:
     """``who`` raised in this process; or torch did, speaking for a worker that died or never began."""
     text = str(error)
     if ("DataLoader worker" in text and "exited unexpectedly" in text) or "is killed by signal" in text:
@@ -105,6 +116,15 @@ def raised(who: str, error: Exception, workers: Sequence[Any] = ()) -> TargetErr
         return TargetError(f"{who} raised {lines[-1]} ({lines[0].rstrip('.')})", advice=_advice(error) or MEND, user_traceback=text)
     advice = _advice(error) or MEND
     return TargetError(f"{who} raised {failure.summary(error)}", advice=advice, user_traceback=failure.frames(error))
+
+
+def nothing_handed_over(seconds: float) -> TargetError:
+    """Workers live, and send nothing."""
+    return TargetError(
+        f"No worker handed over a batch for {seconds:g} s, and none could be interrupted.",
+        advice="They may hang in native code, or in a lock from before a fork: try --workers 0, which shows the place, or "
+        'the start method multiprocessing_context="spawn".',
+    )
 
 
 def nothing_came(subject: Subject) -> TargetError:
@@ -172,6 +192,10 @@ _SAID: tuple[tuple[tuple[str, ...], str], ...] = (
         "Return tensors, arrays, numbers, strings, or dicts and lists of them, or give the DataLoader a collate_fn of your own.",
     ),
     (
+        ("interrupted by pipefix after",),
+        "The frames above show where it hangs: often a lock or connection from before a fork, or a read without a time limit.",
+    ),
+    (
         ("AF_UNIX path too long",),
         "Workers send through sockets in the directory for temporary files, whose name is too long for one: try TMPDIR=/tmp.",
     ),
@@ -186,6 +210,14 @@ _SAID: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("No usable temporary directory",),
         "Worker processes hand batches over through a socket in a temporary directory: name a writable one with TMPDIR=DIR.",
+    ),
+    (
+        ("OutOfMemoryError", "CUDA out of memory"),
+        "The device is full: a smaller batch (--batch-size N) needs less, and nvidia-smi shows who else holds its memory.",
+    ),
+    (
+        ("AcceleratorError", "CUDA error"),
+        "Devices tell of errors late; CUDA_LAUNCH_BLOCKING=1 has them tell where. Assertions are often about labels out of range.",
     ),
 )
 _PICKLED = (
@@ -208,7 +240,19 @@ def _advice(error: BaseException) -> str | None:
     return None
 
 
-def cannot_start(error: Exception, method: str | None) -> TargetError:
+def iterator_of(loader: DataLoader[Any], sockets: AbstractContextManager[Any] | None = None) -> Any:
+    """The loader's iterator, with its workers started; while they start, ``sockets`` says where they listen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with sockets or nullcontext():
+                return iter(loader)
+        except (Exception, SystemExit) as error:
+            context = loader.multiprocessing_context
+            raise cannot_start(error, context.get_start_method() if context is not None else None) from error
+
+
+def cannot_start(error: BaseException, method: str | None) -> TargetError:
     """The loader could not start its workers."""
     advice = _advice(error) or "Probe with --workers 0 to leave them out."
     how = f" ({method})" if method else ""
@@ -217,7 +261,7 @@ def cannot_start(error: Exception, method: str | None) -> TargetError:
     )
 
 
-def _shown(error: Exception) -> str | None:
+def _shown(error: BaseException) -> str | None:
     """Pickling fails inside the standard library: frames there would tell the user nothing."""
     return None if "pickle" in f"{type(error).__name__} {error}".lower() else failure.frames(error)
 

@@ -6,50 +6,169 @@ No step is waited for. Events are recorded around each step and read after the b
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+from pipefix.seams.torch_internals import forks_without_cuda
+from pipefix.vocabulary.nvml import job_handle, questions
 
 EVERY_S = 0.2
 """NVML updates its utilisation figure a few times a second; asking more often tells nothing new."""
 
-IDLE = 1
-"""NVML's reason for low clocks that is none: there was nothing to do."""
+FURTHEST = 0.25
+"""Seconds of steps that are launched ahead of the device at most."""
+LEAST_AHEAD = 2
+"""Steps that may be ahead however long they take, so that the device always has one."""
 
 
 def present() -> bool:
     return bool(torch.cuda.is_available())
 
 
+def other() -> str | None:
+    """The kind of the accelerator where it is another than CUDA: steps are waited for there, and no copies are timed."""
+    if present() or not torch.accelerator.is_available():
+        return None
+    accelerator = torch.accelerator.current_accelerator()
+    return accelerator.type if accelerator is not None else None
+
+
+def main_device() -> int:
+    """The device on which this process has most memory, as CUDA counts; the current one where it has none."""
+    return max(devices(), key=torch.cuda.memory_reserved)
+
+
+def devices() -> list[int]:
+    """Those that this process works on."""
+    return _in_use() or [torch.cuda.current_device()]
+
+
+def lost_by_forks() -> bool:
+    """Whether a process that is forked from this one could not use the device."""
+    return forks_without_cuda()
+
+
+class DeviceTime(NamedTuple):
+    """Nanoseconds of the device around one step, by events."""
+
+    busy: int
+    """From the step's begin to its end there: what was queued before it does not count."""
+    idle: int | None = None
+    """With nothing to do between the end of the step before and its begin; None: not known."""
+
+
 class StepEvents:
-    """Pairs of events around steps on the current stream."""
+    """Pairs of events around steps, on the current stream of each device that this process uses."""
 
     def __init__(self) -> None:
-        self._pairs: list[tuple[Any, Any]] = []
+        self._pairs: list[tuple[list[Any], list[Any] | None]] = []
+        self._devices = _in_use()
+        self._last: list[Any] | None = None
+        """The end of the step before those of `_pairs`."""
+        self._unfinished = 0
+        """The first of `_pairs` that was not seen to be done."""
+        self._each: float | None = None
+        """Seconds of the latest step that was."""
 
     def begin(self) -> None:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        self._pairs.append((event, None))
+        self._pairs.append((self._marks(), None))
 
     def end(self) -> None:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        self._pairs[-1] = (self._pairs[-1][0], event)
+        self._pairs[-1] = (self._pairs[-1][0], self._marks())
+        self._bound()
 
-    def busy(self) -> list[int]:
-        """Device nanoseconds of every step since the last call. Waits for the device once."""
+    def _bound(self) -> None:
+        """Launch no further ahead than `FURTHEST`: a block would last until all that is done. The device has work meanwhile."""
+        while self._unfinished < len(self._pairs):
+            begun, ended = self._pairs[self._unfinished]
+            ahead = len(self._pairs) - self._unfinished
+            if ended is not None:
+                if ahead > LEAST_AHEAD and (self._each is None or ahead * self._each > FURTHEST):
+                    for end in ended:
+                        end.synchronize()
+                elif not all(end.query() for end in ended):
+                    return
+                self._each = max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)) / 1e9
+            self._unfinished += 1
+
+    def _marks(self) -> list[Any]:
+        if not self._devices:
+            return [_mark()]
+        events = [torch.cuda.Event(enable_timing=True) for _ in self._devices]
+        for device, event in zip(self._devices, events, strict=True):
+            event.record(torch.cuda.current_stream(device))
+        return events
+
+    def take(self) -> list[DeviceTime]:
+        """The device's times of every step since the last call. Waits for the devices once.
+
+        Of several devices, a step keeps the longest busy, and the one that had least time is idle.
+        """
         torch.cuda.synchronize()
+        for device in self._devices:
+            torch.cuda.synchronize(device)
+        self._unfinished = 0
         pairs, self._pairs = self._pairs, []
-        return [int(begun.elapsed_time(ended) * 1e6) for begun, ended in pairs if ended is not None]
+        last, told = self._last, []
+        for begun, ended in pairs:
+            if ended is None:
+                last = None
+                continue
+            idle = None if last is None else min(_nanoseconds(before, after) for before, after in zip(last, begun, strict=True))
+            told.append(DeviceTime(max(_nanoseconds(first, then) for first, then in zip(begun, ended, strict=True)), idle))
+            last = ended
+        devices = _in_use()
+        self._last = last if devices == self._devices else None
+        self._devices = devices
+        return told
+
+
+class PartEvents:
+    """Nanoseconds of the parts of a step on the current stream, from where a part could begin there to the end of its last work."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[str, Any, Any]] = []
+
+    def begin(self, part: str) -> None:
+        self._pairs.append((part, _mark(), None))
+
+    def end(self, part: str) -> None:
+        place = next(place for place in reversed(range(len(self._pairs))) if self._pairs[place][0] == part)
+        self._pairs[place] = (part, self._pairs[place][1], _mark())
+
+    def spent(self) -> dict[str, int]:
+        """Of all calls together. What it asks of is done: the step was waited for."""
+        found: dict[str, int] = {}
+        for part, begun, ended in self._pairs:
+            if ended is not None:
+                found[part] = found.get(part, 0) + _nanoseconds(begun, ended)
+        return found
+
+
+def _mark() -> Any:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _nanoseconds(begun: Any, ended: Any) -> int:
+    return max(0, int(begun.elapsed_time(ended) * 1e6))
+
+
+def _in_use() -> list[int]:
+    """Devices on which this process has memory, where there are several; a step may run on another than the current one."""
+    if not torch.cuda.is_initialized() or torch.cuda.device_count() < 2:
+        return []
+    return [device for device in range(torch.cuda.device_count()) if torch.cuda.memory_reserved(device)]
 
 
 class NvmlWatch:
     """Samples utilisation, memory and power while it is entered. What NVML cannot tell (of a part of a device, say) is left out."""
 
-    def __init__(self, device: int = 0) -> None:
+    def __init__(self, device: int | None = None) -> None:
+        """``device``: as CUDA counts; None: the one on which this process has most memory."""
         self.figures: dict[str, float] = {}
         """Means over the time it was entered."""
         self.declined: dict[str, str] = {}
@@ -85,12 +204,12 @@ class NvmlWatch:
             pynvml.nvmlShutdown()
 
     def _sample(self, nvml: Any) -> None:
-        asked: dict[str, Callable[[], float]] = {
-            "nvml_utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(self._handle(nvml)).gpu / 100,
-            "nvml_memory_bytes": lambda: float(nvml.nvmlDeviceGetMemoryInfo(self._handle(nvml)).used),
-            "nvml_power_w": lambda: nvml.nvmlDeviceGetPowerUsage(self._handle(nvml)) / 1e3,
-            "nvml_throttled": lambda: float(bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle(nvml)) & ~IDLE)),
-        }
+        try:
+            handle = job_handle(nvml, self._device)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.declined["nvml"] = str(error)
+            return
+        asked = {f"nvml_{name}": ask for name, ask in questions(nvml, handle).items()}
         while asked and not self._stop.wait(EVERY_S):
             for name, ask in list(asked.items()):
                 try:
@@ -98,6 +217,3 @@ class NvmlWatch:
                 except Exception as error:  # noqa: BLE001 - as above
                     self.declined[name] = str(error)
                     del asked[name]
-
-    def _handle(self, nvml: Any) -> Any:
-        return nvml.nvmlDeviceGetHandleByIndex(self._device)

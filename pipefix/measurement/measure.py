@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import resource
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,74 +16,47 @@ from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Measurement, Row
-from pipefix.measurement.replay import Pool
-from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, Situation, schedule
-from pipefix.measurement.stayed import stayed
-from pipefix.subject import randomness
+from pipefix.measurement.neighbours import Neighbours
+from pipefix.measurement.plan import BudgetClock, MeasurementPlan
+from pipefix.measurement.replay import Pool, deaf_to_interrupts
+from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
+from pipefix.measurement.unreplaced import unreplaced_operation
+from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.garbage import existing_objects_skipped
+from pipefix.vocabulary.generators import untouched
+from pipefix.vocabulary.shards import shards_of
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+from pipefix.vocabulary.urls import is_far
 
 RECORD_SHARE = 0.15
 """Part of the budget that recording may take."""
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
+LATE_FIRST_STEP = 0.03
+"""Part of the budget that a first step may take before it is asked whether others take as long."""
+MOST_CLOSING = 6
+"""Times that the verdict is asked what it still needs, once no whole round fits."""
 TRACED_SECONDS = 0.5
 """Of the pipeline that a trace shows: apart from the measured blocks, which noting every operation would slow down."""
 
 _UNREAL = ("/proc/", "/sys/", "/dev/")
 """Files of these trees are made up when read: there is nothing to evict."""
 
-Progress = Callable[[str, float], None]
 
-
-def silent(phase: str, done: float) -> None:
-    """Tell nobody how far the measurement is."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much to measure."""
-
-    budget: float = 60.0
-    """Seconds for everything."""
-    recording_bytes: int = 1_000_000_000
-    trial_workers: tuple[int, ...] = ()
-    """Worker counts to try for real."""
-    events: bool = False
-    observe: Callable[[Any], dict[str, float]] | None = None
-    enough: Callable[[Measurement], bool] | None = None
-    """Asked after every round: whether the verdict is settled."""
-    seed: int = 0
-    """Of the sampler's order where the user gave it no generator of its own."""
-    progress: Progress = silent
-
-
-class _Clock:
-    """What is left of the budget."""
-
-    def __init__(self, budget: float) -> None:
-        self.begun = time.perf_counter()
-        self.budget = budget
-
-    @property
-    def spent(self) -> float:
-        return time.perf_counter() - self.begun
-
-    @property
-    def left(self) -> float:
-        return self.budget - self.spent
-
-
-def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -> Measurement:
+def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, cores: float) -> Measurement:
     """The measurement of ``subject``; partial where the user interrupts it."""
     settings = subject.settings
     found = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
-    clock = _Clock(plan.budget)
-    before = cgroups.throttle()
-    with randomness.untouched(subject.loader), _light_collections():
+    found.shards = shards_of(subject.loader.dataset) if subject.iterable else None
+    clock = BudgetClock(plan.budget)
+    before, neighbours = cgroups.throttle(), Neighbours()
+    # A full collection takes as long as the process's heap is large: a stop of a tenth of a second, now and then, that batches of
+    # many small objects bring about and no short block can average out. The heap is the probe's, not that of the training run.
+    with untouched(subject.loader), existing_objects_skipped():
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         torch.default_generator.manual_seed(plan.seed)
         try:
@@ -97,12 +65,13 @@ def measure(subject: Subject, consumer: Consumer, plan: Plan, *, cores: float) -
             found.partial = True
     found.seconds = clock.spent
     found.throttled = cgroups.throttle().share_since(before)
+    found.others_cores = neighbours.cores()
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     found.peak_rss = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + children * settings.num_workers)
     return found
 
 
-def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, found: Measurement) -> None:
+def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, found: Measurement) -> None:
     workers = found.workers
     share = plan.recording_bytes // max(1, workers)
     options = StandInOptions(share, workers, observe=plan.observe)
@@ -131,7 +100,9 @@ def _measure(subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, fo
 class _Session:
     """One run through the experiments."""
 
-    def __init__(self, subject: Subject, consumer: Consumer, plan: Plan, clock: _Clock, found: Measurement, pool: Pool) -> None:
+    def __init__(
+        self, subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, found: Measurement, pool: Pool
+    ) -> None:
         self.subject = subject
         self.consumer = consumer
         self.plan = plan
@@ -147,7 +118,7 @@ class _Session:
         """How long the first batch took, the start of the workers included."""
 
     def close(self, *, at_once: bool = False) -> None:
-        with _deaf():
+        with deaf_to_interrupts():
             for pool in (*self.trials.values(), self.pool):
                 pool.close(at_once=at_once)
 
@@ -159,7 +130,7 @@ class _Session:
     def record(self) -> None:
         self.say("recording samples")
         found, workers = self.found, max(1, self.found.workers)
-        batch = found.settings.batch_size or 1
+        batch = max(1, round(found.settings.samples_a_batch))
         in_flight = found.workers * self.pool.prefetch
         wanted = min(MOST_UNITS, max(FEWEST_UNITS, batch * (in_flight + 4 * workers)))
         if found.settings.length is not None:
@@ -176,6 +147,7 @@ class _Session:
             self.paths += [os.fsdecode(path) for path in row.trace.paths]
         if self.pool.serving < found.workers:
             found.idle_workers, found.workers = found.workers - self.pool.serving, self.pool.serving
+            found.shards = found.workers  # whatever the stream says: the others found nothing to read
         found.recorded_units = sum(row.trace.recorded for row in last.values())
         found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         self._learn(list(last.values()))
@@ -187,6 +159,8 @@ class _Session:
         for row in rows:
             found.refused.update(row.trace.refused)
             found.opaque.update(row.trace.opaque)
+            for line, looks in row.trace.own_lines.items():
+                found.own_lines[line] = found.own_lines.get(line, 0) + looks
             found.mixed = sorted({*found.mixed, *row.trace.mixed})
             found.seams = sorted({*found.seams, *row.trace.seams})
 
@@ -204,9 +178,11 @@ class _Session:
             traced = self.pool.block(experiments.TRACED, TRACED_SECONDS, most=max(2.0, self.clock.left))
             self.found.traced = [row for row in traced.rows if row.trace.events]
         self._laps(chosen, reserve, length)
+        self._closing(chosen, length)
         for arm in chosen.arms:
-            if not self.found.of(arm.name):
-                self.found.declined.setdefault(arm.name, "no time was left in the budget for it; a longer --budget runs it")
+            if not self.found.of(arm.name) and arm.name not in self.found.declined:
+                self.found.declined[arm.name] = "no time was left in the budget for it; a longer --budget runs it"
+                self.found.untried.add(arm.name)
 
     def _laps(self, chosen: Schedule, reserve: float, length: float) -> None:
         """Round after round of all arms, every second one backwards, until the time or the doubt is used up."""
@@ -230,6 +206,19 @@ class _Session:
             if done >= 3 and self.plan.enough is not None and self.plan.enough(self.found):
                 return
 
+    def _closing(self, chosen: Schedule, length: float) -> None:
+        """Blocks of the few arms that the verdict needs, where no whole round fits: they come before cold reads and start-up."""
+        for _ in range(MOST_CLOSING if self.plan.wanting is not None else 0):
+            names = self.plan.wanting(self.found)  # type: ignore[misc]
+            wanting = [arm for arm in chosen.arms if arm.name in names and arm.name not in self.found.declined]
+            for arm in wanting:
+                if self.clock.left < 0:
+                    return
+                self.say(f"once more: {arm.name}")
+                self._spared(lambda arm=arm: self._run(arm, length * arm.length), arm.name)  # type: ignore[misc]
+            if not wanting:
+                return
+
     def _spared(self, run: Callable[[], object], arm: str = "") -> None:
         """Run; where a pool that only tries other settings could not start or lost a worker, go on without it.
 
@@ -237,7 +226,7 @@ class _Session:
         """
         try:
             run()
-        except failing.Unfit as error:
+        except failing.UnsuitableArm as error:
             self.found.declined[arm] = str(error)
             self.found.blocks = [block for block in self.found.blocks if block.arm != arm]
         except (RuntimeError, TargetError) as error:
@@ -251,13 +240,13 @@ class _Session:
     def _run(self, arm: Experiment, seconds: float) -> Block:
         most = max(2.0, self.clock.left)
         block = self.pool.block(arm, seconds, most=most)
-        left = stayed(arm, block, self.found.of(experiments.REAL.name))
+        left = unreplaced_operation(arm, block, self.found.of(experiments.REAL.name))
         if left is not None:
-            raise failing.Unfit(f"{left} runs all the same, because what it gives cannot be recorded")
+            raise failing.UnsuitableArm(f"{left} runs all the same, because what it gives cannot be recorded")
         self.found.blocks.append(block)
-        for row in self.pool.told:
+        for row in self.pool.rows_with_facts:
             self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
-        self.pool.told.clear()
+        self.pool.rows_with_facts.clear()
         return block
 
     def _scheduled(self, first: Block, seconds: float) -> Schedule:
@@ -268,7 +257,7 @@ class _Session:
                 if charge.stage is not None:
                     spent[Stage(charge.stage)] += charge.wall
         total = sum(row.trace.ended - row.trace.begun for row in first.rows) or 1
-        situation = Situation(
+        situation = ScheduleFacts(
             self.found.workers,
             self.consumer.present,
             {stage: value / total for stage, value in spent.items()},
@@ -304,6 +293,10 @@ class _Session:
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 
+    def _first_step(self, batch: Any) -> None:
+        """What a first call takes beside a step (compiling, above all) is not taken off the budget."""
+        self.clock.extend(self.consumer.first_seconds(batch, LATE_FIRST_STEP * self.plan.budget))
+
     def alone(self) -> None:
         """The consumer on one batch again and again: what it could take if data were free."""
         found, batch = self.found, self.pool.last_batch
@@ -311,14 +304,35 @@ class _Session:
             return
         for pool in (*self.trials.values(), self.pool):
             pool.rest()
-        found.transfer = transfer.measure(batch)
+        try:
+            found.transfer = transfer.measure(batch)
+        except torch.OutOfMemoryError as error:
+            found.declined[Stage.TRANSFER.value] = (
+                f"the device has no room for a batch ({failure.summary(error).partition('. ')[0]})"
+            )
+        except RuntimeError as error:
+            raise failing.raised("Copying a batch to the device", error) from error
+        if gpu.other() is not None:
+            found.declined[Stage.TRANSFER.value] = (
+                f"the device here is {gpu.other()}: steps are waited for, and of copies only those to CUDA devices are timed"
+            )
+        self.consumer.try_on(batch)
+        found.consumer, found.has_consumer, found.why_none = self.consumer.name, self.consumer.present, self.consumer.why_none
         if not self.consumer.present:
             found.declined[experiments.ALONE] = found.declined[experiments.BURNER] = "there is no consumer"
             return
-        size = found.settings.batch_size or 1
+        self._first_step(batch)
+        if type(self.consumer) is UserStep:  # not one of our own making
+            found.step_facts = self.consumer.scan(batch)
+        size = self.pool.last_samples
         seconds = min(0.6, max(0.1, 0.01 * self.plan.budget))
+        resident = self._resident(batch)
         for _ in range(3):
             found.blocks.append(burner.alone(self.consumer, batch, size, seconds, name=experiments.ALONE))
+            if resident is not None:
+                found.blocks.append(burner.alone(self.consumer, resident, size, seconds, name=experiments.RESIDENT))
+        if resident is not None:
+            found.transfer["exposed"] = transfer.exposed(found.of(experiments.ALONE), found.of(experiments.RESIDENT), size)
         if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
             self.consumer.split_step(batch)
             found.step_split = self.consumer.split()
@@ -331,6 +345,18 @@ class _Session:
             for _ in range(2):
                 found.blocks.append(burner.beside(self.consumer, batch, size, seconds, count, name=experiments.BURNER))
 
+    def _resident(self, batch: Any) -> Any:
+        """The batch on the device, where the step takes one that lies there; None where there is nothing to compare."""
+        if not self.found.transfer or not isinstance(self.consumer, UserStep):
+            return None
+        try:
+            moved = transfer.resident(batch)
+            self.consumer.step_seconds(moved)
+        except Exception as error:  # noqa: BLE001 - the step is the user's
+            self.found.declined[experiments.RESIDENT] = f"the step cannot take a batch on the device: {failure.summary(error)}"
+            return None
+        return moved
+
     def _not_cold(self, why: str) -> None:
         """Refuse the word cold, with the reason."""
         self.found.declined[experiments.COLD.name] = self.found.cold["why"] = why
@@ -338,7 +364,7 @@ class _Session:
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
         found, paths = self.found, sorted({path for path in self.paths if not path.startswith(_UNREAL) and os.path.isfile(path)})
-        found.paths = paths
+        found.paths, found.stores = paths, sorted({path for path in self.paths if is_far(path)})
         if not paths:
             self._not_cold("no file was read through a seam, so there is nothing to evict")
             return
@@ -363,32 +389,3 @@ class _Session:
             self.found.blocks.append(self.pool.block(experiments.COLD, SHORTEST, most=max(2.0, self.clock.left), least_rounds=1))
             if len(found.of(experiments.COLD.name)) >= 3 or self.clock.left < max(0.06 * self.plan.budget, self.first_seconds):
                 return
-
-
-@contextmanager
-def _light_collections() -> Iterator[None]:
-    """Garbage collections pass over what exists already.
-
-    A full one takes as long as the process's heap is large: a stop of a tenth of a second, now and then, that batches of many small
-    objects bring about and that no short block can average out. The heap is the probe's, not that of the training run.
-    """
-    frozen = gc.get_freeze_count()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        if not frozen:
-            gc.unfreeze()
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """While workers are put away a second Ctrl-C must not leave them behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, heard)

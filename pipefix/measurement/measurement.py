@@ -25,8 +25,13 @@ class Row:
     trace: BatchTrace
     device: int = 0
     """Nanoseconds the step kept a device busy, by events."""
+    idle: int | None = None
+    """Nanoseconds a device had nothing to do before the step, by events; None: not known. Work that earlier steps have queued
+    counts here, which one step's times alone do not tell."""
     room: int = 0
     """When a worker could be told to make it, an earlier batch being taken; 0 where there was room from the beginning."""
+    sampled: int = 0
+    """Of the time between `asked` and `got`: asking the user's sampler which samples come next."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,8 @@ class Measurement:
     blocks: list[Block] = field(default_factory=list)
     declined: dict[str, str] = field(default_factory=dict)
     """Arms that did not run, and why."""
+    untried: set[str] = field(default_factory=set)
+    """Of these, those that only the time was lacking for."""
     trials: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Other settings, really run: (samples/s with them, samples/s as it is) in neighbouring blocks."""
     seam_cost: float = 0.0
@@ -101,10 +108,12 @@ class Measurement:
     first_batch: float | None = None
     epoch_restart: float | None = None
     step_split: dict[str, float] = field(default_factory=dict)
+    step_facts: dict[str, Any] = field(default_factory=dict)
+    """What one step had the host do for a CUDA device, for the audit; empty where nobody looked."""
     nvml: dict[str, float] = field(default_factory=dict)
     """Utilisation, memory and power while the loop ran: supporting evidence, never the objective."""
     transfer: dict[str, float] = field(default_factory=dict)
-    """Seconds a batch for pinned and pageable copies, with a CUDA device."""
+    """Seconds a batch for pinned and pageable copies, with a CUDA device; ``exposed``: what the step takes more for its copy."""
     recorded_units: int = 0
     recorded_bytes: int = 0
     refused: dict[str, str] = field(default_factory=dict)
@@ -115,6 +124,8 @@ class Measurement:
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)
     """Files that samples were read from."""
+    stores: list[str] = field(default_factory=list)
+    """Stores of objects that samples were read from, such as ``s3://bucket``."""
     traced: list[Row] = field(default_factory=list)
     """An uninterrupted run of batches with the begin and end of every operation, where a trace was asked for."""
     fused: dict[str, FusedCall] = field(default_factory=dict)
@@ -123,11 +134,19 @@ class Measurement:
     """None where nobody tried."""
     throttled: float | None = None
     """Part of the run's scheduling periods in which the CPU quota ran out; None with no quota."""
+    others_cores: float | None = None
+    """CPU cores that other programs used meanwhile; None where the system does not say."""
     peak_rss: int = 0
     seconds: float = 0.0
     partial: bool = False
     idle_workers: int = 0
     """Workers that left at once, their part of the stream being empty."""
+    why_none: str = ""
+    """Why the model of the target's file is not the consumer."""
+    shards: int | None = None
+    """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
+    own_lines: dict[str, int] = field(default_factory=dict)
+    """Lines of the user's own code that no seam cuts, by how often they were seen running."""
 
     @property
     def facts(self) -> dict[str, float]:

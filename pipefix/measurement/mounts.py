@@ -9,51 +9,16 @@ from pathlib import Path
 
 import msgspec
 
-NETWORK = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "ncpfs",
-        "lustre",
-        "ceph",
-        "gpfs",
-        "beegfs",
-        "beegfs_nodev",
-        "glusterfs",
-        "9p",
-        "afs",
-        "wekafs",
-        "pvfs2",
-        "orangefs",
-        "panfs",
-        "virtiofs",
-        "vboxsf",
-        "vmhgfs",
-        "prl_fs",
-        "ocfs2",
-        "gfs2",
-        "davfs",
-        "coda",
-    ]
-)
+NETWORK = frozenset({
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "lustre", "ceph", "gpfs", "beegfs", "beegfs_nodev", "glusterfs", "9p",
+    "afs", "wekafs", "pvfs2", "orangefs", "panfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "ocfs2", "gfs2", "davfs", "coda",
+})  # fmt: skip
 """Kinds whose data lie on another machine (or on the host of this virtual one): the page cache here is only the nearer of two."""
 
-LOCAL_FUSE = frozenset(
-    [
-        "fuse.fuse-overlayfs",
-        "fuse.overlayfs",
-        "fuse.lxcfs",
-        "fuse.mergerfs",
-        "fuse.ntfs",
-        "fuse.ntfs-3g",
-        "fuse.exfat",
-        "fuse.squashfuse",
-        "fuse.bindfs",
-    ]
-)
+LOCAL_FUSE = frozenset({
+    "fuse.fuse-overlayfs", "fuse.overlayfs", "fuse.lxcfs", "fuse.mergerfs", "fuse.ntfs", "fuse.ntfs-3g", "fuse.exfat",
+    "fuse.squashfuse", "fuse.bindfs",
+})  # fmt: skip
 """FUSE kinds that stand on a local disk. Any other FUSE kind is taken for remote (s3fs, gcsfuse, sshfs, juicefs, blobfuse, …)."""
 
 IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "rootfs"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import threading
@@ -10,27 +9,29 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Sampler
-from torch.utils.data._utils import signal_handling
 
 from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
 from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
-from pipefix.measurement.failing import Failure, Unfit, cannot_start, raised
+from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start, raised
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.sockets import Sockets
-from pipefix.measurement.stand_in import Deferred, StandIn, StreamStandIn, WorkerInit, close_benches
-from pipefix.seams import handover
+from pipefix.measurement.stand_in import close_benches
+from pipefix.measurement.stand_in_loader import stand_in_loader
+from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.seams import handover, torch_internals
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.nested import map_leaves
 
 _NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
 
@@ -40,34 +41,8 @@ LONGEST_REST = 1.0
 """Seconds that are waited at most for workers to make what they were told to."""
 
 
-class Orders(Sampler[Any]):
-    """The user's own sampler order, epoch after epoch; or samples that were read before, in batches of the user's size."""
-
-    def __init__(self, subject: Subject, known: list[Any] | None = None) -> None:
-        self._subject = subject
-        self._known = known or []
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self._known:
-            return self._subject.orders()
-        if self._subject.batched_fetch or not self._subject.auto_collation:
-            return itertools.cycle(self._known)
-        return self._batches()
-
-    def _batches(self) -> Iterator[list[Any]]:
-        known = itertools.cycle(self._known)
-        for order in self._subject.orders():
-            yield list(itertools.islice(known, len(order)))
-
-
-def as_is(value: Any) -> Any:
-    """The collate function of a loader whose dataset makes whole batches."""
-    return value
-
-
-def called(make: Any) -> Any:
-    """The same, where the dataset gives what makes them."""
-    return make()
+OUTLIVES = 1.5
+"""Limits of a batch for which the training process waits: the worker that hangs is given time to say where."""
 
 
 class Pool:
@@ -82,15 +57,18 @@ class Pool:
             self.switch = _shared(self.switch)
         self.epoch = 0
         self.last_batch: Any = None
-        self.told: list[Row] = []
+        self.last_samples = 1
+        """How many samples the last batch kept holds."""
+        self.rows_with_facts: list[Row] = []
         """Batches that came with facts about the process that made them."""
         self._iterator: Any = None
         self.failed = False
         self._sockets = Sockets()
+        self._time_limit = BatchTimeLimit(OUTLIVES * options.limit)
         self._hand = handover.attach() if self.workers else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._loader = _loader(subject, self.switch, options, known)
+            self._loader = stand_in_loader(subject, self.switch, options, known)
         self._taken: deque[int] = deque(maxlen=max(1, self.workers * self.prefetch))
         """When the latest batches were taken: as each is, a worker is told to make the one so many places further on."""
 
@@ -105,7 +83,7 @@ class Pool:
     @property
     def processes(self) -> list[Any]:
         """The workers' processes, once they were started."""
-        return list(getattr(self._iterator, "_workers", []))
+        return torch_internals.processes_of(self._iterator)
 
     @property
     def serving(self) -> int:
@@ -121,16 +99,13 @@ class Pool:
     def start(self) -> None:
         if self._iterator is not None:
             return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                with self._sockets.given(self._loader.multiprocessing_context) if self.workers else nullcontext():
-                    # Where there is no place for them this raises; torch would wait for ever.
-                    self._iterator = iter(self._loader)
-            except Exception as error:
-                self.failed = True
-                context = self._loader.multiprocessing_context
-                raise cannot_start(error, context.get_start_method() if context is not None else None) from error
+        try:
+            # Where there is no place for their sockets this raises; torch would wait for ever.
+            sockets = self._sockets.given(self._loader.multiprocessing_context) if self.workers else None
+            self._iterator = failing.iterator_of(self._loader, sockets)
+        except TargetError:
+            self.failed = True
+            raise
 
     def turn_to(self, experiment: Experiment) -> None:
         """From now on workers make batches of this arm; those in flight are still of the last one."""
@@ -143,10 +118,12 @@ class Pool:
         hand = self._hand
         if hand is not None:
             hand.take()
+        sampled = self._sampler_ns()
         asked, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
         computed = thread_time_ns() - cpu
         got = perf_counter_ns()
+        sampled = min(self._sampler_ns() - sampled, got - asked)
         room = self._taken[0] if len(self._taken) == self._taken.maxlen else 0
         self._taken.append(got)
         waited = received = 0
@@ -155,6 +132,7 @@ class Pool:
             # A worker that computes hands over in fits and starts, so reading from the pipe waits for it too: only what this
             # thread computed is taking over. With a pinning thread it is that thread which polls and rebuilds.
             waited = got - asked if self._loader.pin_memory else max(counters.poll_ns, got - asked - computed)
+            waited = min(waited, got - asked - sampled)
             received = counters.recv_ns + counters.loads_ns
         if consume:
             batch = delivered.batch
@@ -162,22 +140,33 @@ class Pool:
                 batch = self.last_batch
             self.consumer(batch)
         done = perf_counter_ns()
-        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room)
+        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room, sampled=sampled)
         if row.trace.facts:
-            self.told.append(row)
+            self.rows_with_facts.append(row)
         return row
+
+    def _sampler_ns(self) -> int:
+        """What the user's sampler took so far; a stream has none."""
+        return int(getattr(self._loader.sampler, "spent_ns", 0))
 
     def _advance(self) -> Delivered:
         self.start()
+        if self.workers:  # without any, the bench watches its own batches
+            self._time_limit.begin()
         try:
             delivered = next(self._iterator)
         except StopIteration as error:
             raise failing.nothing_came(self._subject) from error
-        except KeyboardInterrupt:
-            raise
-        except Exception as error:
+        except KeyboardInterrupt as interrupt:
+            if not self._time_limit.fired:
+                raise
+            self.failed = True
+            raise failing.nothing_handed_over(self._time_limit.limit) from interrupt
+        except (Exception, SystemExit) as error:
             self.failed = True
             raise raised("The loader", error, self.processes) from error
+        finally:
+            self._time_limit.end()
         if isinstance(delivered, Failure):
             self.failed = True
             raise delivered.as_error()
@@ -190,8 +179,9 @@ class Pool:
         self._taken.append(perf_counter_ns())
         trace = traces.decode(delivered.trace)
         if trace.facts:
-            self.told.append(Row(0, 0, 0, 0, 0, trace))
-        self.last_batch = _clone(delivered.batch)
+            self.rows_with_facts.append(Row(0, 0, 0, 0, 0, trace))
+        clone = _clone_pinned if self._loader.pin_memory else _clone
+        self.last_batch, self.last_samples = map_leaves(clone, delivered.batch), trace.samples
         return self.last_batch
 
     def rest(self) -> None:
@@ -218,12 +208,12 @@ class Pool:
 
     def close(self, *, at_once: bool = False) -> None:
         """End the workers; ``at_once`` does not wait for the batches that they are making."""
-        if at_once or any(not process.is_alive() for process in getattr(self._iterator, "_workers", [])):
+        if at_once or any(not process.is_alive() for process in torch_internals.processes_of(self._iterator)):
             abandon(self._iterator)
         iterator, self._iterator = self._iterator, None
-        if iterator is not None and hasattr(iterator, "_shutdown_workers"):
-            iterator._shutdown_workers()
+        torch_internals.end_workers(iterator)
         self._sockets.remove()
+        self._time_limit.close()
         if self._hand is not None:
             self._hand.detach()
             self._hand = None
@@ -267,7 +257,7 @@ class Pool:
         if device:
             # Steps run on after their call returned: the block ends when the last one has.
             ended = perf_counter_ns()
-            rows = [replace(row, device=busy) for row, busy in zip(rows, device, strict=False)]
+            rows = [replace(row, device=time.busy, idle=time.idle) for row, time in zip(rows, device, strict=False)]
         gross = ended - mark
         own = sum(row.trace.replay + row.trace.extra for row in rows)
         if self.workers:
@@ -300,7 +290,7 @@ class Pool:
 
 def _check_fit(row: Row) -> None:
     if row.trace.unfit:
-        raise Unfit(f"the pipeline does not run with that replaced: {row.trace.unfit}")
+        raise UnsuitableArm(f"the pipeline does not run with that replaced: {row.trace.unfit}")
 
 
 def _shared(switch: torch.Tensor) -> torch.Tensor:
@@ -314,10 +304,8 @@ def _shared(switch: torch.Tensor) -> torch.Tensor:
 
 def abandon(iterator: Any) -> None:
     """End worker processes in the middle of a batch. Torch must not take that for a crash, so it forgets them first."""
-    processes = getattr(iterator, "_workers", [])
-    if getattr(iterator, "_worker_pids_set", False):
-        signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
-        iterator._worker_pids_set = False
+    processes = torch_internals.processes_of(iterator)
+    torch_internals.forget_pids(iterator)
     done = getattr(iterator, "_workers_done_event", None)
     if done is not None and done._cond.acquire(True, PATIENCE):
         done._cond.release()
@@ -340,48 +328,25 @@ def _interrupt(process: BaseProcess) -> None:
         os.kill(process.pid, signal.SIGINT)
 
 
-def _loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, known: list[Any] | None) -> DataLoader[Any]:
-    theirs = subject.loader
-    workers = options.workers
-    generator = None
-    if theirs.generator is not None:
-        generator = torch.Generator()
-        generator.set_state(theirs.generator.get_state())
-    settings: dict[str, Any] = {
-        "batch_size": None,
-        "collate_fn": as_is,
-        "num_workers": workers,
-        "pin_memory": theirs.pin_memory and torch.cuda.is_available(),
-        "generator": generator,
-        "in_order": theirs.in_order,
-        "worker_init_fn": WorkerInit(theirs.worker_init_fn),
-    }
-    if workers:
-        settings |= {
-            "timeout": theirs.timeout,
-            "multiprocessing_context": theirs.multiprocessing_context,
-            "prefetch_factor": theirs.prefetch_factor or 2,
-        }
-    # A loader that hands batches over in a way of its own brings what makes another that does.
-    make = getattr(theirs, "another", DataLoader)
-    if subject.iterable:
-        stream = StreamStandIn(theirs.dataset, theirs.collate_fn, switch, options, theirs.batch_size, theirs.drop_last)
-        return make(stream, **settings)
-    kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
-    if make is not DataLoader:
-        settings["collate_fn"] = called
-    stand_in = (StandIn if make is DataLoader else Deferred)(theirs.dataset, theirs.collate_fn, switch, options, kind)
-    return make(stand_in, sampler=Orders(subject, known), **settings)
-
-
 def _clone(value: Any) -> Any:
-    """A batch that outlives the worker that made it."""
-    if isinstance(value, torch.Tensor):
-        return value.clone()
-    if isinstance(value, dict):
-        return {key: _clone(inner) for key, inner in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_clone(inner) for inner in value))
-    if isinstance(value, (list, tuple)):
-        return type(value)(_clone(inner) for inner in value)
-    return value
+    """A tensor that outlives the worker that made it."""
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _clone_pinned(value: Any) -> Any:
+    """The same, pinned where it was: a copy of pinned memory is not."""
+    cloned = _clone(value)
+    return cloned.pin_memory() if isinstance(value, torch.Tensor) and value.is_pinned() else cloned
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """While workers are put away a second Ctrl-C must not leave them behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)

@@ -29,7 +29,7 @@ GIVEN_UP_FIRST = (experiments.SAMPLES, experiments.DECODED, experiments.FLOOR)
 
 
 @dataclass(frozen=True)
-class Situation:
+class ScheduleFacts:
     """What the first look at the pipeline told."""
 
     workers: int
@@ -50,7 +50,7 @@ class Schedule:
     """Seconds of steady state in a block."""
 
 
-def schedule(situation: Situation, trials: Sequence[int], *, seconds: float, lap: float) -> Schedule:
+def schedule(situation: ScheduleFacts, trials: Sequence[int], *, seconds: float, lap: float) -> Schedule:
     """Arms and block length for ``seconds`` of measuring, where all workers together take ``lap`` seconds for a batch each."""
     arms, declined = _useful(situation)
     kept = [count for count in trials if count != situation.workers]
@@ -72,7 +72,7 @@ def _blocks(arms: Sequence[Experiment], trials: Sequence[int]) -> float:
     return sum(arm.length / arm.every for arm in arms) + len(trials) * TRIAL_BLOCKS / TRIED_EVERY
 
 
-def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:
+def _useful(situation: ScheduleFacts) -> tuple[list[Experiment], dict[str, str]]:
     """Those arms that can tell something about this pipeline; the others are declined with the reason."""
     arms = [experiments.REAL, experiments.PLAIN]
     declined = {}
@@ -87,7 +87,7 @@ def _useful(situation: Situation) -> tuple[list[Experiment], dict[str, str]]:
     return arms, declined
 
 
-def _useless(arm: Experiment, situation: Situation) -> str | None:
+def _useless(arm: Experiment, situation: ScheduleFacts) -> str | None:
     if arm is experiments.SUPPLY and not situation.has_consumer:
         return "there is no consumer to leave out"
     if not situation.workers and arm in (experiments.PREBUILT, experiments.NO_HANDOVER):

@@ -21,10 +21,10 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from pipefix.measurement import failing
 from pipefix.measurement.bench import Bench, Delivered, StandInOptions
-from pipefix.measurement.failing import Failure, StreamEnded
+from pipefix.measurement.failing import EmptyStream, Failure
 
 
-class StandIn(Dataset["Delivered | Failure"]):
+class StandInDataset(Dataset["Delivered | Failure"]):
     """Map-style: asked for a whole order of indices at a time."""
 
     places_batches = False
@@ -45,7 +45,7 @@ class StandIn(Dataset["Delivered | Failure"]):
         return _bench(self).attempt(order)
 
 
-class Deferred(StandIn):
+class Deferred(StandInDataset):
     """Gives what makes the batch, for loaders that collate in a place of their own: it is called there."""
 
     places_batches = True
@@ -84,7 +84,7 @@ class StreamStandIn(IterableDataset["Delivered | Failure"]):
         while True:
             try:
                 made = bench.attempt(self.batch_size)
-            except StreamEnded:
+            except EmptyStream:
                 if bench.drawn:
                     yield failing.stream_spent(bench.drawn)
                 return  # with nothing at all, this worker has no part of the stream: the others go on
@@ -111,7 +111,7 @@ class WorkerInit:
         if self.inner is not None:
             try:
                 self.inner(worker)
-            except Exception as error:  # noqa: BLE001 - told with the first batch that is asked for
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - told with the first batch that is asked for
                 _failed_to_begin.append(failing.of_beginning(error))
 
 
@@ -157,7 +157,7 @@ _failed_to_begin: list[Failure] = []
 _benches: dict[tuple[int, int], Bench] = {}
 
 
-def _bench(stand_in: StandIn | StreamStandIn) -> Bench:
+def _bench(stand_in: StandInDataset | StreamStandIn) -> Bench:
     key = (os.getpid(), id(stand_in))
     if key not in _benches:
         for other in [other for other in _benches if other[0] != key[0]]:

@@ -7,6 +7,7 @@ import warnings
 
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.replay import abandon
+from pipefix.seams.torch_internals import end_workers, hands_out_of_one
 from pipefix.subject.failure import summary
 from pipefix.subject.subject import Subject
 
@@ -15,9 +16,12 @@ NAME = "start-up"
 
 def measure(subject: Subject, found: Measurement, seconds_left: float) -> None:
     """Fill in the first-batch latency and, where time allows, the restart of an epoch."""
+    if hands_out_of_one(subject.loader):
+        found.declined[NAME] = "the loader hands batches out of one iterator, which the file that made it has begun"
+        return
     try:
         first = _first_batch(subject)
-    except Exception as error:  # noqa: BLE001 - the user's code again: what was measured before stays worth telling
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code again: what was measured before stays worth telling
         found.declined[NAME] = f"the loader's first batch raised {summary(error)}"
         return
     found.first_batch = first
@@ -40,9 +44,7 @@ def _first_batch(subject: Subject) -> float:
             abandon(iterator)
             raise
         finally:
-            stop = getattr(iterator, "_shutdown_workers", None)
-            if stop is not None:
-                stop()
+            end_workers(iterator)
     return spent
 
 

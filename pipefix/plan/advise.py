@@ -5,11 +5,10 @@ from __future__ import annotations
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Measurement
+from pipefix.plan.case import Case, Moving
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
-from pipefix.plan.situation import Situation
-from pipefix.plan.wording import span
-from pipefix.vocabulary.quantity import seconds, size
+from pipefix.vocabulary.quantity import seconds, size, span
 from pipefix.vocabulary.stage import INPUT, Stage
 
 WORTH_MAKING = 1.03
@@ -23,50 +22,54 @@ DISK_PRICE = 1e-9
 
 
 def advise(
-    found: Measurement,
+    measurement: Measurement,
     diagnosis: Diagnosis,
     *,
     target: str = "TARGET",
     machine: Machine | None = None,
     cuda: bool = False,
     verbs: frozenset[str] = frozenset(),
+    moving: Moving | None = None,
+    whole: Moving | None = None,
 ) -> Plan:
     """The plan for what was measured. ``verbs``: the commands this version has; what they would do is told by hand otherwise."""
-    at = Situation(found, diagnosis, target, machine, cuda, verbs)
-    steps = [step for kind in all_remedies() for step in kind().judge(at)]
-    return Plan(tuple(ranked(_without_dominated([_worth(step, at) for step in steps]), at)))
+    case = Case(measurement, diagnosis, target, machine, cuda, verbs, moving, whole)
+    steps = [step for kind in all_remedies() for step in kind().judge(case)]
+    return Plan(tuple(ranked(_without_dominated([_worth(step, case) for step in steps]), case)))
 
 
-def ranked(steps: list[Step], at: Situation) -> list[Step]:
+def ranked(steps: list[Step], case: Case) -> list[Step]:
     proposed = [step for step in steps if isinstance(step, Proposed)]
     declined = [step for step in steps if isinstance(step, Declined)]
-    return [*sorted(proposed, key=lambda step: (-saved(step, at), step.id)), *declined]
+    return [*sorted(proposed, key=lambda step: (-saved(step, case), step.id)), *declined]
 
 
-def saved(step: Proposed, at: Situation) -> float:
+def saved(step: Proposed, case: Case) -> float:
     """Seconds that a step saves for certain (its interval's lower end) over the horizon, less what it costs."""
-    epoch = at.diagnosis.sample.value * (at.epoch or 0)
+    epoch = case.diagnosis.sample.value * (case.epoch or 0)
     horizon = max(HORIZON, 10 * epoch)
     cost = (step.seconds or 0.0) + DISK_PRICE * (step.disk_bytes or 0.0)
     return horizon * (1 - 1 / max(step.speedup.low, 1e-6)) - cost
 
 
-def _worth(step: Step, at: Situation) -> Step:
+def _worth(step: Step, case: Case) -> Step:
     if isinstance(step, Declined) or step.frees is not None:
         return step
-    hidden = at.found.workers and at.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
+    hidden = case.measurement.workers and case.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
     if hidden and step.stage in INPUT and not step.every_epoch:
-        return _declined(step, f"the training step limits ({_step(at)} a batch), so faster data would wait for it{_at_most(step)}")
+        return _declined(
+            step, f"the training step limits ({_step(case)} a batch), so faster data would wait for it{_at_most(step)}"
+        )
     if step.speedup.value < WORTH_MAKING:
         return _declined(step, f"would gain under {round(100 * WORTH_MAKING - 100)} %: {span(step.speedup)}")
     if step.speedup.low < UNSURE:
-        longer = max(60, 10 * round(at.found.seconds * 0.3))
+        longer = max(60, 10 * round(case.measurement.seconds * 0.3))
         return _declined(step, f"{span(step.speedup)} is too uncertain to act on; --budget {longer} narrows it")
     return step
 
 
-def _step(at: Situation) -> str:
-    return seconds(at.wall(Stage.STEP) * at.batch)
+def _step(case: Case) -> str:
+    return seconds(case.wall(Stage.STEP) * case.batch)
 
 
 def _at_most(step: Proposed) -> str:
@@ -107,4 +110,5 @@ def _declined(step: Proposed, why: str) -> Declined:
         disk_bytes=step.disk_bytes,
         seconds=step.seconds,
         command=step.command,
+        relieves=step.relieves,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from pipefix.vocabulary.commands import command
 
 BY_HAND = {
     "cache-source": "Pack the files into one LMDB (key: the index; value: the file's bytes) and read them from it in __getitem__.",
@@ -15,6 +15,7 @@ BY_HAND = {
     "augment-gpu": "Take the random operations out of the dataset's transform and apply torchvision.transforms.v2 or "
     "kornia.augmentation "
     "to the batch on the GPU, after it was copied there.",
+    "decode-gpu": "Read the files with NVIDIA DALI: fn.readers.file, fn.decoders.image(device='mixed'), then the transforms.",
 }
 STORES = {"cache-source": "source", "cache-resized-256": "resized", "cache-decoded": "decoded", "cache-sample": "sample"}
 
@@ -22,21 +23,21 @@ STORES = {"cache-source": "source", "cache-resized-256": "resized", "cache-decod
 def cache(remedy: str, target: str, verbs: frozenset[str]) -> str:
     if "convert" not in verbs:
         return BY_HAND[remedy]
-    size = " --size 256" if remedy == "cache-resized-256" else ""
+    size = ["--size", "256"] if remedy == "cache-resized-256" else []
     store = STORES[remedy]
-    return f"pipefix convert {shlex.quote(target)} --to lmdb --store {store}{size} --out cache-{store}"
+    return command("pipefix", "convert", target, "--to", "lmdb", "--store", store, *size, "--out", f"cache-{store}")
 
 
-def augmentation(target: str, verbs: frozenset[str]) -> str:
+def augmentation(target: str, verbs: frozenset[str], to: str = "kornia") -> str:
     if "swap" not in verbs:
-        return BY_HAND["augment-gpu"]
-    return f"pipefix swap {shlex.quote(target)} --to kornia"
+        return BY_HAND["augment-gpu" if to == "kornia" else "decode-gpu"]
+    return command("pipefix", "swap", target, "--to", to)
 
 
 def settings(target: str, verbs: frozenset[str], **changes: object) -> str:
     """Arguments to change, and what finds all of them together."""
-    told = loader(**changes)
-    return f"{told}  # or all settings at once: pipefix tune {shlex.quote(target)}" if "tune" in verbs else told
+    changed = loader(**changes)
+    return f"{changed}  # or all settings at once: {command('pipefix', 'tune', target)}" if "tune" in verbs else changed
 
 
 def loader(**changes: object) -> str:

@@ -84,30 +84,30 @@ def _around(value: float, sigma: float, least: Interval | None) -> Interval:
 
 
 @dataclass(frozen=True)
-class Part:
+class StageTime:
     """One stage's seconds a sample in one process."""
 
     wall: Floats
     """With a core to itself."""
     cpu: Floats
 
-    def scaled(self, factor: float | Floats) -> Part:
-        return Part(self.wall * factor, self.cpu * factor)
+    def scaled(self, factor: float | Floats) -> StageTime:
+        return StageTime(self.wall * factor, self.cpu * factor)
 
 
-def part(wall: Interval | float, computing: float = 1.0, *, name: str = "") -> Part:
+def stage_time(wall: Interval | float, computing: float = 1.0, *, name: str = "") -> StageTime:
     """``computing``: the part of the wall time that needs a core."""
     values = draws(wall, name) if isinstance(wall, Interval) else np.full(DRAWS + 1, float(wall))
-    return Part(values, values * computing)
+    return StageTime(values, values * computing)
 
 
 @dataclass(frozen=True)
-class Line:
+class PipelineModel:
     """The pipeline as stations."""
 
-    making: Mapping[str, Part]
+    making: Mapping[str, StageTime]
     """By stage (and `OTHER`): in the process that makes batches."""
-    taking: Mapping[str, Part]
+    taking: Mapping[str, StageTime]
     """By stage: in the training process."""
     workers: int
     cores: float
@@ -123,53 +123,53 @@ class Line:
             return np.maximum(making + taking, computing)
         return np.asarray(np.maximum.reduce([making / self.workers, self.crossing, taking, computing]))
 
-    def speedup(self, after: Line) -> Interval:
+    def speedup(self, after: PipelineModel) -> Interval:
         return ratio_of(self.seconds(), after.seconds())
 
-    def anchored(self, gain: Interval, measured: Line, after: Line, *, name: str) -> Interval:
+    def anchored(self, gain: Interval, measured: PipelineModel, after: PipelineModel, *, name: str) -> Interval:
         """The speed-up of ``after``, resting on a measured one: only what ``after`` adds to ``measured`` is the model's."""
         values = draws(gain, name) * measured.seconds() / np.maximum(after.seconds(), 1e-12)
         return interval(values[1:], float(values[0]))
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def without(self, *stages: Stage) -> Line:
-        line = self
+    def without(self, *stages: Stage) -> PipelineModel:
+        model = self
         for stage in stages:
-            line = line.scaled(stage, 0.0)
-        return line
+            model = model.scaled(stage, 0.0)
+        return model
 
-    def faster(self, stage: Stage, times: float) -> Line:
+    def faster(self, stage: Stage, times: float) -> PipelineModel:
         return self.scaled(stage, 1 / times)
 
-    def scaled(self, stage: Stage, factor: float | Floats) -> Line:
+    def scaled(self, stage: Stage, factor: float | Floats) -> PipelineModel:
         crossing = self.crossing * factor if stage is Stage.IPC else self.crossing
         return replace(
             self, making=_scaled(self.making, stage, factor), taking=_scaled(self.taking, stage, factor), crossing=crossing
         )
 
-    def shortened(self, stage: Stage, by: float) -> Line:
+    def shortened(self, stage: Stage, by: float) -> PipelineModel:
         """``by`` seconds a sample less of a stage that batches are made with, never below nothing."""
         whole = self.making.get(stage.value)
         if whole is None or not whole.wall[0]:
             return self
         return self.scaled(stage, max(0.0, 1 - by / float(whole.wall[0])))
 
-    def adding(self, stage: Stage, more: Part) -> Line:
+    def adding(self, stage: Stage, more: StageTime) -> PipelineModel:
         """More work where batches are made."""
         return replace(self, making=_added(self.making, stage.value, more))
 
-    def replacing(self, stage: Stage, by: Part) -> Line:
+    def replacing(self, stage: Stage, by: StageTime) -> PipelineModel:
         return replace(self, making={**self.making, stage.value: by})
 
-    def with_workers(self, count: int, batch: int, batch_bytes: float) -> Line:
+    def with_workers(self, count: int, batch: int, batch_bytes: float) -> PipelineModel:
         """The same work by ``count`` workers. From none, the hand-over comes into being; to none, it goes."""
         if count and not self.workers:
             size, taken = draws(MAKING_RATE, "making rate"), draws(TAKING_RATE, "taking rate")
             made = (FLOOR_MAKING + batch_bytes / size) / batch
             took = (FLOOR_TAKING + batch_bytes / taken) / batch
-            making = _added(self.making, Stage.IPC.value, Part(made, made))
-            taking = _added(self.taking, Stage.IPC.value, Part(took, took))
+            making = _added(self.making, Stage.IPC.value, StageTime(made, made))
+            taking = _added(self.taking, Stage.IPC.value, StageTime(took, took))
             return replace(self, making=making, taking=taking, workers=count)
         if not count:
             return replace(self.without(Stage.IPC), workers=0)
@@ -189,7 +189,7 @@ class Line:
 
     @property
     def busy(self) -> float:
-        """Part of the cores' time that is used."""
+        """Share of the cores' time that is used."""
         computing = sum(float(one.cpu[0]) for one in (*self.making.values(), *self.taking.values()))
         return computing / (self.cores * float(self.seconds()[0]) or 1.0)
 
@@ -201,13 +201,13 @@ def _sum(parts: object) -> Floats:
     return total
 
 
-def _scaled(parts: Mapping[str, Part], stage: Stage, factor: float | Floats) -> Mapping[str, Part]:
+def _scaled(parts: Mapping[str, StageTime], stage: Stage, factor: float | Floats) -> Mapping[str, StageTime]:
     if stage.value not in parts:
         return parts
     return {name: one.scaled(factor) if name == stage.value else one for name, one in parts.items()}
 
 
-def _added(parts: Mapping[str, Part], name: str, more: Part) -> Mapping[str, Part]:
+def _added(parts: Mapping[str, StageTime], name: str, more: StageTime) -> Mapping[str, StageTime]:
     before = parts.get(name)
-    whole = more if before is None else Part(before.wall + more.wall, before.cpu + more.cpu)
+    whole = more if before is None else StageTime(before.wall + more.wall, before.cpu + more.cpu)
     return {**parts, name: whole}

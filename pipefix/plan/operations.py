@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
 from pipefix.measurement.measurement import Measurement
-from pipefix.seams.tap import OWN_NAMES
+from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)
@@ -28,7 +28,7 @@ _FIXED = frozenset(
 """Operations that give the same result for the same sample every time."""
 _CONTAINERS = frozenset({"Compose", "Sequential", "StandardTransform", "ModuleList"})
 _FLOATING = frozenset(
-    (
+    [
         "ToTensor",
         "ConvertImageDtype",
         "Normalize",
@@ -38,8 +38,9 @@ _FLOATING = frozenset(
         "normalize",
         "to_dtype",
         "convert_image_dtype",
-    )
+    ],
 )
+"""Operations that turn pixels into floating-point numbers."""
 _GLUE = 0.05
 """The user's own code between operations counts as one of them above this part of its stage."""
 

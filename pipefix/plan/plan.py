@@ -30,6 +30,8 @@ class Proposed:
     """What it takes once, before the first batch; None for nothing."""
     risk: str | None = None
     """What may change besides speed."""
+    relieves: tuple[Stage, ...] = ()
+    """Stages besides its own that cost less with it."""
     frees: str | None = None
     """What it gives back where it gains no time: such a step needs no speed-up to be worth making."""
     every_epoch: bool = False
@@ -47,6 +49,7 @@ class Declined:
     """One sentence with the figures it rests on."""
     speedup: Interval | None = None
     """What it would be worth, or could be worth at most, where that is known."""
+    relieves: tuple[Stage, ...] = ()
     measured: bool = False
     disk_bytes: float | None = None
     seconds: float | None = None

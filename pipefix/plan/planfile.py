@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import json
 import math
 import os
 import re
-import secrets
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,11 +17,16 @@ import msgspec
 from msgspec import Meta
 
 from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.files import read_regular, write_whole
 from pipefix.vocabulary.quantity import Interval, size
 from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.plan/1"
 NAME = "pipefix.plan.toml"
+_LARGEST = 16_000_000
+"""Bytes: a hundred thousand times what a plan takes."""
+_MOST_SHOWN = 200
+"""Characters of a wrong value that an error repeats."""
 _ADVICE = "Mend that line, or take the plan away: without plan=... the loader runs as it did before."
 
 
@@ -80,10 +84,10 @@ class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class TunedOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The machine that the figures come from."""
 
-    cores: Annotated[float, Meta(gt=0)]
+    cores: Annotated[float, Meta(gt=0, le=1_000_000)]
     """CPU seconds a second that the process could have, quota included."""
     cpu_model: str | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Annotated[int, Meta(ge=0, le=2**62)] | None = None
     gpus: list[str] = []
 
     def differences(self, here: TunedOn) -> list[str]:
@@ -157,21 +161,35 @@ def decode(text: str, *, origin: str) -> PlanFile:
     """The plan in ``text``; an `UnreadableFile` that names the line where there is none."""
     try:
         head = msgspec.toml.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableFile(f"{origin} is not a plan file: it is not TOML ({error}).", advice=_ADVICE) from error
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise UnreadableFile(
+            f"{origin} is not a plan file: it is not TOML ({str(error)[:_MOST_SHOWN]}).", advice=_ADVICE
+        ) from error
     name = head.get("format")
     if not isinstance(name, str) or not name.startswith("pipefix.plan/"):
-        raise UnreadableFile(f'{origin} is not a plan file: its "format" is {name!r}, not {FORMAT!r}.', advice=_ADVICE)
+        raise UnreadableFile(f'{origin} is not a plan file: its "format" is {_short(name)}, not {FORMAT!r}.', advice=_ADVICE)
     major = name.removeprefix("pipefix.plan/").split(".")[0]
-    if not major.isdecimal() or int(major) > 1:
+    if major not in ("0", "1"):
         raise UnreadableFile(
-            f"{origin} was written by a newer pipefix: its format is {name!r}, and this one reads up to {FORMAT!r}.",
+            f"{origin} was written by a newer pipefix: its format is {_short(name)}, and this one reads up to {FORMAT!r}.",
             advice="Upgrade with: pip install --upgrade pipefix",
         )
     try:
-        return msgspec.convert(head, PlanFile, strict=True)
+        plan = msgspec.convert(head, PlanFile, strict=True)
+        if plan.cache is not None and "\0" in plan.cache.path:
+            raise msgspec.ValidationError("A path cannot hold the character NUL - at `$.cache.path`")
     except msgspec.ValidationError as error:
         raise UnreadableFile(f"{origin}{_place(text, str(error))}: {_said(head, str(error))}.", advice=_ADVICE) from error
+    return plan
+
+
+def _short(value: Any) -> str:
+    """As it would be typed, where that is not too long to be read."""
+    try:
+        written = repr(value)
+    except ValueError:  # Python writes no integers of more than 4,300 digits
+        return "a huge number"
+    return written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}..."
 
 
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
@@ -204,13 +222,15 @@ def _said(head: dict[str, Any], error: str) -> str:
     """The error with the value found."""
     names = _key(error)
     if _UNKNOWN.search(error) is not None:
-        return f"there is no setting called {'.'.join(names)!r}"
+        return f"there is no setting called {_short('.'.join(names))}"
     value: Any = head
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     plain = _PATH.sub("", error)
+    if len(plain) > _MOST_SHOWN:  # it repeats the value
+        plain = f"{plain[:_MOST_SHOWN]}..."
     return (
-        f"{'.'.join(names)} is {value!r}, but {plain[0].lower()}{plain[1:]}"
+        f"{'.'.join(names)} is {_short(value)}, but {plain[0].lower()}{plain[1:]}"
         if names and value is not None
         else plain[0].lower() + plain[1:]
     )
@@ -219,29 +239,36 @@ def _said(head: dict[str, Any], error: str) -> str:
 # -- files -----------------------------------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> PlanFile:
+def text_of(path: Path) -> str | None:
+    """What the plan file holds; None where there is none."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UnreadableFile(f"The plan file {path} could not be read: {error.strerror or error}.", advice=_ADVICE) from error
+        data = read_regular(path, _LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise UnreadableFile(f"{path} is not a plan file: it is longer than {size(_LARGEST)}.", advice=_ADVICE)
+        return data.decode("utf-8")
+    except FileNotFoundError:
+        return None
     except UnicodeDecodeError as error:
         raise UnreadableFile(f"{path} is not a plan file: byte {error.start} is not UTF-8 text.", advice=_ADVICE) from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise UnreadableFile(f"The plan file {path} could not be read: {why or error}.", advice=_ADVICE) from error
+
+
+def read(path: Path) -> PlanFile:
+    text = text_of(path)
+    if text is None:
+        raise UnreadableFile(f"The plan file {path} could not be read: {os.strerror(errno.ENOENT)}.", advice=_ADVICE)
     return decode(text, origin=str(path))
 
 
 def write(plan: PlanFile, path: Path) -> None:
+    write_text(encode(plan), path.resolve(), advice="Choose a place that you may write to.")
+
+
+def write_text(text: str, path: Path, *, advice: str) -> None:
     """Whole or not at all: a full disk leaves an older plan as it was."""
-    path = path.resolve()
-    draft = path.with_name(f".pipefix-{secrets.token_hex(6)}")
     try:
-        with open(draft, "x", encoding="utf-8") as file:
-            file.write(encode(plan))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        write_whole(path, text.encode("utf-8"))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise UnreadableFile(
-            f"The plan file {path} could not be written: {error.strerror or error}.", advice="Choose a place that you may write to."
-        ) from error
+        raise UnreadableFile(f"The plan file {path} could not be written: {error.strerror or error}.", advice=advice) from error

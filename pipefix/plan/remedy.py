@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
+from pipefix.plan.case import Case
 from pipefix.plan.plan import Declined, Proposed, Step
-from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
 WORTH_TRYING = 0.1
-"""Part of a sample's making that a remedy must replace, or what it would bring is not tried beside the pipeline."""
+"""Share of a sample's making that a remedy must replace, or what it would bring is not tried beside the pipeline."""
 
 
-class Remedy(ABC):
+class Remedy:
     """One kind of change. Subclasses lie in `pipefix.plan.remedies`, where `all_remedies` finds them."""
 
     id: ClassVar[str]
     stage: ClassVar[Stage]
     title: ClassVar[str]
     every_epoch: ClassVar[bool] = False
+    relieves: ClassVar[tuple[Stage, ...]] = ()
+    """Stages besides its own that cost less with it."""
 
-    @abstractmethod
-    def judge(self, at: Situation) -> Iterable[Step]: ...
+    def judge(self, case: Case) -> Iterable[Step]:
+        """All that it has to say: one answer, but for remedies with several forms."""
+        yield self.answer(case)
+
+    def answer(self, case: Case) -> Step:
+        """Proposed with what it would be worth, or declined with the reason."""
+        raise NotImplementedError(f"{type(self).__name__} gives no answer")
 
     def proposed(
         self,
@@ -51,10 +57,11 @@ class Remedy(ABC):
             risk=risk,
             measured=measured,
             every_epoch=self.every_epoch,
+            relieves=self.relieves,
         )
 
     def declined(self, why: str, speedup: Interval | None = None) -> Declined:
-        return Declined(id=self.id, stage=self.stage, title=self.title, why=why, speedup=speedup)
+        return Declined(id=self.id, stage=self.stage, title=self.title, why=why, speedup=speedup, relieves=self.relieves)
 
 
 def all_remedies() -> list[type[Remedy]]:

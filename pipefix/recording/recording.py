@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipefix.seams.files import Extents
+from pipefix.seams.extents import Extents
 from pipefix.seams.fresh import Uncopyable, fresh, nbytes
-from pipefix.seams.tap import MISSING
+from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
 
 

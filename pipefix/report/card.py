@@ -6,12 +6,13 @@ Nothing is decided here: the verdict and the ranking are the run's own, and thes
 from __future__ import annotations
 
 import re
-import shlex
 
 import msgspec
 
 from pipefix.report import wording
 from pipefix.report.runfile import RemedyFigures, Run, StageFigures
+from pipefix.vocabulary.commands import command, made_in_program
+from pipefix.vocabulary.evidence import FEWEST_RESAMPLED
 from pipefix.vocabulary.stage import INPUT
 
 FREE = {
@@ -24,6 +25,10 @@ FREE = {
     "step": "with a consumer that takes no time",
 }
 """What an arm puts in a stage's place."""
+
+NEARLY_ALL = 0.9
+QUEUED = 0.15
+"""Part of a stage's time in the queue for a CPU that is not passed over as waiting."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,17 +45,41 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 def card(run: Run) -> Card:
     best = best_remedy(run)
-    settled = run.verdict is not None and run.verdict.kind != "inconclusive"
-    next_, command = _remedy(best) if best is not None and settled else _without_remedy(run, settled)
+    settled = _settled(run)
+    if best is not None and settled:
+        next_, command = _remedy(best, alone=run.consumer == "none")
+        besides = _why_not_the_named(run, best)
+        next_ += [besides] if besides is not None else []
+    else:
+        next_, command = _without_remedy(run, settled)
     if run.verdict is None:
         ended = "The probe was interrupted before it could say" if run.partial else "This run file holds no verdict on"
         return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=_why(run), next=next_, command=command)
     confidence = None
-    if wording.known(run.verdict.confidence):
-        confidence = f"the same verdict in {wording.percent(run.verdict.confidence)} of resamples"
+    blocks = _blocks(run)
+    if blocks >= FEWEST_RESAMPLED and settled and wording.known(run.verdict.confidence):
+        agree = "all" if run.verdict.confidence >= 1 else f"{wording.percent(run.verdict.confidence)} of"
+        confidence = f"{agree} resamples of {blocks} blocks agree"
+    elif blocks:
+        confidence = f"from {wording.counted(blocks, 'block')} of the pipeline as it is"
     return Card(
         kind=run.verdict.kind, verdict=run.verdict.sentence, confidence=confidence, why=_why(run), next=next_, command=command
     )
+
+
+def _blocks(run: Run) -> int:
+    """Blocks of the pipeline as it is that the verdict rests on; 0 where the run does not say."""
+    assert run.verdict is not None
+    return run.verdict.blocks or max((len(arm.rates) for arm in run.arms if arm.name == "real"), default=0)
+
+
+def best_is_told(run: Run) -> bool:
+    """Whether the card names the best remedy: it does once the verdict is settled."""
+    return best_remedy(run) is not None and _settled(run)
+
+
+def _settled(run: Run) -> bool:
+    return run.verdict is not None and run.verdict.kind != "inconclusive"
 
 
 def best_remedy(run: Run) -> RemedyFigures | None:
@@ -74,29 +103,71 @@ def remedy_cost(remedy: RemedyFigures) -> str:
     return ", ".join(parts)
 
 
-def _remedy(remedy: RemedyFigures) -> tuple[list[str], str | None]:
+def _remedy(remedy: RemedyFigures, *, alone: bool) -> tuple[list[str], str | None]:
     title = _sentence(remedy.title)
     worth = wording.usable(remedy.speedup)
     cost = remedy_cost(remedy)
     said = [title]
+    whose = " of the input side alone" if alone else ""
     if worth is not None:
-        said.append(f"{wording.times_between(worth)} the throughput, {remedy_pedigree(remedy)}.")
+        said.append(f"{wording.times_between(worth)} the throughput{whose}, {remedy_pedigree(remedy)}.")
     said.append(f"Costs {cost}." if cost else "Costs no disk and no preparation.")
     return said, remedy.command
 
 
+def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
+    """Where the best remedy leaves the named stage as it is: which one would not, or why none does."""
+    named = run.verdict.stage if run.verdict is not None and run.verdict.kind == "input-bound" else None
+    if named is None and run.verdict is not None and run.verdict.kind == "input-bound":
+        return "It leaves the sampler as it is, as every remedy does that pipefix knows; the verdict says what would help."
+    if named is None or named in (best.stage, *best.relieves):
+        return None
+    acting = [remedy for remedy in run.remedies if named in (remedy.stage, *remedy.relieves)]
+    ranked = [remedy for remedy in run.remedies if remedy.status == "proposed"]
+    for remedy in acting:
+        if remedy in ranked:
+            worth = wording.usable(remedy.speedup)
+            gain = f", {wording.times_between(worth)}" if worth is not None else ""
+            return (
+                f"It leaves {named} as it is; remedy {ranked.index(remedy) + 1} acts on that: {_sentence(remedy.title)[:-1]}{gain}."
+            )
+    if not acting:
+        return f"It leaves {named} as it is; pipefix knows no remedy that acts on that."
+    refused = max(acting, key=_gain_of)
+    return f"It leaves {named} as it is; what acts on that does not apply here: {_sentence(refused.title)[:-1]}: {refused.why}."
+
+
+def _gain_of(remedy: RemedyFigures) -> float:
+    worth = wording.usable(remedy.speedup)
+    return worth.value if worth is not None else 0.0
+
+
 def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
+    if run.program is not None and not run.stages and run.program.loops:
+        clocks = "These are clocks: which stage is slow, and what each fix is worth, experiments in the program show."
+        return [clocks], command("pipefix", "run", "--probe", *run.program.command)
     if settled and run.verdict is not None and run.verdict.kind == "input-bound":
         return ["No remedy that pipefix knows applies here; the list of remedies says why for each."], None
     if settled:
         return ["Leave the loader alone: none of the remedies is worth its cost here."], None
     if run.verdict is None and not run.caveats:
-        target = shlex.quote(run.target) if run.target else "TARGET"
-        return ["Probe the pipeline, and let it finish."], f"pipefix probe {target} --out run.json"
-    again = f"pipefix probe {shlex.quote(run.target)}" if run.target else None
+        again = command("pipefix", "probe", run.target or "TARGET", "--out", "run.json")
+        return ["Probe the pipeline, and let it finish."], again
+    if run.verdict is not None and run.target and "--budget" not in run.verdict.sentence:
+        if "--trace" in run.verdict.sentence:
+            return ["Look at what runs meanwhile."], _again(run, "--trace", "trace.json")
+        if "Moved into" in run.verdict.sentence:
+            return ["Give that code a name of its own, and probe again."], _again(run)
     longer = _longer_budget(run)
     said = [_sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
-    return said, f"{again} --budget {longer}" if again else None
+    if run.program is not None:
+        return said, command("pipefix", "run", f"--probe={longer}", *run.program.command)
+    return said, _again(run, "--budget", str(longer))
+
+
+def _again(run: Run, *options: str) -> str | None:
+    """The probe once more; a loader inside a program has no name to give."""
+    return None if not run.target or made_in_program(run.target) else command("pipefix", "probe", run.target, *options)
 
 
 def _longer_budget(run: Run) -> int:
@@ -119,6 +190,13 @@ def _clocks(run: Run) -> str:
         return " ".join(part for part in (_fed(run), _step(run)) if part)
     stages = _suspects(run)
     said = [_clock(stage) for stage in stages]
+    if (
+        kind == "input-bound"
+        and run.verdict is not None
+        and run.verdict.stage is None
+        and wording.usable(run.sampler_s) is not None
+    ):
+        said = [f"the sampler takes {wording.seconds_between(run.sampler_s)} a sample in the training process", *said[:1]]
     return _sentence("; ".join(said)) if said else _fed(run)
 
 
@@ -141,8 +219,12 @@ def _clock(stage: StageFigures) -> str:
     if wall is None or cpu is None or wall.value <= 0:
         return said
     part = cpu.value / wall.value
-    if part >= 0.9:
+    if part >= NEARLY_ALL:
         return f"{said}, nearly all of it CPU work"
+    waiting = stage.waiting_s if wording.known(stage.waiting_s) else None
+    queued = wall.value - cpu.value - waiting if waiting is not None else 0.0
+    if queued > QUEUED * wall.value:
+        return f"{said}, {wording.seconds(cpu.value)} of it CPU work and {wording.seconds(queued)} in the queue for a CPU"
     if part <= 0.5:
         return f"{said}, only {wording.seconds(cpu.value)} of it CPU work: the rest is waiting"
     return f"{said}, {wording.seconds(cpu.value)} of it CPU work"
@@ -176,7 +258,8 @@ def _arms(run: Run) -> str:
         if not loader:
             return ""
         best = max(loader, key=_gain)
-        return f"{_free(best)}; no other part of the loader would win more."
+        other = "other part of the loader" if len(loader) == len(INPUT) else "other part of the loader that was tried"
+        return f"{_free(best)}; no {other} would win more."
     suspects = _suspects(run)
     said = [_free(stage) for stage in suspects if stage in gains]
     return _sentence("; ".join(said)) if said else ""
@@ -190,7 +273,7 @@ def _free(stage: StageFigures) -> str:
     instead = FREE.get(stage.stage, f"with {stage.stage} taking no time")
     text = f"{instead} the pipeline delivers {wording.times_between(stage.marginal_gain)}"
     gain = stage.marginal_gain
-    if gain is not None and gain.low <= 1.0 <= gain.high:
+    if gain is not None and wording.known(gain.low) and gain.low <= 1.0 <= gain.high:
         text += ", which may be no gain at all"
     return text
 

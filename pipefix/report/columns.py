@@ -6,11 +6,15 @@ are shown as escapes.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
+
+from pipefix.vocabulary.terminal import JOINER, printable
 
 _ASCII = str.maketrans(
     {
@@ -22,7 +26,6 @@ _ASCII = str.maketrans(
 _PARTS = " ▏▎▍▌▋▊▉"
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 _UNITS = frozenset(("ns", "µs", "us", "ms", "s", "min", "h", "B", "kB", "MB", "GB", "TB", "%", "samples/s"))
-_JOINER = "\u200d"
 
 
 def cells(text: str) -> int:
@@ -31,25 +34,10 @@ def cells(text: str) -> int:
         return len(text)
     total = 0
     for character in text:
-        if character == _JOINER or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        if character == JOINER or unicodedata.category(character) in ("Mn", "Me", "Cf"):
             continue
         total += 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
     return total
-
-
-def visible(text: str) -> str:
-    """Control characters and direction overrides as escapes; line ends as blanks."""
-    if text.isprintable():
-        return text
-    return "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    if character.isprintable() or character == _JOINER:
-        return character
-    if character in "\t\n\r" or unicodedata.category(character) == "Zs":
-        return " "
-    return ascii(character)[1:-1]
 
 
 def plain(text: str) -> str:
@@ -189,6 +177,24 @@ def bar(share: float, width: int, *, unicode: bool = True) -> str:
     return left("█" * whole + (_PARTS[part] if part else ""), width)
 
 
+NARROWEST = 40
+"""Below this many columns nothing can be laid out; narrower terminals get this width."""
+
+
+def for_terminal(draw: Callable[..., Iterable[str]]) -> Callable[..., list[str]]:
+    """A report for the terminal of a function that draws it with a `Paint`, its last argument.
+
+    The report takes the terminal's ``width``, ``color`` and ``unicode`` (off for streams that are not UTF-8) instead.
+    """
+
+    @functools.wraps(draw)
+    def lines(*nouns: Any, width: int = 100, color: bool = False, unicode: bool = True, **options: Any) -> list[str]:
+        drawn = draw(*nouns, **options, paint=Paint(max(width, NARROWEST), color, unicode))
+        return list(drawn) if unicode else [plain(line) for line in drawn]
+
+    return lines
+
+
 class Paint(msgspec.Struct, frozen=True):
     """How the terminal takes it: coloured or not, Unicode or ASCII only, and how many columns."""
 
@@ -198,7 +204,7 @@ class Paint(msgspec.Struct, frozen=True):
 
     def text(self, text: str) -> str:
         """Text from outside, made safe for this terminal."""
-        text = visible(text)
+        text = printable(text)
         return text if self.unicode else plain(text)
 
     def ink(self, text: str, *styles: str) -> str:
@@ -215,9 +221,25 @@ class Paint(msgspec.Struct, frozen=True):
         heads = [left(label, indent)] + [" " * indent] * (len(rows) - 1)
         return [(self.ink(head, "bold") + self.ink(row, *styles)).rstrip() for head, row in zip(heads, rows, strict=True)]
 
+    def paragraph(self, text: str, *styles: str, first: str = "") -> list[str]:
+        """Text wrapped to the width: ``first`` before its first row, as many blanks before the others."""
+        rows = wrap(self.text(text), self.width - len(first))
+        return [(" " * len(first) if number else first) + self.ink(row, *styles) for number, row in enumerate(rows)]
+
+    def item(self, text: str) -> list[str]:
+        """One of the points below a label."""
+        return self.paragraph(text, first=" " * 9 + "- ")
+
     def command(self, command: str, indent: int = 9) -> list[str]:
         rows = [row for part in command.split("\n") for row in wrap_command(self.text(part.rstrip()), self.width - indent)]
         return [self.ink(row[1:], "cyan") if row.startswith("\0") else " " * indent + self.ink(row, "cyan") for row in rows]
+
+    def to_do(self, text: str, indent: int = 9) -> list[str]:
+        """A command to paste, or what to do in words: those begin with a word that has a capital, and are broken like any text."""
+        first = text.partition(" ")[0]
+        if not (first.isalpha() and first[0].isupper()):
+            return self.command(text, indent)
+        return [" " * indent + self.ink(row, "cyan") for row in wrap(self.text(text), self.width - indent)]
 
     def table(self, rows: Sequence[Sequence[str]], align: str, *, indent: int = 2, gap: int = 2, stretch: int = 0) -> list[str]:
         """Rows in columns (``align``: l or r each); the column ``stretch`` gives way where the width is too small."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import msgspec
 
 from pipefix.report import wording
-from pipefix.report.alike import changed_settings, doubts, unlike
-from pipefix.report.columns import Paint, plain, wrap
+from pipefix.report.columns import Paint, for_terminal
+from pipefix.report.comparable import changed_settings, doubts, unlike
+from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval
@@ -33,19 +34,39 @@ class StageChange(msgspec.Struct, frozen=True, kw_only=True):
         return self.ratio is not None and not self.ratio.low <= 1.0 <= self.ratio.high
 
 
+class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure beside rate and stages, as both runs tell it."""
+
+    what: str
+    before: str
+    after: str
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     before: Run
     after: Run
     ratio: Interval
     """Delivered throughput after over before: above 1 it got faster."""
+    machine: MachinePart = MachinePart()
+    """What of it is the machine's."""
     stages: list[StageChange] = []
+    beside: list[FigureChange] = []
     doubts: list[str] = []
     """Why the two may not be alike: what was forced, interrupted or set up differently."""
 
     @property
     def settled(self) -> bool:
-        """True where the interval of the ratio leaves no change out."""
-        return not self.ratio.low <= 1.0 <= self.ratio.high
+        """True where the interval of the ratio, as it would be on one machine, leaves no change out."""
+        own = self.own
+        return self.machine.told and all(not one.low <= 1.0 <= one.high for one in (self.ratio, own))
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+    @property
+    def own(self) -> Interval:
+        """The ratio with the machine's part taken out."""
+        return self.machine.taken_out(self.ratio)
 
     @property
     def sentence(self) -> str:
@@ -55,7 +76,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         if self.settled:
             said = f"Delivered {wording.times_between(self.ratio)}: {rates}"
         else:
-            said = f"No change that these runs can tell from noise: delivered {wording.times_between(self.ratio)}, {rates}"
+            noise = "the machine's" if self.machine.sentence else "noise"
+            said = f"No change that these runs can tell from {noise}: delivered {wording.times_between(self.ratio)}, {rates}"
         change = _greatest(self.stages)
         return f"{said}; {change}." if change else f"{said}."
 
@@ -74,13 +96,41 @@ def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
         raise BadUsage(
             f"These two runs cannot be compared: {'; '.join(reasons)}.", advice="To compare them all the same, add --force."
         )
-    return Comparison(
+    found = Comparison(
         before=before,
         after=after,
         ratio=ratio(_rates(after), _rates(before)),
+        machine=machine_part(before, after),
         stages=_stages(before, after),
-        doubts=[f"Forced: {one}." for one in reasons] + doubts(before, after),
+        beside=_beside(before, after),
     )
+    said = [f"Forced: {one}." for one in reasons] + _of_the_machine(found) + doubts(before, after)
+    return msgspec.structs.replace(found, doubts=said)
+
+
+def _of_the_machine(found: Comparison) -> list[str]:
+    part = found.machine
+    if not part.sentence:
+        return []
+    rest = f"Without that the second run delivers {wording.times_between(found.own)} of the first."
+    return [f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}"]
+
+
+def _beside(before: Run, after: Run) -> list[FigureChange]:
+    """Figures beside rate and stages that at least one of the two tells."""
+    pairs = zip(_told_beside(before), _told_beside(after), strict=True)
+    return [FigureChange(what=what, before=old, after=new) for (what, old), (_, new) in pairs if {old, new} != {wording.UNKNOWN}]
+
+
+def _told_beside(run: Run) -> list[tuple[str, str]]:
+    start, tail, tool, meanwhile = run.startup, run.tail, run.instrument, run.machine.get("while_measured", {})
+    return [
+        ("consumer fed", wording.percent(run.waits.fed if run.waits is not None else None)),
+        ("GPU busy", wording.percent(meanwhile.get("nvml_utilisation"))),
+        ("first batch", wording.seconds(start.first_batch_s if start is not None else None)),
+        ("slowest 1 % of samples", wording.seconds(tail.p99_s if tail is not None else None)),
+        ("peak memory", wording.size(tool.peak_rss_bytes if tool is not None else None)),
+    ]
 
 
 def ratio(above: Interval, below: Interval) -> Interval:
@@ -91,18 +141,24 @@ def ratio(above: Interval, below: Interval) -> Interval:
     return Interval(value, value * math.exp(-down), value * math.exp(up))
 
 
+_LARGEST_LOG = 300.0
+"""Beyond it an interval has no end that could be told."""
+
+
 def _log(above: float, below: float) -> float:
-    if below <= 0 or not math.isfinite(above) or not math.isfinite(below):
+    if min(above, below) <= 0 or not math.isfinite(above) or not math.isfinite(below):
         return math.inf
-    return max(0.0, math.log(above / below))
+    return min(max(0.0, math.log(above) - math.log(below)), _LARGEST_LOG)
 
 
 def regressed(comparison: Comparison, limit: float) -> bool:
-    """True where the second run is slower by more than ``limit`` (0.05 for 5 %) and the loss is more than noise.
+    """True where the second run is slower by more than ``limit`` (0.05 for 5 %) and the loss is neither noise nor the machine's.
 
-    The estimate must lie beyond the limit and the whole interval below 1: a gate that fires on noise is switched off within a week.
+    The estimate must lie beyond the limit and the whole interval below 1, with the machine's part taken out as well: a gate that
+    fires on noise is switched off within a week.
     """
-    return comparison.ratio.value < 1.0 - limit and comparison.ratio.high < 1.0
+    both = (comparison.ratio, comparison.own)
+    return comparison.machine.told and all(one.value < 1.0 - limit and one.high < 1.0 for one in both)
 
 
 def gate_sentence(comparison: Comparison, limit: float) -> str:
@@ -113,63 +169,62 @@ def gate_sentence(comparison: Comparison, limit: float) -> str:
         return f"Regression: the second run delivers {found} of the first; {allowed}."
     if comparison.ratio.low < 1.0 - limit:
         settle = "Longer probes would settle it."
+        if comparison.machine.sentence:
+            settle = f"{comparison.machine.sentence} Repeat the run when the machine does nothing else."
         return f"No regression that is certain: the second run delivers {found} of the first; {allowed}. {settle}"
     return f"No regression: the second run delivers {found} of the first; {allowed}."
 
 
-def encode(comparison: Comparison) -> bytes:
-    """What changed as JSON; the runs themselves are named, not repeated. What has no finite value is written as null."""
-    found = {
+def as_dict(comparison: Comparison) -> dict[str, object]:
+    """What changed, for JSON; the runs themselves are named, not repeated."""
+    return {
         "sentence": comparison.sentence,
         "ratio": comparison.ratio,
         "settled": comparison.settled,
+        "machine": {**msgspec.structs.asdict(comparison.machine), "ratio_without": comparison.own},
         "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in comparison.stages],
+        "beside": comparison.beside,
         "before": _named(comparison.before),
         "after": _named(comparison.after),
         "changed_settings": changed_settings(comparison.before, comparison.after),
         "doubts": comparison.doubts,
     }
-    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 
 def _named(run: Run) -> dict[str, object]:
     return {"target": run.target, "created": run.created, "delivered": _rates(run)}
 
 
-def lines(comparison: Comparison, *, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
+@for_terminal
+def lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
     """The comparison for the terminal."""
-    paint = Paint(max(width, 40), color, unicode)
-    out = list(_lines(comparison, paint))
-    return out if unicode else [plain(line) for line in out]
-
-
-def _lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
     good = ("green",) if comparison.ratio.value >= 1 else ("red",)
-    for row in wrap(paint.text(comparison.sentence), paint.width):
-        yield paint.ink(row, "bold", *(good if comparison.settled else ("yellow",)))
+    yield from paint.paragraph(comparison.sentence, "bold", *(good if comparison.settled else ("yellow",)))
     yield ""
     for name, run in (("before", comparison.before), ("after", comparison.after)):
         verdict = run.verdict.sentence if run.verdict is not None else "no verdict"
         yield from paint.labelled(f"  {name}", ", ".join(part for part in (run.target, run.created) if part), "dim", indent=10)
         yield from paint.labelled("", verdict, indent=10)
-    rows = [("stage", "before", "after", "after/before", "share"), *map(_row, comparison.stages)]
+    rows = [("stage", "before", "after", "after/before", "share"), *map(row, comparison.stages)]
     if len(rows) > 1:
         yield ""
         yield from paint.table(rows, "lrrrr")
         if any(change.ratio is not None and not change.settled for change in comparison.stages):
             yield paint.ink("  ~ within noise", "dim")
+    if comparison.beside:
+        yield ""
+        yield from paint.table([("", "before", "after"), *((one.what, one.before, one.after) for one in comparison.beside)], "lrr")
     changed = changed_settings(comparison.before, comparison.after)
     for title, notes in (("Changed settings", changed), ("Doubts", comparison.doubts)):
         if notes:
             yield ""
             yield paint.ink(title, "bold")
         for note in notes:
-            yield from (
-                ("  - " if not number else "    ") + row for number, row in enumerate(wrap(paint.text(note), paint.width - 4))
-            )
+            yield from paint.paragraph(note, first="  - ")
 
 
-def _row(change: StageChange) -> tuple[str, ...]:
+def row(change: StageChange) -> tuple[str, ...]:
+    """Stage, seconds a sample before and after, their ratio, and the shares of the delivered time."""
     ratio_ = wording.times_between(change.ratio) if change.ratio is not None else "-"
     noise = "" if change.settled or change.ratio is None else " ~"
     shares = [wording.percent(share) if wording.known(share) else "-" for share in (change.before_share, change.after_share)]

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness, Undone
 from pipefix.report import wording
-from pipefix.report.columns import Paint, plain, wrap
+from pipefix.report.columns import Paint, for_terminal
+from pipefix.vocabulary.commands import command, with_plan
 
 
 def how(fixed: Fixed) -> str:
     """How the plan is used."""
-    return f'FastLoader(dataset, plan="{fixed.plan}")'
+    return with_plan(fixed.plan or "", fixed.target)
 
 
 def back(fixed: Fixed) -> str:
     """What to type to take a step back."""
-    return "pipefix fix --undo" + (f" --out {shlex.quote(fixed.folder)}" if fixed.folder != "." else "")
+    return command("pipefix", "fix", "--undo", *(["--out", fixed.folder] if fixed.folder != "." else []))
 
 
-def lines(fixed: Fixed, *, page: str | None = None, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
-    paint = Paint(max(width, 40), color, unicode)
-    out = list(_lines(fixed, page, paint))
-    return out if unicode else [plain(line) for line in out]
-
-
-def _lines(fixed: Fixed, page: str | None, paint: Paint) -> Iterator[str]:
+@for_terminal
+def lines(fixed: Fixed, paint: Paint, *, page: str | None = None) -> Iterator[str]:
     yield paint.ink(f"pipefix fix {paint.text(fixed.target)}{' --dry-run' if fixed.dry else ''}", "bold")
     yield paint.rule()
     yield from paint.labelled("RESULT", result(fixed), "bold")
@@ -34,19 +29,21 @@ def _lines(fixed: Fixed, page: str | None, paint: Paint) -> Iterator[str]:
         yield from _ahead(fixed, paint)
     for one in fixed.applied:
         yield from paint.labelled("KEPT", kept(one))
-        yield from _item(f"samples: {one.same.sentence}", paint)
+        yield from paint.item(f"samples: {one.same.sentence}")
         cost = cost_of(one)
         if cost:
-            yield from _item(cost, paint)
+            yield from paint.item(cost)
     for refusal in fixed.refused:
         yield from paint.labelled("LEFT", f"{refusal.id}: {refusal.why}", "dim")
         if refusal.command:
-            yield from _item(f"by hand: {refusal.command}", paint)
+            yield from paint.item(f"by hand: {refusal.command}")
     if fixed.same is not None:
         yield from paint.labelled("SAMPLES", samples(fixed.same))
     yield from paint.labelled("STOPPED", _sentence(fixed.stopped))
     for path in fixed.no_longer_read:
         yield from paint.labelled("NOTE", f"{path} is no longer read; only --undo needs it. Remove it to have its room.")
+    for sentence in fixed.left_alone:
+        yield from paint.labelled("NOTE", sentence)
     if fixed.plan is not None and not fixed.dry:
         yield from paint.labelled("USE", f"{how(fixed)}. Without plan=... it runs as before. The last step back: {back(fixed)}")
     if page is not None:
@@ -59,12 +56,7 @@ def _ahead(fixed: Fixed, paint: Paint) -> Iterator[str]:
         worth = wording.times_between(one.predicted)
         yield from paint.labelled(f"{number}.", f"{one.id}: {_sentence(one.title)} {worth} predicted.")
         if one.why:
-            yield from _item(f"{one.why}: asked before, or --yes", paint)
-
-
-def _item(words: str, paint: Paint) -> Iterator[str]:
-    rows = wrap(paint.text(words), paint.width - 11)
-    yield from ((" " * 9 + ("- " if place == 0 else "  ") + row) for place, row in enumerate(rows))
+            yield from paint.item(f"{one.why}: asked before, or --yes")
 
 
 def _sentence(text: str) -> str:
@@ -120,8 +112,8 @@ def tried(one: Refused) -> str:
     return wording.times_between(one.measured.gain) if one.measured is not None else ""
 
 
-def undone(found: Undone, *, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
-    paint = Paint(max(width, 40), color, unicode)
+@for_terminal
+def undone(found: Undone, paint: Paint) -> Iterator[str]:
     gone = f" Removed: {', '.join(found.removed)}." if found.removed else ""
     if not found.finished:
         words = f"Step {found.step} ({found.id}) had been interrupted and was not in effect. What it left is gone.{gone}"
@@ -133,5 +125,5 @@ def undone(found: Undone, *, width: int = 100, color: bool = False, unicode: boo
         words += " No plan is left: the loader runs as your code has it."
     else:
         words += f" {found.plan} holds what was there before it."
-    out = wrap(paint.text(words), paint.width)
-    return out if unicode else [plain(line) for line in out]
+    words = " ".join([words, *found.left_alone])
+    yield from paint.paragraph(words)

@@ -5,16 +5,13 @@ The page asks the network for nothing, and its content policy forbids it to. Wit
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
-from importlib.resources import files
-
-from pipefix.report import about, wording
+from pipefix.report import program_html, setup, wording
 from pipefix.report.card import Card, card, remedy_cost, remedy_pedigree
-from pipefix.report.figures import arms_figure, ops_figure, stages_figure, waits_figure, what_if_figure
-from pipefix.report.markup import Markup, Piece, behind, el, join, name, sentence, table, text
+from pipefix.report.charts import arms_figure, ops_figure, samples_figure, stages_figure, waits_figure, what_if_figure
+from pipefix.report.markup import Markup, Piece, behind, el, join, name, sentence, table
 from pipefix.report.runfile import RemedyFigures, Run, encode
+from pipefix.report.skeleton import command, document, header, labelled, section, tiles
+from pipefix.vocabulary.nvml import in_words
 
 _TITLES = {"input-bound": "Input-bound", "step-bound": "Step-bound", "balanced": "Balanced", "inconclusive": "Inconclusive"}
 
@@ -22,46 +19,15 @@ _TITLES = {"input-bound": "Input-bound", "step-bound": "Step-bound", "balanced":
 def page(run: Run) -> str:
     """The whole page."""
     said = card(run)
-    style, script = asset("page.css"), asset("page.js")
-    policy = f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; base-uri 'none'; form-action 'none'"
     sections = [(anchor, title, body) for anchor, title, body in _sections(run) if body]
-    head = el(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{text(policy)}">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<meta name="generator" content="pipefix"><meta name="color-scheme" content="light dark">'),
-        el("title", f"{_TITLES.get(said.kind, 'Probe')}: {run.target or 'a pipeline'} (pipefix)"),
-        Markup(f"<style>{style}</style>"),
-    )
-    main = [_header(run, sections), _card(said, run)]
-    main += [_section(anchor, title, body) for anchor, title, body in sections]
-    data = encode(run).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    body = el(
-        "body",
-        el("a", "Skip to the figures", href="#where", class_="skip"),
-        el("main", main),
-        _footer(run),
-        Markup(f'<script type="application/json" id="run">{data}</script>'),
-        Markup(f"<script>{script}</script>"),
-    )
-    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n{body}\n</html>\n'
-
-
-def asset(file: str) -> str:
-    return files("pipefix.report").joinpath(file).read_text(encoding="utf-8")
-
-
-def digest(content: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-
-
-def _section(anchor: str, title: str, body: Piece) -> Markup:
-    return el("section", el("h2", title, id=f"{anchor}-title"), body, id=anchor, aria_labelledby=f"{anchor}-title")
+    title = f"{_TITLES.get(said.kind, 'Probe')}: {run.target or 'a pipeline'} (pipefix)"
+    main = [_header(run, sections), _card(said, run), *(section(*parts) for parts in sections)]
+    return document(title, main, _footer(run), data=encode(run))
 
 
 def _sections(run: Run) -> list[tuple[str, str, Markup]]:
     return [
+        ("program", "The program", program_html.section_of(run)),
         ("where", "Where the time goes", stages_figure(run)),
         ("what-if", "What if", what_if_figure(run)),
         ("remedies", "Remedies", _remedies(run)),
@@ -79,21 +45,16 @@ def _sections(run: Run) -> list[tuple[str, str, Markup]]:
 
 
 def _header(run: Run, sections: list[tuple[str, str, Markup]]) -> Markup:
-    tools = el(
-        "div",
-        el("button", "Theme: system", type="button", id="theme", class_="tool"),
-        el("button", "Save run file", type="button", id="save", class_="tool"),
-        el("button", "Print", type="button", id="print", class_="tool"),
-        class_="tools",
-    )
     consumer = "no consumer" if run.consumer == "none" else f"consumer: {run.consumer}"
-    lines = [_phrases([*about.settings_line(run.settings), consumer]), _phrases(about.machine_line(run.machine))]
+    measured = run.program is None or run.stages
+    lines = (
+        [_phrases([*setup.settings_line(run.settings), consumer]), _phrases(setup.machine_line(run.machine))] if measured else []
+    )
     links = el("nav", [el("a", title, href=f"#{anchor}") for anchor, title, _ in sections], aria_label="Parts of this report")
     made = el("span", run.created, class_="made") if run.created else None
-    top = el("div", el("h1", el("span", "pipefix probe ", class_="brand"), name(run.target or "a pipeline")), tools, class_="top")
-    return el(
-        "header", top, el("p", made, [el("span", line) for line in lines if line], class_="facts"), links if sections else None
-    )
+    brand = "pipefix run " if run.program else "pipefix probe "
+    facts = el("p", made, [el("span", line) for line in lines if line], class_="facts")
+    return header(brand, run.target or "a pipeline", facts, links if sections else None, saves=True)
 
 
 def _phrases(phrases: list[str]) -> Markup:
@@ -103,12 +64,12 @@ def _phrases(phrases: list[str]) -> Markup:
 def _card(said: Card, run: Run) -> Markup:
     kind = said.kind if said.kind in _TITLES else "none"
     badge = el("p", el("span", _TITLES.get(said.kind, said.kind), class_="badge"), el("span", said.confidence, class_="sure"))
-    rows = [_labelled("Verdict", el("p", sentence(said.verdict), class_="verdict"), badge)]
+    rows = [labelled("Verdict", el("p", sentence(said.verdict), class_="verdict"), badge)]
     if said.why:
         rows.append(
-            _labelled("Why", [el("p", el("b", f"By the {label}. "), sentence(_capital(words))) for label, words in said.why])
+            labelled("Why", [el("p", el("b", f"By the {label}. "), sentence(_capital(words))) for label, words in said.why])
         )
-    rows.append(_labelled("Next", el("p", sentence(" ".join(said.next))), command(said.command) if said.command else None))
+    rows.append(labelled("Next", el("p", sentence(" ".join(said.next))), command(said.command) if said.command else None))
     warned = (
         el("p", "Interrupted: these figures are what was known by then.", class_="partial", role="note") if run.partial else None
     )
@@ -117,41 +78,24 @@ def _card(said: Card, run: Run) -> Markup:
     )
 
 
-def _labelled(label: str, *body: Piece) -> Markup:
-    return join((el("dt", label), el("dd", *body)))
-
-
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
 def _tiles(run: Run) -> Markup | None:
-    tiles = []
+    figures = []
     rates = run.throughput
     if rates is not None:
-        tiles.append(("delivered", wording.rate_between(rates.delivered, rates.unit)))
+        figures.append(("delivered", wording.rate_between(rates.delivered, rates.unit)))
         if rates.demand is not None:
-            tiles.append(("the consumer could take", wording.rate_between(rates.demand, rates.unit)))
+            figures.append(("the consumer could take", wording.rate_between(rates.demand, rates.unit)))
     if run.waits is not None and wording.known(run.waits.fed):
-        tiles.append(("fed", f"{wording.percent(run.waits.fed)} (of the loop's time)"))
+        figures.append(("fed", f"{wording.percent(run.waits.fed)} (of the loop's time)"))
         if run.waits.loader_s:
-            tiles.append(("the loader's own wait", f"{wording.seconds(run.waits.loader_s)} (a batch, whatever the data)"))
+            figures.append(("the loader's own wait", f"{wording.seconds(run.waits.loader_s)} (a batch, whatever the data)"))
     if run.startup is not None and wording.known(run.startup.first_batch_s):
-        tiles.append(("first batch", wording.seconds(run.startup.first_batch_s)))
-    made = [_tile(label, *figure.partition(" (")) for label, figure in tiles]
-    return el("div", made, class_="tiles") if made else None
-
-
-def _tile(label: str, figure: str, opening: str, rest: str) -> Markup:
-    small = el("span", f"({rest}", class_="interval") if opening else None
-    return el("div", el("span", label, class_="tile-label"), el("span", figure, class_="tile-figure"), small, class_="tile")
-
-
-def command(line: str) -> Markup:
-    """A command that can be copied; its words are broken only where one is wider than the page."""
-    words = [piece if piece.isspace() else el("span", piece) for piece in re.split(r"(\s+)", line) if piece]
-    button = el("button", "Copy", type="button", class_="tool copy", aria_label="Copy this command")
-    return el("div", el("pre", el("code", words), tabindex=0), button, class_="command")
+        figures.append(("first batch", wording.seconds(run.startup.first_batch_s)))
+    return tiles(figures)
 
 
 # -- remedies, audit, caveats ----------------------------------------------------------------------------------------
@@ -224,11 +168,15 @@ def _beside(run: Run) -> Markup:
             ("other", split.other_s),
         )
         rows += [(f"A step, {label}", wording.seconds(value)) for label, value in named]
-    cold = about.cold_sentence(run)
+    said = in_words(run.machine.get("while_measured", {}), "nvml_")
+    if said:
+        rows.append(("The GPU, says its driver", said))
+    cold = setup.cold_sentence(run)
     if cold:
         rows.append(("Cold storage", cold))
     kept = [(label, name(figure)) for label, figure in rows if figure != wording.UNKNOWN]
-    return table("Start-up, tails and the step", ("What", "Figure"), kept, class_="pairs") if kept else Markup("")
+    figures = table("Start-up, tails and the step", ("What", "Figure"), kept, class_="pairs") if kept else None
+    return join((samples_figure(run), figures))
 
 
 def _tail_pairs(run: Run) -> list[tuple[str, float]]:
@@ -239,8 +187,8 @@ def _tail_pairs(run: Run) -> list[tuple[str, float]]:
 def _setup(run: Run) -> Markup:
     blocks: list[Piece] = []
     listed = (
-        ("Loader settings", about.settings_pairs(run.settings)),
-        ("Machine", about.pairs(run.machine)),
+        ("Loader settings", setup.settings_pairs(run.settings)),
+        ("Machine", setup.pairs(run.machine)),
         ("The instrument's own cost", _instrument(run)),
     )
     for title, pairs in listed:
@@ -266,6 +214,6 @@ def _instrument(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def _footer(run: Run) -> Markup:
+def _footer(run: Run) -> str:
     made = f"pipefix {run.pipefix}" if run.pipefix else "pipefix"
-    return el("footer", el("p", f"Made by {made}. Intervals are 95 %. The page holds its run file and needs no network."))
+    return f"Made by {made}. Intervals are 95 %. The page holds its run file and needs no network."

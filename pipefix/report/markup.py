@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from pipefix.report.columns import visible
+from pipefix.vocabulary.terminal import printable_lines
 
 _VOID = frozenset(("meta", "br", "hr", "line", "rect", "circle", "path"))
 """Elements that hold nothing: HTML's own, and the SVG shapes, which are closed by a slash."""
@@ -24,7 +24,7 @@ Value: TypeAlias = str | int | float | bool | None
 
 def text(raw: str) -> Markup:
     """Text from outside: control characters and direction overrides shown, the rest escaped."""
-    return Markup(html.escape("\n".join(visible(line) for line in raw.split("\n")), quote=True))
+    return Markup(html.escape(printable_lines(raw), quote=True))
 
 
 def name(raw: str) -> Markup:
@@ -73,7 +73,7 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[Piece]], *
         body.append(el("tr", el("th", first, scope="row"), [el("td", cell) for cell in rest]))
     head = el("tr", [el("th", title, scope="col") for title in heads])
     made = el("table", el("caption", caption), el("thead", head), el("tbody", body), class_=class_)
-    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=f"Table: {caption}")
 
 
 def behind(summary: str, *children: Piece) -> Markup:

@@ -31,7 +31,7 @@
   addEventListener("afterprint", () => folded.forEach((one) => { one.open = false; }));
   $("print").addEventListener("click", () => window.print());
 
-  $("save").addEventListener("click", () => {
+  if ($("save")) $("save").addEventListener("click", () => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([JSON.stringify(run, null, 1) + "\n"], { type: "application/json" }));
     link.download = "run.json";
@@ -71,7 +71,7 @@
   };
 
   // The timeline: zoomed by dragging, by the buttons or by + and -, read by pointing or by the arrow keys.
-  const plot = document.querySelector(".timeline");
+  const plot = document.querySelector("svg.timeline[tabindex]");
   if (plot) {
     const clean = (value) => (typeof value === "number" && isFinite(value) && value > 0 ? value : 0);
     const wait = run.waits.wait_s.map(clean);

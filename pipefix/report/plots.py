@@ -77,7 +77,7 @@ def spanning(values: Sequence[float], *, base: float) -> Scale:
     return Scale(low * 0.98 if low < base else low, max(math.ceil(high / step - 1e-9) * step, low + step))
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
     label: Markup
     said: Markup
     """The figure in words, at the right."""
@@ -88,7 +88,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """Instead of a plot: why there is none."""
 
 
-def chart(rows: Sequence[Row], scale: Scale, *, axis: str, ticks: Sequence[str]) -> Markup:
+def chart(rows: Sequence[PlotRow], scale: Scale, *, axis: str, ticks: Sequence[str]) -> Markup:
     """Rows over an axis. ``ticks`` are the texts of the scale's ticks."""
     places = [_percent(scale.at(tick)) for tick in scale.ticks]
     grid = join(el("line", x1=place, x2=place, y1=0, y2="100%", class_="grid") for place in places)
@@ -167,13 +167,13 @@ def segment(at: float, width: float, class_: str, words: str) -> Markup:
     return el("rect", el("title", words), x=_percent(at), width=_percent(width), y=y, height=_SEGMENT, class_=f"part {class_}")
 
 
-class Part(msgspec.Struct, frozen=True):
+class BarPart(msgspec.Struct, frozen=True):
     size: float
     class_: str
     title: str
 
 
-def stacked(parts: Sequence[Part], whole: float, *, height: int, label: str | None) -> Markup:
+def stacked(parts: Sequence[BarPart], whole: float, *, height: int, label: str | None) -> Markup:
     """One bar of several parts, each with its words on hover."""
     at, drawn = 0.0, []
     for part in parts:
@@ -187,6 +187,22 @@ def stacked(parts: Sequence[Part], whole: float, *, height: int, label: str | No
         at += width
     role = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
     return el("svg", drawn, height=height, class_="stacked", **role)
+
+
+def histogram(edges: Sequence[float], counts: Sequence[int], label: str) -> Markup:
+    """Counts as columns between their bounds, which lie in equal steps on the axis."""
+    most, width = max(counts), 1000 / len(counts)
+    drawn = []
+    for number, count in enumerate(counts):
+        words = f"{wording.seconds(edges[number])} to {wording.seconds(edges[number + 1])}: {wording.counted(count, 'sample')}"
+        high = 100 * count / most
+        place = {"x": width * number, "y": 100 - high, "width": 0.9 * width, "height": high}
+        drawn.append(el("rect", el("title", words), **place, class_="s-decode"))
+    svg = el("svg", drawn, viewBox="0 0 1000 100", preserveAspectRatio="none", class_="timeline", role="img", aria_label=label)
+    middle = len(counts) // 2
+    ends = [el("span", wording.seconds(edge)) for edge in (edges[0], edges[middle], edges[-1])]
+    scale = el("div", el("span", wording.number(most)), el("span", "0"), class_="t-scale", aria_hidden="true")
+    return el("div", scale, svg, el("div", ends, class_="t-foot", aria_hidden="true"), class_="t-plot")
 
 
 def timeline(waits: Waits) -> Markup:

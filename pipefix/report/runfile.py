@@ -5,23 +5,22 @@ Readers accept every older version and refuse a newer major one.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
+import math
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import msgspec.inspect
 
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary import versioned
+from pipefix.vocabulary.finding import Finding as Finding
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
 
 FORMAT = "pipefix.run/1"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class VerdictFigures(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """input-bound, step-bound, balanced or inconclusive."""
     stage: str | None
@@ -29,7 +28,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     """What a person reads first."""
     confidence: float
-    """0 to 1: how often the same verdict came out when the evidence was resampled."""
+    """0 to 1: how often the same verdict came out when the evidence was resampled. Of fewer than five blocks it says little."""
+    blocks: int = 0
+    """Blocks of the pipeline as it is that the verdict rests on; 0 where an older version did not say."""
     rule: str | None = None
     """The rule that decided, with its thresholds."""
 
@@ -42,7 +43,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = "samples/s"
 
 
-class Op(msgspec.Struct, frozen=True, kw_only=True):
+class OpFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One named operation inside a stage."""
 
     name: str
@@ -70,8 +71,16 @@ class StageFigures(msgspec.Struct, frozen=True, kw_only=True):
     bytes: float | None = None
     """Bytes a sample that crossed this stage."""
     marginal_gain: Interval | None = None
-    """Measured: throughput with this stage replaced by a recording, over throughput as it is."""
-    ops: list[Op] = []
+    """Measured: throughput with this stage replaced by a recording, over throughput as it is. None where no such arm ran."""
+    gain_evidence: str = ""
+    """How it is known: measured, bounded (no such arm ran) or not tried; empty in files of older versions."""
+    gain_at_most: float | None = None
+    """Where it is bounded: what the stage's part of the time leaves."""
+    gain_blocks: int = 0
+    """Blocks that a measured one rests on; one block gives no interval."""
+    waiting_s: float | None = None
+    """Seconds a sample that it neither computes nor queues for a CPU. None: not known."""
+    ops: list[OpFigures] = []
     declined: str | None = None
 
 
@@ -85,7 +94,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     declined: str | None = None
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
+class RemedyCost(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: float | None = None
     seconds: float | None = None
     """One-off seconds to apply the remedy."""
@@ -99,7 +108,7 @@ class RemedyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """proposed or declined."""
     why: str
     speedup: Interval | None = None
-    cost: Cost | None = None
+    cost: RemedyCost | None = None
     command: str | None = None
     """Exactly what to type or change."""
     measured: bool = False
@@ -108,18 +117,8 @@ class RemedyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What may change besides speed."""
     frees: str | None = None
     """What it gives back where it gains no time."""
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule of the environment audit that fired."""
-
-    id: str
-    severity: str
-    """problem, warning or note."""
-    found: str
-    advice: str
-    rule: str | None = None
-    """The rule with its threshold, as it is printed."""
+    relieves: list[str] = []
+    """Stages besides its own that cost less with it."""
 
 
 class Caveat(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +137,9 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     head_of_line_s: float | None = None
     """Seconds a sample that finished batches waited behind an unfinished earlier one."""
+    edges_s: list[float] = []
+    """Bounds of the classes that `counts` counts samples in, from the quickest to the slowest; one more than there are counts."""
+    counts: list[int] = []
 
 
 class StartUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +188,77 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     recording_bytes: float | None = None
 
 
+class LoopSpan(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A while in which a loop ran."""
+
+    begin: float
+    """Seconds since the program's first process began."""
+    end: float
+    waited: float
+    """Share of it that the loop waited for batches."""
+
+
+class LoopFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The loops of one rank over the loaders that one line of a program made."""
+
+    loader: str
+    """File and line; empty for optimizer steps outside any loop over a loader."""
+    rank: int | None = None
+    role: str = "other"
+    """train, evaluate, prefetch (a loop in a thread of its own) or other."""
+    steps: int = 0
+    samples: int = 0
+    step_samples: int | None = None
+    """That an optimizer's step is over, those of all ranks and of batches whose gradients are accumulated; None where unknown."""
+    seconds: float = 0.0
+    """Of waits and steps, without loops inside this one."""
+    workers: int | None = None
+    first_batch_s: list[float] = []
+    """Seconds to the first batch of each epoch."""
+    wait_share: Interval | None = None
+    """Of the loop's time that it waited for batches."""
+    outside_share: Interval | None = None
+    """Without a loader: the part of its steps' time outside models, backward passes and optimizers' steps."""
+    by_device: bool = False
+    """Whether waits are the time that its CUDA device idled, and not that the CPU waited."""
+    timeline: list[LoopSpan] = []
+    step_split: dict[str, float] = {}
+    """Seconds in all: wait_s, forward_s (from a batch to its backward pass: copies to the device and the model), backward_s,
+    optimizer_s, inner_s for loops inside this one, and other_s for the rest of the step: logging, checkpoints. Where waits are told
+    by the device, so are these, and copies_s apart from forward_s."""
+    stages: dict[str, Interval] = {}
+    """Parts of the making of its batches: storage, decode, augment, own (code of no stage) and collate, by looks at some."""
+    looked: int = 0
+    """Batches that were looked at."""
+    between_epochs_s: float = 0.0
+    """Seconds between its epochs, without other loops that ran then: checkpoints, logging, schedulers."""
+
+
+class ProgramFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """A training program that was run as it is."""
+
+    command: list[str] = []
+    exit_code: int | None = None
+    """A signal that ended it is negative. None where pipefix did not see it end."""
+    seconds: float = 0.0
+    ranks: int = 1
+    overhead_share: float = 0.0
+    """Of the program's time that noting took, as measured in the program itself."""
+    loops: list[LoopFigures] = []
+    cuda: bool = False
+    """Whether a CUDA device was used: clocks of the CPU do not see its backlog."""
+    killed: int = 0
+    """Processes with loops that did not come to their end."""
+    errors: list[str] = []
+    """What kept pipefix from observing."""
+    findings: list[Finding] = []
+    """What its ranks and its samplers do that they should not."""
+    plan: str | None = None
+    """The plan file that was to be applied."""
+    planned: list[str] = []
+    """Where the loaders were made that the plan was applied to."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     format: str = FORMAT
     pipefix: str = ""
@@ -198,13 +271,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     settings: LoaderSettings = LoaderSettings()
     consumer: str = "none"
     """Where the step came from: train_step, model, emulated (with its figure) or none."""
-    verdict: Verdict | None = None
+    verdict: VerdictFigures | None = None
     throughput: Throughput | None = None
     sample_s: Interval | None = None
     """Delivered seconds a sample: what the stages and ``unattributed_s`` add up to."""
     stages: list[StageFigures] = []
     unattributed_s: float | None = None
     """Seconds a sample that belong to no stage."""
+    sampler_s: Interval | None = None
+    """Of these: what the sampler takes in the training process."""
     cold: dict[str, Any] = {}
     """Residency before and after eviction, and the cold arm's ratio; ``declined`` says why there is none."""
     arms: list[Arm] = []
@@ -217,76 +292,41 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     waits: Waits | None = None
     instrument: Instrument | None = None
     outcomes: list[dict[str, Any]] = []
+    program: ProgramFigures | None = None
+    """For a program that `pipefix run` started."""
 
 
-def encode(run: Run) -> bytes:
-    """JSON text. What has no finite value is written as null, as JSON demands, and read back as unknown or unbounded."""
-    try:
-        data = msgspec.json.encode(run)
-    except UnicodeEncodeError:
-        # A file name that is not UTF-8 reaches us as lone surrogates; they are written as escapes.
-        data = msgspec.json.encode(_writable(msgspec.to_builtins(run)))
-    return msgspec.json.format(data, indent=1) + b"\n"
-
-
-def _writable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, dict):
-        return {_writable(key): _writable(item) for key, item in value.items()}
-    return [_writable(item) for item in value] if isinstance(value, list) else value
+def encode(run: Run) -> str:
+    """JSON text. Nulls are read back as unknown figures and unbounded ends of intervals."""
+    return versioned.text(run)
 
 
 def write(run: Run, path: Path) -> None:
-    write_whole(encode(run), path, what="run file")
+    versioned.write(encode(run), path, what="run file")
 
 
-def write_whole(data: bytes, path: Path, *, what: str) -> None:
-    """Write whole or not at all: a full disk leaves an older file as it was. Pipes and devices are written straight."""
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        path = path.resolve()
-        draft = path.with_name(f".pipefix-{secrets.token_hex(6)}")
-        try:
-            with open(draft, "xb") as file:
-                if path.exists():
-                    os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
-            raise
-    except (OSError, RuntimeError, ValueError) as error:  # the last two: a loop of links, a NUL in the name
-        reason = getattr(error, "strerror", None) or error
-        raise UnreadableFile(
-            f"The {what} {path} could not be written: {reason}.",
-            advice=f"Choose a place with room that you may write to, such as DIR/{path.name}",
-        ) from error
+def decode(data: bytes | str, *, origin: str) -> Run:
+    run = versioned.decode(data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=_figures_unknown)
+    return msgspec.structs.replace(run, stages=[_as_known(stage, run.arms) for stage in run.stages]) if run.arms else run
 
 
-def decode(data: bytes, *, origin: str) -> Run:
-    try:
-        head = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableFile(f"{origin} is not a pipefix run file: it is not JSON ({error}).") from error
-    name = head.get("format") if isinstance(head, dict) else None
-    if not isinstance(name, str) or not name.startswith("pipefix.run/"):
-        raise UnreadableFile(f'{origin} is not a pipefix run file: its "format" is {name!r}, not {FORMAT!r}.')
-    major = name.removeprefix("pipefix.run/").split(".")[0]
-    if not major.isdecimal() or int(major) > 1:
-        raise UnreadableFile(
-            f"{origin} was written by a newer pipefix: its format is {name!r}, and this one reads up to {FORMAT!r}.",
-            advice="Upgrade with: pip install --upgrade pipefix",
-        )
-    try:
-        return msgspec.convert(_with_unknowns(head, msgspec.inspect.type_info(Run)), Run)
-    except msgspec.ValidationError as error:
-        raise UnreadableFile(f"{origin} is damaged: {error}.") from error
+def _as_known(stage: StageFigures, arms: list[Arm]) -> StageFigures:
+    """Versions before evidence was written filled in a bound where no arm had run: it is told as one."""
+    if stage.gain_evidence or stage.marginal_gain is None:
+        return stage
+    if any(arm.rates and (arm.replaces == [stage.stage] or (arm.name, stage.stage) == ("no-consumer", "step")) for arm in arms):
+        return msgspec.structs.replace(stage, gain_evidence="measured")
+    bound = stage.marginal_gain.high
+    most = bound if math.isfinite(bound) else None
+    return msgspec.structs.replace(stage, marginal_gain=None, gain_evidence="bounded", gain_at_most=most)
+
+
+def read(path: Path) -> Run:
+    return decode(versioned.read(path, what="run file"), origin=str(path))
+
+
+def _figures_unknown(head: dict[str, Any]) -> Any:
+    return _with_unknowns(head, msgspec.inspect.type_info(Run))
 
 
 _UNKNOWN = {"low": float("-inf"), "high": float("inf")}
@@ -309,11 +349,3 @@ def _unknown(value: Any, kind: msgspec.inspect.Type, end: float | None) -> Any:
     if value is None and isinstance(kind, msgspec.inspect.FloatType):
         return float("nan") if end is None else end
     return _with_unknowns(value, kind)
-
-
-def read(path: Path) -> Run:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(f"The run file {path} could not be read: {error.strerror or error}.") from error
-    return decode(data, origin=str(path))

@@ -30,12 +30,19 @@ def _share(stage: StageFigures) -> str:
     return "hidden" if stage.hidden else wording.percent(stage.share)
 
 
+def if_free(stage: StageFigures) -> str:
+    """What a free stage would win: measured, or at most what its part of the time leaves where no arm ran."""
+    if stage.marginal_gain is None and wording.known(stage.gain_at_most):
+        return f"at most {wording.times(stage.gain_at_most)}"
+    return wording.times_between(stage.marginal_gain)
+
+
 _COLUMNS: dict[str, Callable[[StageFigures], str]] = {
     "share": _share,
     "wall/sample": lambda stage: wording.seconds_between(stage.wall_s),
     "CPU": lambda stage: wording.seconds(stage.cpu_s.value if stage.cpu_s else None),
     "bytes": lambda stage: wording.size(stage.bytes),
-    "if it were free": lambda stage: wording.times_between(stage.marginal_gain),
+    "if it were free": if_free,
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipefix.report import swap_text
-from pipefix.report.html import asset, digest
+from pipefix.report import swap_text, wording
 from pipefix.report.markup import Markup, Piece, el, join, name, sentence, table, text
+from pipefix.report.skeleton import document, header, labelled, section
 from pipefix.report.swapfile import PanelPicture, ParityFigures, SwapReport
 
 _SHEET = """
@@ -17,44 +17,45 @@ _SHEET = """
 
 
 def page(report: SwapReport, sheet: Sequence[PanelPicture] = ()) -> str:
-    style = asset("page.css") + _SHEET
-    policy = f"default-src 'none'; style-src '{digest(style)}'; img-src data:; base-uri 'none'; form-action 'none'"
-    head = el(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{text(policy)}">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<meta name="generator" content="pipefix"><meta name="color-scheme" content="light dark">'),
-        el("title", f"Swap to {report.to}: {report.target} (pipefix)"),
-        Markup(f"<style>{style}</style>"),
-    )
     body = [
-        el(
-            "header",
-            el("div", el("h1", el("span", "pipefix swap ", class_="brand"), name(report.target), f" to {report.to}"), class_="top"),
-        ),
-        _section("split", "Where it is cut", _split(report)),
+        header("pipefix swap ", f"{report.target} to {report.to}"),
+        _card(report),
+        section("split", "Where it is cut", _split(report)),
     ]
     if report.parity is not None:
         body += [
-            _section("parity", "How equal the two sides are", _parity(report.parity)),
-            _section("draws", "Random parameters", _draws(report.parity)),
+            section("parity", "How equal the two sides are", _parity(report.parity)),
+            section("draws", "Random transforms", _draws(report.parity)),
         ]
     if sheet:
-        body.append(_section("sheet", "Contact sheet", _sheet(sheet)))
-    footer = el("footer", el("p", f"Made by pipefix {report.pipefix}. The page needs no network."))
-    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n{el("body", el("main", body), footer)}\n</html>\n'
+        body.append(section("sheet", "Contact sheet", _sheet(sheet)))
+    title = f"Swap to {report.to}: {report.target} (pipefix)"
+    footer = f"Made by pipefix {report.pipefix}. The page needs no network."
+    return document(title, body, footer, style=_SHEET, pictures=True)
 
 
-def _section(anchor: str, title: str, body: Piece) -> Markup:
-    return el("section", el("h2", title, id=f"{anchor}-title"), body, id=anchor, aria_labelledby=f"{anchor}-title")
+def _card(report: SwapReport) -> Markup:
+    """What moves, whether it is the same, and what it brings."""
+    moved = wording.counted(len(report.moves), "transform")
+    said = (
+        f"{moved} of {len(report.moves) + len(report.stays)} can move to whole batches."
+        if report.moves
+        else "Nothing can be moved."
+    )
+    rows = [labelled("Result", el("p", sentence(said), class_="verdict"))]
+    kind = "inconclusive"
+    if report.parity is not None:
+        kind = "balanced" if report.parity.holds else "input-bound"
+        rows.append(labelled("Equal", el("p", sentence(swap_text.verdict(report.parity)))))
+    rows += [labelled(label, el("p", sentence(words))) for label, words in (("Gain", swap_text.gain(report)),) if words]
+    return el("section", el("dl", rows), class_=f"card k-{kind}", id="card", aria_label="Result")
 
 
 def _split(report: SwapReport) -> Markup:
     stays = [[name(one.transform), "stays", sentence(one.why)] for one in report.stays]
     moves = [[name(one.transform), "moves", sentence(", ".join(one.ops))] for one in report.moves]
-    told = [el("p", sentence(words)) for words in (swap_text.wire(report), swap_text.gain(report), *report.notes) if words]
-    return join((told, table("Transforms", ("Transform", "", "Why, or what it does"), stays + moves)))
+    told = [el("p", sentence(words)) for words in (swap_text.wire(report), *report.notes) if words]
+    return join((told, table("Transforms", ("Transform", "Where", "Why, or what it does"), stays + moves)))
 
 
 def _parity(parity: ParityFigures) -> Markup:
@@ -64,10 +65,7 @@ def _parity(parity: ParityFigures) -> Markup:
     ]
     unchecked = [el("p", sentence(f"Not checked: {one.transform}: {one.why}.")) for one in parity.declined]
     heads = ("Operation", "Pictures", "Mean", "99 %", "Worst", "Where a difference comes from")
-    lead = el("p", sentence(swap_text.verdict(parity)), class_="verdict")
-    return join(
-        (lead, el("p", "Errors are in 1/255 of the pixels' range.", class_="lead"), table("Pixels", heads, rows), unchecked)
-    )
+    return join((el("p", "Errors are in 1/255 of the pixels' range.", class_="lead"), table("Pixels", heads, rows), unchecked))
 
 
 def _draws(parity: ParityFigures) -> Markup:
@@ -85,7 +83,7 @@ def _draws(parity: ParityFigures) -> Markup:
                     f"{parameter.p:.3g}",
                 ]
             )
-    heads = ("Transform", "Parameter", "torchvision: range, mean, sd", "swapped: range, mean, sd", "p")
+    heads = ("Transform", "Figure of the results", "torchvision: range, mean, sd", "swapped: range, mean, sd", "p")
     lead = f"Two-sample Kolmogorov-Smirnov tests; a false alarm in {parity.false_alarm:g} of all transforms that are equal."
     return join((el("p", lead, class_="lead"), table("Draws", heads, rows)))
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipefix.report.columns import Paint, plain, wrap
+from pipefix.report.columns import Paint, for_terminal
 from pipefix.report.swapfile import DrawnFigures, ParityFigures, PixelFigures, SwapReport, WireFigures
 from pipefix.vocabulary.quantity import size, times
 
 
-def lines(report: SwapReport, *, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
-    paint = Paint(max(width, 40), color, unicode)
-    out = list(_lines(report, paint))
-    return out if unicode else [plain(line) for line in out]
-
-
-def _lines(report: SwapReport, paint: Paint) -> Iterator[str]:
+@for_terminal
+def lines(report: SwapReport, paint: Paint) -> Iterator[str]:
     yield paint.ink(f"pipefix swap {paint.text(report.target)} --to {report.to}", "bold")
     yield paint.rule()
     yield from paint.labelled("STAYS", _stays(report))
     for one in report.stays:
-        yield from _item(f"{one.transform}: {one.why}", paint)
+        yield from paint.item(f"{one.transform}: {one.why}")
     yield from paint.labelled("MOVES", _moves(report))
     for move in report.moves:
-        yield from _item(", ".join(move.ops) or f"{move.transform}: nothing is left of it", paint)
+        yield from paint.item(", ".join(move.ops) or f"{move.transform}: nothing is left of it")
     yield from paint.labelled("WIRE", wire(report))
     yield from paint.labelled("GAIN", gain(report))
     for note in report.notes:
@@ -32,7 +27,7 @@ def _lines(report: SwapReport, paint: Paint) -> Iterator[str]:
         yield paint.rule()
         yield from _parity(report.parity, paint)
     if report.written is not None:
-        yield from paint.labelled("WRITTEN", f"{report.written}: it runs without pipefix")
+        yield from paint.labelled("WRITTEN", f"{report.written}: the operations, to be edited and imported")
     yield paint.rule()
 
 
@@ -52,11 +47,6 @@ def _moves(report: SwapReport) -> str:
         "tensor": "To the batch, on tensors, with torchvision's own functions:",
         "dali": "To DALI's graph, from encoded bytes to the batch:",
     }[report.to]
-
-
-def _item(words: str, paint: Paint) -> Iterator[str]:
-    rows = wrap(paint.text(words), paint.width - 11)
-    yield from ((" " * 9 + ("- " if place == 0 else "  ") + row) for place, row in enumerate(rows))
 
 
 def _said(wire: WireFigures) -> str:
@@ -92,7 +82,7 @@ def verdict(parity: ParityFigures) -> str:
     if parity.holds:
         return (
             f"Equal as far as it was checked, on {parity.device}: {checked} operations within 1/255 on average and 4/255 at the "
-            f"99th percentile; parameters drawn alike (false alarms: {parity.false_alarm:g} a transform)."
+            f"99th percentile; random ones vary alike (false alarms: {parity.false_alarm:g} a transform)."
         )
     wrong = [one.op for one in parity.pixels if not one.within] + [one.op for one in parity.drawn if not one.alike]
     if parity.whole is not None and not parity.whole.within:
@@ -110,8 +100,8 @@ def drawn(one: DrawnFigures) -> str:
     if one.declined:
         return f"not compared: {one.declined}"
     least = min((parameter.p for parameter in one.parameters), default=1.0)
-    told = f"{len(one.parameters)} parameters, {one.count} draws, least p {least:.2g}"
-    return told if one.alike else f"{told}: drawn differently"
+    figures = f"{len(one.parameters)} figures of {one.count} results, least p {least:.2g}"
+    return figures if one.alike else f"{figures}: they vary differently"
 
 
 def _parity(parity: ParityFigures, paint: Paint) -> Iterator[str]:
@@ -122,10 +112,10 @@ def _parity(parity: ParityFigures, paint: Paint) -> Iterator[str]:
     yield from paint.table(rows, "ll", indent=9)
     for one in (*parity.pixels, *([parity.whole] if parity.whole else [])):
         if one.note and one.worst:
-            yield from _item(f"{one.op}: {one.note}.", paint)
+            yield from paint.item(f"{one.op}: {one.note}.")
     if parity.drawn:
-        yield from paint.labelled("DRAWS", "Random parameters beside torchvision's own:")
+        yield from paint.labelled("DRAWS", "Results of random transforms beside torchvision's own:")
         for draw in parity.drawn:
-            yield from _item(f"{draw.op}: {drawn(draw)}", paint)
+            yield from paint.item(f"{draw.op}: {drawn(draw)}")
     for declined in parity.declined:
         yield from paint.labelled("UNCHECKED", f"{declined.transform}: {declined.why}", indent=11)

@@ -101,10 +101,6 @@ class PanelPicture(msgspec.Struct, frozen=True, kw_only=True):
     mean: float
 
 
-def encode(report: SwapReport) -> str:
-    return msgspec.json.format(msgspec.json.encode(report), indent=1).decode()
-
-
 def finite(values: Any) -> list[float | None]:
     """JSON has no NaN: a parameter that never came up has no moments."""
     return [value if value == value else None for value in map(float, values)]

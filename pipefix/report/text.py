@@ -1,4 +1,4 @@
-"""A run as lines for the terminal: Verdict / Why / Next on one card, then the figures behind them. The command line prints them.
+"""A run as lines for the terminal: Verdict / Why / Next on one card, alone or below the figures behind it.
 
 No line is wider than asked. Bars are drawn in Unicode, or in ASCII where the stream takes nothing else; colours only when asked.
 """
@@ -7,28 +7,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pipefix.report import about, wording
-from pipefix.report.card import card, remedy_cost
-from pipefix.report.columns import Paint, cells, clip, left, plain, wrap
+from pipefix.report import setup, wording
+from pipefix.report.card import best_is_told, card, remedy_cost
+from pipefix.report.columns import Paint, cells, clip, for_terminal, left, wrap
 from pipefix.report.runfile import Arm, RemedyFigures, Run
 from pipefix.report.stage_table import stage_table
+from pipefix.vocabulary.nvml import in_words
 
-NARROWEST = 40
-"""Below this many columns nothing can be laid out; narrower terminals get this width."""
 OPS_A_STAGE = 3
+REMEDIES = 3
+"""Told with the card."""
+TOLD_AT_ONCE = ("problem", "warning")
+WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out")
+"""Caveats without which the card would speak of something else than its reader thinks of."""
+BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
 _KINDS = {"input-bound": "red", "step-bound": "green", "balanced": "green", "inconclusive": "yellow"}
 _SEVERITIES = {"problem": "red", "warning": "yellow", "note": "blue"}
 
 
-def lines(run: Run, *, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
-    """The whole report. ``unicode`` off for streams that are not UTF-8."""
-    paint = Paint(max(width, NARROWEST), color, unicode)
-    out = [*_head(run, paint), paint.rule(), *_card(run, paint), paint.rule()]
+@for_terminal
+def lines(run: Run, paint: Paint) -> Iterator[str]:
+    """The whole report, the card last: that is what a terminal shows then."""
+    yield from _head(run, paint)
     for title, block in _BLOCKS:
         body = list(block(run, paint))
         if body:
-            out += ["", *_title(title, paint), *body]
-    return out if unicode else [plain(line) for line in out]
+            yield from ("", *_title(title, paint), *body)
+    yield from ("", paint.rule(), *_card(run, paint), paint.rule())
+
+
+@for_terminal
+def short(run: Run, paint: Paint) -> Iterator[str]:
+    """The card, the next best remedies, what the audit has against the settings, and what was probed where that was a choice."""
+    yield from (*_head(run, paint), paint.rule(), *_card(run, paint), *_also(run, paint), paint.rule())
+    yield from paint.paragraph(BEHIND, "dim")
+
+
+def _also(run: Run, paint: Paint) -> Iterator[str]:
+    proposed = [remedy for remedy in run.remedies if remedy.status == "proposed"]
+    label = "ALSO"
+    for rank, remedy in enumerate(proposed[1:REMEDIES] if best_is_told(run) else (), 2):
+        how = "measured" if remedy.measured else "predicted"
+        worth = f": {wording.times_between(remedy.speedup)} {how}" if wording.usable(remedy.speedup) is not None else ""
+        yield from paint.labelled(label, f"{rank}. {remedy.title}{worth}")
+        label = ""
+    label = "AUDIT"
+    for finding in run.audit:
+        if finding.severity in TOLD_AT_ONCE:
+            yield from paint.labelled(label, f"{finding.severity}: {finding.found}", _SEVERITIES[finding.severity])
+            label = ""
+    label = "NOTE"
+    for caveat in run.caveats:
+        if caveat.id in WHAT_WAS_PROBED:
+            yield from paint.labelled(label, caveat.sentence)
+            label = ""
 
 
 def _title(title: str, paint: Paint) -> list[str]:
@@ -57,13 +89,13 @@ def _head(run: Run, paint: Paint) -> Iterator[str]:
     if made and cells(name) + cells(made) + 2 <= paint.width:
         yield paint.ink(left(name, paint.width - cells(made)), "bold") + paint.ink(made, "dim")
     else:
-        yield from (paint.ink(row, "bold") for row in wrap(name, paint.width))
+        yield from paint.paragraph(name, "bold")
         if made:
             yield paint.ink(clip(made, paint.width), "dim")
     consumer = "no consumer" if run.consumer == "none" else f"consumer: {run.consumer}"
-    for row in _phrases([*about.settings_line(run.settings), consumer], paint):
+    for row in _phrases([*setup.settings_line(run.settings), consumer], paint):
         yield paint.ink(row, "dim")
-    for row in _phrases(about.machine_line(run.machine), paint):
+    for row in _phrases(setup.machine_line(run.machine), paint):
         yield paint.ink(row, "dim")
     if run.partial:
         yield paint.ink(clip("Interrupted: these figures are what was known by then.", paint.width), "yellow")
@@ -81,7 +113,7 @@ def _card(run: Run, paint: Paint) -> Iterator[str]:
     label = "NEXT"
     yield from paint.labelled(label, " ".join(said.next))
     if said.command:
-        yield from paint.command(said.command)
+        yield from paint.to_do(said.command)
 
 
 def _ops(run: Run, paint: Paint) -> Iterator[str]:
@@ -99,7 +131,7 @@ def _ops(run: Run, paint: Paint) -> Iterator[str]:
             rows.append((stage.stage, f"and {len(rest)} more", wording.seconds(sum(op.wall_s for op in rest)), "", ""))
     yield from paint.table(rows, "llrrr", stretch=1)
     for note in notes:
-        yield from (f"  {row}" for row in wrap(paint.text(note), paint.width - 2))
+        yield from paint.paragraph(note, first="  ")
 
 
 # -- beside the stages -----------------------------------------------------------------------------------------------
@@ -117,7 +149,10 @@ def _flow(run: Run, paint: Paint) -> Iterator[str]:
         apart = f"; the loader's own {wording.seconds(run.waits.loader_s)} a batch apart" if run.waits.loader_s else ""
         rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{apart}{period}"))
     rows += _start_and_tails(run)
-    cold = about.cold_sentence(run)
+    said = in_words(run.machine.get("while_measured", {}), "nvml_")
+    if said:
+        rows.append(("the GPU, says its driver", said))
+    cold = setup.cold_sentence(run)
     if cold:
         rows.append(("cold storage", cold))
     wide = max((cells(name) for name, _ in rows), default=0) + 4
@@ -140,7 +175,7 @@ def _start_and_tails(run: Run) -> list[tuple[str, str]]:
         rows.append(("a sample's cost", f"{', '.join(said)} (of {wording.counted(tail.samples, 'sample')})"))
         if wording.known(tail.head_of_line_s) and tail.head_of_line_s:
             waited = wording.seconds(tail.head_of_line_s)
-            rows.append(("head of line", f"{waited} a sample spent ready behind an unfinished earlier batch"))
+            rows.append(("out-of-order wait", f"{waited} a sample spent ready behind an unfinished earlier batch"))
     if run.step_split is not None:
         split = run.step_split
         named = {"forward": split.forward_s, "backward": split.backward_s, "optimizer": split.optimizer_s, "other": split.other_s}
@@ -162,7 +197,7 @@ def _arms(run: Run, paint: Paint) -> Iterator[str]:
         yield from paint.table([("arm", "replaced", unit, "from-to", "blocks"), *map(row, tried)], "llrrr", stretch=1)
     for arm in run.arms:
         if arm.declined is not None:
-            yield from (f"  {part}" for part in wrap(paint.text(f"{arm.name}: declined: {arm.declined}"), paint.width - 2))
+            yield from paint.paragraph(f"{arm.name}: declined: {arm.declined}", first="  ")
 
 
 def _remedies(run: Run, paint: Paint) -> Iterator[str]:
@@ -173,8 +208,7 @@ def _remedies(run: Run, paint: Paint) -> Iterator[str]:
             yield from _proposed(rank, remedy, paint)
     for remedy in run.remedies:
         if remedy.status != "proposed":
-            rows = wrap(paint.text(f"{remedy.status}: {remedy.title}: {remedy.why}"), paint.width - 5)
-            yield from (paint.ink(("   - " if not number else "     ") + row, "dim") for number, row in enumerate(rows))
+            yield from paint.paragraph(f"{remedy.status}: {remedy.title}: {remedy.why}", "dim", first="   - ")
 
 
 def _proposed(rank: int, remedy: RemedyFigures, paint: Paint) -> Iterator[str]:
@@ -192,26 +226,24 @@ def _proposed(rank: int, remedy: RemedyFigures, paint: Paint) -> Iterator[str]:
         yield "      " + paint.ink(clip(figure, paint.width - 6), "bold", "green")
     cost = remedy_cost(remedy)
     detail = f"{remedy.stage}: {remedy.why}" + (f" ({cost})" if cost else "")
-    yield from ("      " + row for row in wrap(paint.text(detail), paint.width - 6))
+    yield from paint.paragraph(detail, first=" " * 6)
     if remedy.risk:
-        yield from ("      " + row for row in wrap(paint.text(f"mind: {remedy.risk}"), paint.width - 6))
+        yield from paint.paragraph(f"mind: {remedy.risk}", first=" " * 6)
     if remedy.command:
-        yield from paint.command(remedy.command, indent=6)
+        yield from paint.to_do(remedy.command, indent=6)
 
 
 def _audit(run: Run, paint: Paint) -> Iterator[str]:
     for finding in run.audit:
         styles = ("bold", _SEVERITIES.get(finding.severity, "bold"))
-        rows = wrap(paint.text(f"{finding.severity}: {finding.found}"), paint.width - 2)
-        yield from ("  " + paint.ink(row, *styles) for row in rows)
+        yield from paint.paragraph(f"{finding.severity}: {finding.found}", *styles, first="  ")
         said = finding.advice + (f" (rule: {finding.rule})" if finding.rule else "")
-        yield from ("    " + row for row in wrap(paint.text(said), paint.width - 4))
+        yield from paint.paragraph(said, first=" " * 4)
 
 
 def _caveats(run: Run, paint: Paint) -> Iterator[str]:
     for caveat in run.caveats:
-        rows = wrap(paint.text(caveat.sentence), paint.width - 4)
-        yield from (("  - " if not number else "    ") + row for number, row in enumerate(rows))
+        yield from paint.paragraph(caveat.sentence, first="  - ")
 
 
 def _instrument(run: Run, paint: Paint) -> Iterator[str]:

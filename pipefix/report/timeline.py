@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipefix.measurement.measurement import Row
 from pipefix.report import trace
-from pipefix.report.trace import Level, Process, Slice
+from pipefix.report.trace import CounterValue, Process, Slice
 from pipefix.vocabulary.stage import Stage
 
 SAMPLE, BATCH, WAIT = "sample", "batch", "wait"
@@ -24,7 +24,7 @@ def slices(rows: Sequence[Row], main: int) -> list[Slice]:
     return [one for number, row in enumerate(rows) for one in (*_taken(row, number, main), *_made(row, number))]
 
 
-def levels(rows: Sequence[Row], main: int) -> list[Level]:
+def levels(rows: Sequence[Row], main: int) -> list[CounterValue]:
     """How many of these batches lay ready for the training process. Without workers none ever does."""
     if all(row.trace.pid == main for row in rows):
         return []
@@ -33,7 +33,7 @@ def levels(rows: Sequence[Row], main: int) -> list[Level]:
     ready = 0
     for at, change in changes:
         ready += change
-        told.append(Level(pid=main, name=READY, at_ns=at, value=ready))
+        told.append(CounterValue(pid=main, name=READY, at_ns=at, value=ready))
     return told
 
 

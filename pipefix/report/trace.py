@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.report.runfile import write_whole
+from pipefix.vocabulary import versioned
 
 TRIMMED_NS = 1_000
 """An end that overshoots the slice around it by no more than this is trimmed; more is a true overlap."""
@@ -33,7 +33,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """Which sample or batch it was done for."""
 
 
-class Level(msgspec.Struct, frozen=True, kw_only=True):
+class CounterValue(msgspec.Struct, frozen=True, kw_only=True):
     """A counter's value from a moment on, such as the batches that stand ready."""
 
     pid: int
@@ -52,7 +52,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chrome_trace(
-    slices: Iterable[Slice], levels: Iterable[Level] = (), processes: Sequence[Process] = (), *, target: str = ""
+    slices: Iterable[Slice], levels: Iterable[CounterValue] = (), processes: Sequence[Process] = (), *, target: str = ""
 ) -> dict[str, Any]:
     """The trace as plain data; `encode` makes the file. Times become microseconds from the first event on."""
     slices, levels = list(slices), list(levels)
@@ -78,11 +78,11 @@ def write(
     slices: Iterable[Slice],
     path: Path,
     *,
-    levels: Iterable[Level] = (),
+    levels: Iterable[CounterValue] = (),
     processes: Sequence[Process] = (),
     target: str = "",
 ) -> None:
-    write_whole(encode(chrome_trace(slices, levels, processes, target=target)) + b"\n", path, what="trace")
+    versioned.write(encode(chrome_trace(slices, levels, processes, target=target)) + b"\n", path, what="trace")
 
 
 def _microseconds(nanoseconds: int) -> float:
@@ -104,7 +104,7 @@ def _slice(one: Slice, tid: int, start: int) -> dict[str, Any]:
     return event
 
 
-def _level(one: Level, start: int) -> dict[str, Any]:
+def _level(one: CounterValue, start: int) -> dict[str, Any]:
     ts = _microseconds(one.at_ns - start)
     return {"ph": "C", "pid": one.pid, "tid": 0, "name": one.name, "ts": ts, "args": {one.name: one.value}}
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipefix.report.columns import Paint, plain
+from pipefix.report.columns import Paint, for_terminal
 from pipefix.report.tunefile import BatchSize, TrialFigures, TuneReport
+from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.quantity import percent, rate, seconds, size
 
 REFUSALS = 4
 """Settings that were never started, of which the table shows so many."""
 
 
-def lines(report: TuneReport, *, width: int = 100, color: bool = False, unicode: bool = True) -> list[str]:
-    paint = Paint(max(width, 40), color, unicode)
-    out = list(_lines(report, paint))
-    return out if unicode else [plain(line) for line in out]
-
-
-def _lines(report: TuneReport, paint: Paint) -> Iterator[str]:
+@for_terminal
+def lines(report: TuneReport, paint: Paint) -> Iterator[str]:
     yield paint.ink(f"pipefix tune {paint.text(report.target)}", "bold")
     yield paint.rule()
     yield from paint.labelled("RESULT", report.sentence, "bold")
@@ -42,7 +38,7 @@ def _lines(report: TuneReport, paint: Paint) -> Iterator[str]:
         yield from _sizes(report.batch_sizes, paint)
     if report.written is not None:
         yield paint.rule()
-        yield from paint.labelled("PLAN", f"{report.written}: FastLoader(dataset, plan={report.written!r}) reads it.")
+        yield from paint.labelled("PLAN", f"{report.written}: {with_plan(report.written, report.target)} reads it.")
     yield paint.rule()
 
 

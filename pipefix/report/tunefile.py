@@ -124,7 +124,3 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     written: str | None = None
     """The plan file."""
-
-
-def encode(report: TuneReport) -> str:
-    return msgspec.json.format(msgspec.json.encode(report), indent=1).decode()

@@ -44,7 +44,7 @@ def _ends(interval: Interval, scale: float = 1.0) -> str:
         return between(_digits(low), _digits(high))
     if math.isfinite(low):
         return f"at least {_digits(low)}"
-    return f"at most {_digits(high)}" if math.isfinite(high) else "no bounds"
+    return f"at most {_digits(high)}" if math.isfinite(high) else "no interval"
 
 
 def _exact(interval: Interval) -> bool:
@@ -132,7 +132,8 @@ def calls(a_sample: float) -> str:
     """``2 calls``; ``1 in 64 samples`` for what is called once a batch; nothing for once a sample."""
     if a_sample == 1 or not math.isfinite(a_sample):
         return ""
-    return f"1 in {number(round(1 / a_sample))} samples" if 0 < a_sample <= 0.5 else f"{number(a_sample)} calls"
+    between = 1 / a_sample if a_sample > 0 else 0.0
+    return f"1 in {number(round(between))} samples" if 2 <= between < math.inf else f"{number(a_sample)} calls"
 
 
 def median(values: Sequence[float]) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 

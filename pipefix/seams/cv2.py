@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -10,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut, cut_each, cut_making
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "cv2"
 OPAQUE = {
-    "cv2.VideoCapture": "its class is written in C and not safe to derive from; reading frames is charged to the code that does it",
+    "cv2.VideoCapture": "FFmpeg reads and decodes in one call; all of it is charged to decode",
     "cv2.imreadmulti": "reading and decoding the pages of a file cannot be told apart; all of it is charged to decode",
 }
 
@@ -47,6 +49,12 @@ def install(tap: Tap, patches: Patches) -> None:
             patches.replace(cv2, name, _augmenter(tap, original, f"cv2.{name}", destination), everywhere=True)
     for name in _IN_PLACE:
         cut(tap, patches, cv2, name, _AUGMENT, replayable=False)
+    video = cv2.VideoCapture
+    cut_each(tap, patches, video, ("grab", "set"), _DECODE, "cv2.VideoCapture")
+    cut_each(tap, patches, video, ("open",), _DECODE, "cv2.VideoCapture", replayable=False)
+    for name in ("read", "retrieve"):
+        _cut_frame(tap, patches, video, name)
+    cut_making(tap, patches, cv2, "VideoCapture", _DECODE)
 
 
 def _reader(tap: Tap, cv2: Any) -> Callable[..., Any]:
@@ -73,6 +81,19 @@ def _reader(tap: Tap, cv2: Any) -> Callable[..., Any]:
         return tap.through(_DECODE, "cv2.imread", decode, (data, filename, flags))
 
     return imread
+
+
+def _cut_frame(tap: Tap, patches: Patches, video: Any, name: str) -> None:
+    """A frame that is written into the caller's array is no result that could stand for the call."""
+    original = getattr(video, name)
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        written = isinstance(args[0] if args else kwargs.get("image"), np.ndarray)
+        return tap.through(_DECODE, f"cv2.VideoCapture.{name}", original, (self, *args), kwargs, replayable=not written)
+
+    with contextlib.suppress(TypeError):  # an immutable class
+        patches.replace(video, name, wrapper)
 
 
 def _takes_paths(cv2: Any) -> bool:

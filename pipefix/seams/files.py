@@ -21,9 +21,11 @@ from typing import Any
 
 from pipefix.seams.extents import Bytes
 from pipefix.seams.extents import Extents as Extents
-from pipefix.seams.from_memory import MemoryFile, PartlyRecorded, behind, fill, remembered
-from pipefix.seams.seam import Patches
-from pipefix.seams.tap import Reads, Tap
+from pipefix.seams.from_memory import MemoryFile, PartlyRecorded, fill, remembered
+from pipefix.seams.patches import Patches
+from pipefix.seams.tap import Tap
+from pipefix.seams.tape import Reads
+from pipefix.seams.taped_files import keep_whole, key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""
@@ -39,69 +41,9 @@ _FILENO = io.FileIO.fileno
 ORIGINAL_OPEN = io.open
 _OS_OPEN, _OS_PREAD, _OS_CLOSE = os.open, os.pread, os.close
 _LARGEST_BUFFER = 8 * 1024 * 1024
-_LARGEST_KEPT = 64 * 1024 * 1024
-"""A larger file is a part of the data set, not of a sample."""
 
 _by_path: weakref.WeakValueDictionary[str, TimedFileIO] = weakref.WeakValueDictionary()
 """Files open now, while recording or replaying: reading a range again needs no second open."""
-_named: dict[int, tuple[int, int, str]] = {}
-"""By descriptor: device, inode and key of files that a sample opened."""
-
-
-def key_of(path: str | bytes | os.PathLike[Any]) -> str:
-    """What a path is called in `Extents`."""
-    return os.path.abspath(os.fsdecode(path))
-
-
-def note(tap: Tap, key: str, offset: int, data: Bytes, size: int) -> None:
-    """Keep what was just read, where a recording is under way and no recorded storage operation contains it."""
-    if tap.recording is None or tap.stage is _STORAGE:
-        return
-    tap.pause()
-    if tap.recording.files is not None:
-        tap.recording.files.put(key, offset, data, size)
-    if tap.trail is not None and len(data):
-        tap.trail.append((key, offset, len(data)))
-    tap.resume()
-
-
-def remember_name(fd: int, status: os.stat_result, key: str) -> None:
-    """A file was opened as ``key``, which may be another name of it than the system would tell."""
-    _named[fd] = (status.st_dev, status.st_ino, key)
-
-
-def key_behind(fd: int, status: os.stat_result) -> str:
-    """What the file behind a descriptor is called on tape: its path, `IN_MEMORY`, or its inode where it has no path."""
-    known = _named.get(fd)
-    if known is not None and known[:2] == (status.st_dev, status.st_ino):
-        return known[2]
-    return behind(fd) or f"inode:{status.st_dev}:{status.st_ino}"
-
-
-def keep_whole(tap: Tap, key: str, fd: int) -> None:
-    """Keep all of a file whose descriptor is given away, where the tape asks for that: what is read by it cannot be seen."""
-    files = tap.recording.files if tap.recording is not None else None
-    if files is None or tap.stage is _STORAGE:
-        return
-    status = os.fstat(fd)
-    remember_name(fd, status, key)
-    if not files.wants_whole(key) or not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_KEPT:
-        return
-    tap.pause()
-    known = files.whole(key) is not None
-    data = b"" if known else _all_of(fd, status.st_size)
-    tap.resume()
-    if not known:
-        note(tap, key, 0, data, status.st_size)
-
-
-def _all_of(fd: int, size: int) -> bytes:
-    parts: list[bytes] = []
-    at = 0
-    while at < size and (data := _OS_PREAD(fd, size - at, at)):
-        parts.append(data)
-        at += len(data)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class TimedFileIO(io.FileIO):
@@ -214,8 +156,13 @@ def _timed_by(tap: Tap) -> type[TimedFileIO]:
 
 def install(tap: Tap, patches: Patches) -> None:
     original = ORIGINAL_OPEN
-
     kind = _timed_by(tap)
+    undone = False
+    """Somebody may go on calling what they found in the place of ``open``: they get Python's own files again."""
+
+    def end() -> None:
+        nonlocal undone
+        undone = True
 
     def find_raw(path: str | bytes) -> Any:
         """The raw file under a new file object, while recording or replaying."""
@@ -247,7 +194,7 @@ def install(tap: Tap, patches: Patches) -> None:
         opener: Any = None,
     ) -> Any:
         binary = "b" in mode
-        plain = mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
+        plain = not undone and mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
         if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):
             return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
         path = file if type(file) is str else os.fspath(file)
@@ -271,29 +218,34 @@ def install(tap: Tap, patches: Patches) -> None:
             raw.close()
             raise
 
-    def timed_by_theirs(file: Any, *args: Any, **kwargs: Any) -> Any:
+    def in_place_of(theirs: Any) -> Any:
         """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is timed."""
-        mode = args[0] if args else kwargs.get("mode", "r")
-        if not tap.live or mode not in _READING or not isinstance(file, (str, bytes, os.PathLike)):
-            return theirs(file, *args, **kwargs)
-        key, files = key_of(file), remembered(tap)
-        if files is not None and files.knows(key):
-            return timed_open(file, *args, **kwargs)
-        tap.misses += files is not None
-        made = tap.through(_STORAGE, "open", theirs, (file, *args), kwargs, replayable=False)
-        tap.pause()
-        try:
-            return _adopted(made, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
-        finally:
-            tap.resume()
+
+        @functools.wraps(theirs)
+        def timed_by_theirs(file: Any, *args: Any, **kwargs: Any) -> Any:
+            mode = args[0] if args else kwargs.get("mode", "r")
+            if not tap.live or mode not in _READING or not isinstance(file, (str, bytes, os.PathLike)):
+                return theirs(file, *args, **kwargs)
+            key, files = key_of(file), remembered(tap)
+            if files is not None and files.knows(key):
+                return timed_open(file, *args, **kwargs)
+            tap.misses += files is not None
+            made = tap.through(_STORAGE, "open", theirs, (file, *args), kwargs, replayable=False)
+            tap.pause()
+            try:
+                return _adopted(made, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
+            finally:
+                tap.resume()
+
+        return timed_open if theirs is original else timed_by_theirs
 
     theirs = builtins.open
-    front = timed_open if theirs is original else functools.wraps(theirs)(timed_by_theirs)
-    patches.replace(builtins, "open", front, everywhere=True)
-    patches.replace(io, "open", timed_open)
-    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
+    patches.on_undo(end)
+    patches.replace(builtins, "open", in_place_of(theirs), everywhere=True)
+    patches.replace(io, "open", in_place_of(io.open))
+    accessor: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
     if accessor is not None:
-        patches.replace(accessor, "open", staticmethod(timed_open))
+        patches.replace(accessor, "open", staticmethod(in_place_of(accessor.open)))
     tap.reread = functools.partial(_reread, tap, None if theirs is original else theirs)
 
 

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pipefix.seams.tap import FileTape, Tap
+from pipefix.seams.tap import Tap
+from pipefix.seams.tape import FileTape
 from pipefix.vocabulary.stage import Stage
 
 _STORAGE = Stage.STORAGE

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import multiprocessing.connection
 import multiprocessing.queues
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
 from time import perf_counter_ns
 from typing import Any
+
+from pipefix.seams.patches import Patches
 
 LIBRARY = "torch"
 
@@ -37,108 +38,89 @@ class Counters:
     count: int = 0
 
 
-class HandOver:
-    """One process's counters and the patches that feed them. Installed once a process, however many loaders use it."""
+class HandoverClock:
+    """One process's counters and the patches that feed them, by ``clock`` (nanoseconds)."""
 
-    def __init__(self) -> None:
-        self.counters = Counters()
+    def __init__(self, clock: Callable[[], int] = perf_counter_ns) -> None:
+        self._clock = clock
+        self._sums, self._taken = Counters(), Counters()
         self._users = 0
-        self._originals: list[tuple[Any, str, Any]] = []
+        self._patches = Patches()
 
     def take(self) -> Counters:
-        """The sums so far; they begin anew."""
-        taken = replace(self.counters)
-        self.counters.__init__()  # type: ignore[misc]
-        return taken
+        """What was counted since this was last asked. Threads that hand batches over go on counting meanwhile."""
+        before, self._taken = self._taken, replace(self._sums)
+        return Counters(*(now - then for now, then in zip(astuple(self._taken), astuple(before), strict=True)))
 
-    def attach(self) -> HandOver:
-        """Begin timing. Loaders made from now on are seen, older ones are not."""
+    def attach(self) -> HandoverClock:
+        """Begin timing. Loaders made from now on are seen, older ones are not. Installed once, however many use it."""
         self._users += 1
         if self._users == 1:
             self._install()
         return self
 
     def detach(self) -> None:
-        self._users -= 1
-        if self._users == 0:
-            for owner, name, original in reversed(self._originals):
-                setattr(owner, name, original)
-            self._originals.clear()
+        """The last user's leaves everything as it was; without one nothing is done."""
+        self._users = max(0, self._users - 1)
+        if not self._users:
+            self._patches.undo()
 
     def _install(self) -> None:
         connection = multiprocessing.connection.Connection
         poll, receive, send = connection.poll, connection.recv_bytes, connection.send_bytes
         pickler = multiprocessing.queues._ForkingPickler  # type: ignore[attr-defined]
-        counters = self.counters
+        counters, clock = self._sums, self._clock
 
         def timed_poll(self: Any, timeout: float | None = 0.0) -> bool:
-            begun = perf_counter_ns()
+            begun = clock()
             try:
                 return poll(self, timeout)
             finally:
-                counters.poll_ns += perf_counter_ns() - begun
+                counters.poll_ns += clock() - begun
 
         def timed_receive(self: Any, maxlength: int | None = None) -> bytes:
-            begun = perf_counter_ns()
+            begun = clock()
             data = receive(self, maxlength)
-            counters.recv_ns += perf_counter_ns() - begun
+            counters.recv_ns += clock() - begun
             counters.bytes += len(data)
             return data
 
         def timed_send(self: Any, buf: Any, offset: int = 0, size: int | None = None) -> None:
-            begun = perf_counter_ns()
+            begun = clock()
             send(self, buf, offset, size)
-            counters.send_ns += perf_counter_ns() - begun
+            counters.send_ns += clock() - begun
             counters.bytes += len(buf)
             counters.count += 1
 
         class TimedPickler(pickler):  # type: ignore[misc,valid-type]
             @classmethod
             def dumps(cls, obj: Any, protocol: int | None = None) -> Any:
-                begun = perf_counter_ns()
+                begun = clock()
                 try:
                     return pickler.dumps(obj, protocol)
                 finally:
-                    counters.dumps_ns += perf_counter_ns() - begun
+                    counters.dumps_ns += clock() - begun
 
             @staticmethod
             def loads(data: Any) -> Any:
-                begun = perf_counter_ns()
+                begun = clock()
                 try:
                     return pickler.loads(data)
                 finally:
-                    counters.loads_ns += perf_counter_ns() - begun
+                    counters.loads_ns += clock() - begun
 
-        self._replace(connection, "poll", timed_poll)
-        self._replace(connection, "recv_bytes", timed_receive)
-        self._replace(connection, "send_bytes", timed_send)
-        self._replace(multiprocessing.queues, "_ForkingPickler", TimedPickler)
-
-    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
-        self._originals.append((owner, name, vars(owner)[name] if name in vars(owner) else getattr(owner, name)))
-        setattr(owner, name, replacement)
+        for name, timed in (("poll", timed_poll), ("recv_bytes", timed_receive), ("send_bytes", timed_send)):
+            self._patches.replace(connection, name, timed)
+        self._patches.replace(multiprocessing.queues, "_ForkingPickler", TimedPickler)
 
 
-_here = HandOver()
+_here = HandoverClock()
 
 
-def attach() -> HandOver:
-    """This process's hand-over, timed until `HandOver.detach`."""
+def attach() -> HandoverClock:
+    """This process's hand-over, timed until `HandoverClock.detach`."""
     return _here.attach()
 
 
 def install(tap: Any, patches: Any) -> None:
     """Nothing for a sample's own path: the loader attaches the hand-over where batches cross."""
-
-
-@contextmanager
-def plain_memory() -> Iterator[None]:
-    """Inside a worker, let ``default_collate`` allocate ordinary memory, as it does in the training process."""
-    from torch.utils.data._utils import worker
-
-    info = worker._worker_info
-    worker._worker_info = None
-    try:
-        yield
-    finally:
-        worker._worker_info = info

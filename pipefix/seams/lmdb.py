@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Iterator
 from typing import Any
 
-from pipefix.seams.seam import Patches
+from pipefix.seams.patches import Patches
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 

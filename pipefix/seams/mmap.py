@@ -9,10 +9,11 @@ import functools
 import os
 from typing import Any
 
-from pipefix.seams.files import keep_whole, key_behind
 from pipefix.seams.from_memory import IN_MEMORY, remembered
-from pipefix.seams.seam import Patches, cut, subclass_in_place
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut, subclass_in_place
 from pipefix.seams.tap import Tap
+from pipefix.seams.taped_files import keep_whole, key_behind
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "mmap"

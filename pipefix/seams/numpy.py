@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.seams.files import ORIGINAL_OPEN, TimedFileIO, key_of, note
+from pipefix.seams.files import ORIGINAL_OPEN, TimedFileIO
 from pipefix.seams.from_memory import is_recorded, remembered
 from pipefix.seams.mmap import is_memory
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
+from pipefix.seams.taped_files import key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "numpy"

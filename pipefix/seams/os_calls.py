@@ -11,10 +11,11 @@ import pathlib
 import stat
 from typing import Any
 
-from pipefix.seams.files import key_behind, key_of, note, remember_name
 from pipefix.seams.from_memory import IN_MEMORY, descriptor, remembered
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
+from pipefix.seams.taped_files import key_behind, key_of, note, remember_name
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""

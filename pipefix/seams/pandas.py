@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pipefix.seams import fresh
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 

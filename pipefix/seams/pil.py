@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pipefix.seams import fresh
-from pipefix.seams.seam import Patches, cut
-from pipefix.seams.tap import MISSING, Tap
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut
+from pipefix.seams.tap import Tap
+from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "PIL.Image"

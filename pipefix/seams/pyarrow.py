@@ -1,35 +1,34 @@
 """Arrow and Parquet. Arrow reads local files by itself, many columns at once, so a read is split by getting the pages first.
 
-Before a local file is decoded, the parts that will be needed are mapped and touched under the storage clock; Arrow then finds them
-in the page cache. With storage replaced that step is left out: pages that were just recorded are still there. Files handed over as
-Python objects are read through them, beside the sample's own thread.
+Before a local file is decoded, the parts that will be needed are brought in (`whole_files`). Files handed over as Python objects
+are read through them, beside the sample's own thread. Batches of an IPC file or stream are read: what is mapped is not copied, and
+what is compressed is unpacked in the same call.
 """
 
 from __future__ import annotations
 
 import functools
-import mmap
 import os
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from pipefix.seams import fresh
-from pipefix.seams.files import ORIGINAL_OPEN
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut, cut_each
 from pipefix.seams.tap import Tap
+from pipefix.seams.whole_files import fetch, whole
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "pyarrow"
 OPAQUE = {
     "ParquetFile.iter_batches": "batches come one by one from Arrow's own threads and are charged to the code that asks for them",
+    "pyarrow.ipc batches": "a mapped batch is not read before its values are asked for; that is charged to the code that does so",
     "pyarrow.dataset": "a data set is scanned by Arrow's own threads; all of it is charged to the code that asks for it",
 }
 
 _STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
-_MMAP, _ISFILE = mmap.mmap, os.path.isfile
-_WHOLE_AT_MOST = 1 << 30
-"""A larger file is not fetched before a call that may need little of it."""
+_PARTS = ("columns", "filters")
 _paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 """Where each open ParquetFile lies."""
 
@@ -40,13 +39,24 @@ def install(tap: Tap, patches: Patches) -> None:
     for kind in (pa.Table, pa.RecordBatch):
         fresh.register(kind, lambda table: table, lambda table: int(table.nbytes))
     _install_parquet(tap, patches)
+    _install_ipc(tap, patches)
     for module, names in (("csv", ("read_csv",)), ("json", ("read_json",)), ("feather", ("read_table", "read_feather"))):
         try:
             owner = __import__(f"pyarrow.{module}", fromlist=[module])
         except ImportError:  # built without it
             continue
         for name in names:
-            patches.replace(owner, name, _whole(tap, getattr(owner, name), f"pyarrow.{module}.{name}"), everywhere=True)
+            patches.replace(owner, name, whole(tap, getattr(owner, name), f"pyarrow.{module}.{name}", _PARTS), everywhere=True)
+
+
+def _install_ipc(tap: Tap, patches: Patches) -> None:
+    from pyarrow import ipc
+
+    fetching = ("get_batch", "get_record_batch", "read_all", "read_pandas")
+    cut_each(tap, patches, ipc.RecordBatchFileReader, fetching, _STORAGE, "pyarrow.ipc")
+    streaming = ("read_next_batch", "read_all", "read_pandas")
+    cut_each(tap, patches, ipc.RecordBatchStreamReader, streaming, _STORAGE, "pyarrow.ipc")
+    cut_each(tap, patches, ipc, ("open_file", "open_stream"), _STORAGE, "pyarrow.ipc", replayable=False)
 
 
 def _install_parquet(tap: Tap, patches: Patches) -> None:
@@ -55,7 +65,7 @@ def _install_parquet(tap: Tap, patches: Patches) -> None:
         from pyarrow.parquet import core
     except ImportError:  # built without it
         return
-    read_table = _whole(tap, core.read_table, "pyarrow.parquet.read_table")
+    read_table = whole(tap, core.read_table, "pyarrow.parquet.read_table", _PARTS)
     for module in (core, parquet):
         patches.replace(module, "read_table", read_table, everywhere=True)
     for name in ("read", "read_row_group", "read_row_groups"):
@@ -73,20 +83,6 @@ def _install_parquet(tap: Tap, patches: Patches) -> None:
     cut(tap, patches, core, "read_metadata", _DECODE)
 
 
-def _whole(tap: Tap, original: Callable[..., Any], label: str) -> Callable[..., Any]:
-    """A reader of whole files."""
-
-    @functools.wraps(original)
-    def read(source: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tap.live:
-            return original(source, *args, **kwargs)
-        if isinstance(source, (str, os.PathLike)) and not kwargs.get("columns") and not kwargs.get("filters"):
-            _fetch(tap, os.fspath(source), None)
-        return tap.through(_DECODE, label, original, (source, *args), kwargs)
-
-    return read
-
-
 def _groups(tap: Tap, original: Callable[..., Any], label: str) -> Callable[..., Any]:
     """A reader of some row groups of an open file."""
 
@@ -98,7 +94,7 @@ def _groups(tap: Tap, original: Callable[..., Any], label: str) -> Callable[...,
         if path is not None and _STORAGE not in tap.replaced:
             asked = args[0] if args and label != "pyarrow.ParquetFile.read" else kwargs.get("i", kwargs.get("row_groups"))
             groups = range(self.metadata.num_row_groups) if asked is None else [asked] if isinstance(asked, int) else asked
-            _fetch(tap, path, _ranges(self.metadata, groups, kwargs.get("columns")))
+            fetch(tap, path, _ranges(self.metadata, groups, kwargs.get("columns")), "pyarrow read")
         return tap.through(_DECODE, label, original, (self, *args), kwargs)
 
     return read
@@ -116,21 +112,3 @@ def _ranges(metadata: Any, groups: Iterable[int], columns: Any) -> list[tuple[in
                 begin = column.dictionary_page_offset or column.data_page_offset
                 found.append((begin, column.total_compressed_size))
     return found
-
-
-def _fetch(tap: Tap, path: str, ranges: list[tuple[int, int]] | None) -> None:
-    if _STORAGE not in tap.replaced:
-        tap.through(_STORAGE, "pyarrow read", _touch, (tap, path, ranges), replayable=False)
-
-
-def _touch(tap: Tap, path: str, ranges: list[tuple[int, int]] | None) -> None:
-    if not _ISFILE(path):
-        return
-    with ORIGINAL_OPEN(path, "rb", buffering=0) as file:
-        length = file.seek(0, os.SEEK_END)
-        if length == 0 or (ranges is None and length > _WHOLE_AT_MOST):
-            return
-        with _MMAP(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            for begin, count in ranges or [(0, length)]:
-                mapped[begin : begin + count : mmap.PAGESIZE]  # the copy brings the pages in
-                tap.bytes_read += count

@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 from pipefix.seams import fresh
-from pipefix.seams.seam import Patches
+from pipefix.seams.patches import Patches
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 

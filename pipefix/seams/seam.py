@@ -12,21 +12,24 @@ Nothing else has to be registered: `install_all` finds the modules by walking th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import ModuleType
 from typing import Any, Protocol, cast
 
 import pipefix.seams as package
+from pipefix.seams.patches import Patches
 from pipefix.seams.tap import Tap
-from pipefix.vocabulary.attributes import own
 from pipefix.vocabulary.stage import Stage
 
-_ABSENT = object()
-_NO_SEAMS = ("seam", "tap", "fresh", "extents", "from_memory", "handover")
+_NO_SEAMS = (
+    "charges", "extents", "fresh", "from_memory", "handover", "objects", "patches", "seam", "tap", "tape", "taped_files",
+    "torch_internals", "whole_files",
+)  # fmt: skip
 """Modules of this package that are not seams themselves."""
 
 
@@ -34,91 +37,6 @@ class SeamModule(Protocol):
     LIBRARY: str
 
     def install(self, tap: Tap, patches: Patches) -> None: ...
-
-
-class Patches:
-    """Replaced attributes, and the way back."""
-
-    def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any]] = []
-        self._renamed: dict[int, tuple[Any, Any]] = {}
-        self._followed: list[tuple[Any, Any]] = []
-        self._callbacks: list[Callable[[], object]] = []
-        self._paused: list[tuple[Any, str, Any]] | None = None
-        """While paused: what is to be put back where."""
-        self.installed: set[str] = set()
-
-    def replace(self, owner: Any, name: str, replacement: Any, *, everywhere: bool = False) -> None:
-        """Put ``replacement`` at ``owner.name``. With ``everywhere`` also where modules imported the function by name."""
-        original = owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else own(owner, name, _ABSENT)
-        setattr(owner, name, replacement)
-        self._undo.append((owner, name, original))
-        if everywhere and original is not _ABSENT:
-            self._renamed[id(original)] = (original, replacement)
-
-    def follow_names(self) -> None:
-        """Rebind ``from library import function`` copies in every loaded module."""
-        _rebind(self._renamed)
-        self._followed += self._renamed.values()
-        self._renamed.clear()
-
-    def on_undo(self, callback: Callable[[], object]) -> None:
-        """For what is changed other than by an attribute."""
-        self._callbacks.append(callback)
-
-    def pause(self) -> None:
-        """Put the originals back for a while, wherever they are looked up on their owners: seams that are not needed cost nothing.
-
-        Names by which modules imported a function go on meaning its wrapper, which passes straight through.
-        """
-        if self._paused is None:
-            self._paused = [(owner, name, owner.__dict__[name]) for owner, name, _ in self._undo]
-            for owner, name, original in reversed(self._undo):
-                _put(owner, name, original)
-
-    def resume(self) -> None:
-        """What `pause` took out is back."""
-        if self._paused is not None:
-            for owner, name, replacement in self._paused:
-                _put(owner, name, replacement)
-            self._paused = None
-
-    def undo(self) -> None:
-        self._paused = None
-        for callback in reversed(self._callbacks):
-            callback()
-        self._callbacks.clear()
-        for owner, name, original in reversed(self._undo):
-            _put(owner, name, original)
-        # Also in modules that were imported, and so took our wrapper by name, while it was in place.
-        _rebind({id(replacement): (replacement, original) for original, replacement in self._followed})
-        self._undo.clear()
-        self._renamed.clear()
-        self._followed.clear()
-        self.installed.clear()
-
-
-def _put(owner: Any, name: str, value: Any) -> None:
-    if value is not _ABSENT:
-        setattr(owner, name, value)
-    elif name in owner.__dict__:
-        delattr(owner, name)
-
-
-def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:
-    """In every loaded module but ours: names bound to the first of a pair get the second."""
-    if not swaps:
-        return
-    for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(module, ModuleType) or names is None or module.__name__.startswith("pipefix"):
-            continue
-        if swaps.keys().isdisjoint(map(id, list(names.values()))):
-            continue  # nearly every module: hundreds of them, with a hundred thousand names
-        for name, value in list(names.items()):
-            found = swaps.get(id(value))
-            if found is not None and found[0] is value:
-                names[name] = found[1]
 
 
 def subclass_in_place(patches: Patches, module: ModuleType, name: str) -> type:
@@ -155,7 +73,8 @@ def cut(
 ) -> None:
     """The common case: a function that is one operation of one stage.
 
-    ``counts`` tells from its result how many bytes a storage call read (where no seam below it counts them).
+    ``counts`` tells from its result how many bytes a storage call read (where no seam below it counts them). What this release of
+    the library does not have stays uncut, and so does a method of a class written in C that lets nothing be replaced.
     """
     original = getattr(owner, name, None)
     if original is None:
@@ -169,7 +88,65 @@ def cut(
             return original(*args, **kwargs)
         return tap.through(stage, label, called, args, kwargs, replayable=replayable)
 
-    patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
+    _replace(patches, owner, name, wrapper)
+
+
+def cut_each(
+    tap: Tap, patches: Patches, owner: Any, names: Iterable[str], stage: Stage, prefix: str, *, replayable: bool = True
+) -> None:
+    """Several functions or methods of one owner that are operations of one stage, named ``prefix.name``."""
+    for name in names:
+        cut(tap, patches, owner, name, stage, f"{prefix}.{name}", replayable=replayable)
+
+
+def cut_iterator(tap: Tap, patches: Patches, owner: Any, name: str, stage: Stage, op: str) -> None:
+    """A method that gives its results one by one (and never None): each step is an operation, recorded by itself."""
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        iterator = original(*args, **kwargs)
+        return _timed_steps(tap, stage, op, iter(iterator)) if tap.live else iterator
+
+    _replace(patches, owner, name, wrapper)
+
+
+def _timed_steps(tap: Tap, stage: Stage, op: str, steps: Iterator[Any]) -> Iterator[Any]:
+    while (value := tap.through(stage, op, next, (steps, None))) is not None:
+        yield value
+
+
+def cut_making(tap: Tap, patches: Patches, module: ModuleType, name: str, stage: Stage) -> None:
+    """A class written in C whose constructor works: in its place in the module stands a class that makes the original's objects."""
+    original: type = getattr(module, name)
+
+    class Meta(type):
+        def __new__(meta, made: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+            if not bases:
+                return super().__new__(meta, made, (), members)
+            # Who derives from the class meanwhile derives from the original.
+            return type(original)(made, tuple(original if isinstance(base, Meta) else base for base in bases), members)
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return tap.through(stage, f"{module.__name__}.{name}", original, args, kwargs, replayable=False)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+        def __getattr__(cls, attribute: str) -> Any:
+            return getattr(original, attribute)
+
+    patches.replace(module, name, Meta(name, (), {"__module__": module.__name__, "__doc__": original.__doc__}), everywhere=True)
+
+
+def _replace(patches: Patches, owner: Any, name: str, wrapper: Any) -> None:
+    with contextlib.suppress(TypeError):  # an immutable class
+        patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
 
 
 def _counted(tap: Tap, original: Callable[..., Any], counts: Callable[[Any], int]) -> Callable[..., Any]:
@@ -231,10 +208,19 @@ def names() -> list[str]:
     return [info.name for info in pkgutil.iter_modules(package.__path__) if info.name not in _NO_SEAMS]
 
 
-def install_all(tap: Tap, patches: Patches) -> list[str]:
-    """Install the seams of every library imported by now; call again when more have been. Returns what was added."""
+def loaded_libraries() -> list[str]:
+    """Libraries with a seam that this process has imported by now."""
+    known = (importlib.import_module(f"{package.__name__}.{name}").LIBRARY for name in names())
+    return sorted(library for library in known if library in sys.modules)
+
+
+def install_all(tap: Tap, patches: Patches, only: Collection[str] | None = None) -> list[str]:
+    """Install the seams of every library imported by now, or ``only`` these; call again when more have been imported.
+
+    Returns what was added.
+    """
     added = []
-    for name in names():
+    for name in names() if only is None else only:
         if name in patches.installed:
             continue
         module = cast(SeamModule, importlib.import_module(f"{package.__name__}.{name}"))
@@ -246,6 +232,3 @@ def install_all(tap: Tap, patches: Patches) -> list[str]:
     if added:
         patches.follow_names()
     return added
-
-
-Undo = Callable[[], None]

@@ -6,7 +6,8 @@ import functools
 import sys
 from typing import Any
 
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from pipefix.seams.seam import Patches, cut
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 

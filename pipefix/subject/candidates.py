@@ -1,18 +1,39 @@
-"""What in a module can be probed, where the target names nothing in it: datasets and loaders it made, or what makes one."""
+"""What in a module can be probed, where the target names nothing in it: datasets and loaders it made, or what makes one.
+
+Of several the most whole is taken: a loader, a function that makes one, a dataset, a function that makes one, a class. Of several
+that are alike the one for training.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
-from types import ModuleType
-from typing import Any
+import re
+import textwrap
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pipefix.vocabulary.errors import TargetError
+from pipefix.subject.adapters.frameworks import is_data_module, is_module_class, is_node
+from pipefix.vocabulary.errors import NothingToProbe, TargetError
+from pipefix.vocabulary.held_loaders import held_loader
 
 _PLAIN = ("builtins", "collections", "numpy", "pandas", "torch", "torchvision", "types", "typing", "array", "pathlib", "h5py")
 """Packages whose containers have a length and items without being a dataset."""
 _DEEPEST = 8
+_OF = "(set|data|dataset|ds|loader|dataloader|dl)?s?"
+_TRAINING = re.compile(f"(train|training){_OF}")
+_EVALUATION = re.compile(f"(val|valid|validation|test|testing|eval|evaluation|dev){_OF}")
+
+
+class TargetChoice(NamedTuple):
+    """What a file is probed by."""
+
+    name: str
+    value: Any
+    words: str = ""
+    """What else there was, and how to name it; empty where there was nothing to choose."""
 
 
 def named(module: ModuleType, attribute: str, location: str) -> Any:
@@ -27,36 +48,99 @@ def named(module: ModuleType, attribute: str, location: str) -> Any:
     return value
 
 
-def only(module: ModuleType, location: str) -> tuple[str, Any]:
-    """The only candidate, or an error that lists them all."""
-    found = candidates(module)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise TargetError(
+def chosen(module: ModuleType, location: str) -> TargetChoice:
+    """The most whole candidate, or an error that lists them all where several are alike."""
+    ranked = _ranked(module)
+    wanting = [] if ranked else _wanting_arguments(module)
+    if wanting:
+        name, kind = wanting[0]
+        told = ", ".join(f"{one} {inspect.signature(value)}" for one, value in wanting)
+        raise NothingToProbe(
+            f"{location!r} defines classes whose arguments are not known: {told}.",
+            advice=f"Give them: {location}:{name} {arguments_of(kind)}",
+        )
+    if not ranked:
+        raise NothingToProbe(
             f"{location!r} defines no Dataset, no DataLoader and no function without required arguments that makes one.",
             advice=f"Name what to probe: {location}:NAME, where NAME is a dataset, a loader or a callable that returns one.",
         )
-    listed = "\n".join(f"  {location}:{key}  ({_kind(value)})" for key, value in found)
-    raise TargetError(f"{location!r} defines {len(found)} candidates:\n{listed}", advice="Name the one you mean, as listed above.")
+    best = min(ranked)
+    alike = [pair for rank in ranked if rank == best for pair in ranked[rank]]
+    if len(alike) > 1:
+        found = candidates(module)
+        every = [pair for pair in found if not inspect.isclass(pair[1])] or found
+        listed = "\n".join(f"  {location}:{key}  ({_kind(value)})" for key, value in every)
+        raise TargetError(
+            f"{location!r} defines {len(every)} candidates:\n{listed}", advice="Name the one you mean, as listed above."
+        )
+    ((name, value),) = alike
+    others = [f"{key} ({_kind(one)})" for key, one in candidates(module) if one is not value and not inspect.isclass(one)]
+    if not others:
+        return TargetChoice(name, value)
+    words = (
+        f"{location} holds several targets, and {name} ({_kind(value)}) was taken; name another one with {location}:NAME "
+        f"({', '.join(others)})."
+    )
+    return TargetChoice(name, value, words)
 
 
 def candidates(module: ModuleType) -> list[tuple[str, Any]]:
-    """Datasets and loaders the file made; else functions and dataset classes it defines that make one without arguments."""
+    """Everything that can be probed, the most whole first."""
+    ranked = _ranked(module)
+    return [pair for rank in sorted(ranked) for pair in ranked[rank]]
+
+
+def _ranked(module: ModuleType) -> dict[tuple[int, int], list[tuple[str, Any]]]:
+    """Candidates by how whole they are and by what their name says they are for; less is better."""
     public = [(key, value) for key, value in vars(module).items() if not key.startswith("_")]
-    loaders = [(key, value) for key, value in public if isinstance(value, DataLoader)]
+    loaders = [(key, value) for key, value in public if _is_loader(value)]
     datasets = [(key, value) for key, value in public if isinstance(value, Dataset) and not inspect.isclass(value)]
+    datasets = [pair for pair in datasets if not _is_loader(pair[1])]
     # What a loader or another dataset reads from is no candidate of its own, and neither are the leftovers of a split.
-    used = {id(part) for _, loader in loaders for part in parts(loader.dataset)}
+    held = [held_loader(value) for _, value in loaders]
+    used = {id(part) for loader in held if loader is not None for part in parts(loader.dataset)}
     datasets = [(key, value) for key, value in datasets if not used & {id(part) for part in parts(value)}]
     inner = {id(part) for _, value in datasets for part in parts(value)[1:] if part is not value}
     datasets = [(key, value) for key, value in datasets if id(value) not in inner]
-    found = (
-        loaders + datasets
-        or [pair for pair in public if _is_maker(pair[1], module)]
-        or [pair for pair in public if _looks_like_a_dataset(pair[1])]
-    )
-    return _once(found)
+    makers = [pair for pair in public if _is_maker(pair[1], module)]
+    functions = [pair for pair in makers if not inspect.isclass(pair[1])]
+    classes = [pair for pair in makers if inspect.isclass(pair[1])]
+    kinds = [
+        loaders,
+        [pair for pair in functions if _makes_a_loader(pair[1])],
+        datasets,
+        [pair for pair in functions if not _makes_a_loader(pair[1])],
+        [
+            pair
+            for pair in public
+            if type(pair[1]) in [kind for _, kind in classes] and not isinstance(pair[1], (Dataset, DataLoader))
+        ],
+        classes,
+    ]
+    if not any(kinds):
+        kinds = [[pair for pair in public if _looks_like_a_dataset(pair[1])]]
+    found: dict[tuple[int, int], list[tuple[str, Any]]] = {}
+    seen: set[int] = set()  # aliases are no second candidate
+    for rank, kind in enumerate(kinds):
+        for name, value in kind:
+            one = held_loader(value) if rank == 0 else None  # a loader and what is wrapped around it are one
+            if id(value if one is None else one) not in seen:
+                seen.add(id(value if one is None else one))
+                found.setdefault((rank, _purpose(name)), []).append((name, value))
+    return found
+
+
+def _is_loader(value: Any) -> bool:
+    """A loader, or what a framework makes of one."""
+    return not inspect.isclass(value) and (held_loader(value) is not None or is_data_module(value) or is_node(value))
+
+
+def _purpose(name: str) -> int:
+    """0 for training, 2 for evaluation, 1 where a name says neither."""
+    words = re.findall("[A-Z]?[a-z]+|[A-Z]+", name)
+    if any(_TRAINING.fullmatch(word.lower()) for word in words):
+        return 0
+    return 2 if any(_EVALUATION.fullmatch(word.lower()) for word in words) else 1
 
 
 def parts(dataset: Any) -> list[Any]:
@@ -90,12 +174,28 @@ def callable_bare(value: Any) -> bool:
     return all(p.default is not p.empty or p.kind in optional for p in parameters)
 
 
-def _once(found: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """One name an object: aliases are no second candidate."""
-    seen: dict[int, tuple[str, Any]] = {}
-    for pair in found:
-        seen.setdefault(id(pair[1]), pair)
-    return list(seen.values())
+def arguments_of(value: Any) -> str:
+    """``--arg root=VALUE``: what is missing to call it."""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return "--arg NAME=VALUE"
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    missing = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
+    return " ".join(f"--arg {name}=VALUE" for name in missing)
+
+
+def _wanting_arguments(module: ModuleType) -> list[tuple[str, Any]]:
+    """Classes of datasets and loaders of the module's own that cannot be called as they are."""
+    public = [(name, value) for name, value in vars(module).items() if not name.startswith("_") and inspect.isclass(value)]
+    return [
+        (name, value)
+        for name, value in public
+        if value.__module__ == module.__name__
+        and issubclass(value, (Dataset, DataLoader))
+        and not inspect.isabstract(value)
+        and arguments_of(value)
+    ]
 
 
 def _is_maker(value: Any, module: ModuleType) -> bool:
@@ -103,7 +203,8 @@ def _is_maker(value: Any, module: ModuleType) -> bool:
         return False
     if inspect.isclass(value):
         duck = "__len__" in dir(value) and "__getitem__" in dir(value) and not issubclass(value, (tuple, dict))
-        return (issubclass(value, (Dataset, DataLoader)) or duck) and not inspect.isabstract(value) and callable_bare(value)
+        whole = issubclass(value, (Dataset, DataLoader)) or is_module_class(value)
+        return (whole or duck) and not inspect.isabstract(value) and callable_bare(value)
     if not inspect.isfunction(value) or not callable_bare(value):
         return False
     returned = inspect.signature(value).return_annotation
@@ -112,7 +213,42 @@ def _is_maker(value: Any, module: ModuleType) -> bool:
             return issubclass(returned, (Dataset, DataLoader))
         return "Dataset" in str(returned) or "DataLoader" in str(returned)
     name = value.__name__.lower()
-    return "dataset" in name or "loader" in name
+    return "dataset" in name or "loader" in name or _returned(value) is not None
+
+
+def _returned(function: Any) -> type | None:
+    """The class of loaders or datasets that its code returns an object of, in so many words: ``return DataLoader(...)``."""
+    try:
+        (defined,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    if not isinstance(defined, ast.FunctionDef):
+        return None
+    for statement in ast.walk(defined):
+        if not (isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call)):
+            continue
+        found: Any = function.__globals__
+        for part in ast.unparse(statement.value.func).split("."):
+            found = found.get(part) if isinstance(found, dict) else getattr(found, part, None)
+        if inspect.isclass(found) and issubclass(found, (Dataset, DataLoader)):
+            return found
+    return None
+
+
+def _makes_a_loader(function: Any) -> bool:
+    """By its annotation or what it returns; else by its name and its code: many a function called a loader reads a file."""
+    returned = inspect.signature(function).return_annotation
+    if returned is not inspect.Signature.empty:
+        return issubclass(returned, DataLoader) if inspect.isclass(returned) else "DataLoader" in str(returned)
+    kind = _returned(function)
+    if kind is not None:
+        return issubclass(kind, DataLoader)
+    return "loader" in function.__name__.lower() and any("loader" in name.lower() for name in _names(function.__code__))
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if inspect.iscode(constant))
+    return set(code.co_names).union(*(_names(one) for one in inner))
 
 
 def _looks_like_a_dataset(value: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from pipefix.seams.tap import OWN_DECODED, OWN_RAW
+from pipefix.seams.charges import OWN_DECODED, OWN_RAW
 from pipefix.subject.staging import data_stage
 from pipefix.vocabulary.stage import Stage
 
@@ -25,7 +25,7 @@ UNKNOWN = Unknown.UNKNOWN
 _PLAIN = (int, float, bool, complex, type(None))
 
 
-class Evidence:
+class StageEvidence:
     """Remembers by name what results told of calls whose arguments told nothing."""
 
     def __init__(self) -> None:

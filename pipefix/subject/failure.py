@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ Advice = Callable[[BaseException], "str | None"]
 
 
 @contextmanager
-def told(doing: str, *, advice: Advice | None = None) -> Iterator[None]:
+def as_target_error(doing: str, *, advice: Advice | None = None) -> Iterator[None]:
     """Whatever the user's code raises inside becomes a `TargetError` that says so. Ctrl-C stays Ctrl-C."""
     try:
         yield
@@ -28,6 +29,25 @@ def told(doing: str, *, advice: Advice | None = None) -> Iterator[None]:
     except BaseException as error:  # a script that calls sys.exit() as well
         said = advice(error) if advice is not None else None
         raise TargetError(f"{doing} raised {summary(error)}", advice=said or ALONE, user_traceback=frames(error)) from error
+
+
+@contextmanager
+def exits_as_target_error(doing: str) -> Iterator[None]:
+    """A ``sys.exit()`` of the user's code, wherever it is met, does not end the program without a word."""
+    try:
+        yield
+    except SystemExit as error:
+        raise TargetError(f"{doing} raised {summary(error)}", advice=ALONE, user_traceback=frames(error)) from error
+
+
+def is_raised_by_code(interrupt: KeyboardInterrupt) -> bool:
+    """Whether the user's code has a ``raise`` where it came from: Ctrl-C falls between other instructions."""
+    trace = interrupt.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_ours(trace.tb_frame.f_code.co_filename):
+        return False  # the handler of a signal, which raises it as well, is ours
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 def summary(error: BaseException) -> str:

@@ -20,7 +20,6 @@ UNIMPORTABLE = "pipefix_target_"
 
 def from_file(path: Path) -> ModuleType:
     """The module in ``path``. Its neighbours can be imported as they are by ``python FILE.py``, here and in spawned workers."""
-    _refuse(path)
     path = path.resolve()
     name, root = _name_of(path)
     loaded = sys.modules.get(name)
@@ -32,7 +31,7 @@ def from_file(path: Path) -> ModuleType:
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
-    with _as_a_script(path), failure.told(f"Loading {str(path)!r}", advice=_advice):
+    with as_a_script(path), failure.as_target_error(f"Loading {str(path)!r}", advice=_advice):
         if "." in name:
             importlib.import_module(name.rpartition(".")[0])
         module = importlib.util.module_from_spec(specification)
@@ -51,7 +50,7 @@ def from_name(location: str) -> ModuleType:
         raise TargetError(f"{location!r} is neither a file nor the name of a module.")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    with failure.told(f"Importing {location!r}", advice=_advice):
+    with as_a_script(location), failure.as_target_error(f"Importing {location!r}", advice=_advice):
         try:
             return importlib.import_module(location)
         except ModuleNotFoundError as error:
@@ -61,20 +60,6 @@ def from_name(location: str) -> ModuleType:
                     advice="Run it from the folder that holds the package, or name the file: FILE.py:NAME.",
                 ) from error
             raise
-
-
-def _refuse(path: Path) -> None:
-    if not path.exists():
-        near = [str(other) for other in sorted(path.parent.glob("*.py"))[:5]] if path.parent.is_dir() else []
-        hint = f"Python files there: {', '.join(near)}." if near else f"The folder {str(path.parent)!r} holds no Python files."
-        raise TargetError(f"There is no file {str(path)!r}.", advice=f"{hint} A target is FILE.py or FILE.py:name.")
-    if path.suffix != ".py":
-        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
-    try:
-        path.read_bytes()
-    except OSError as error:
-        what = f"{str(path)!r} cannot be read: {error.strerror or error}."
-        raise TargetError(what, advice="Check its permissions: ls -l FILE.py") from error
 
 
 def _name_of(path: Path) -> tuple[str, Path | None]:
@@ -135,10 +120,10 @@ def _make_findable(folder: Path, *, first: bool) -> None:
 
 
 @contextmanager
-def _as_a_script(path: Path) -> Iterator[None]:
-    """``sys.argv`` as the file would see it alone, not the arguments of this program."""
+def as_a_script(path: Path | str | None) -> Iterator[None]:
+    """``sys.argv`` as the file would see it alone, not the arguments of this program; None: as it is."""
     given = sys.argv
-    sys.argv = [str(path)]
+    sys.argv = given if path is None else [str(path)]
     try:
         yield
     finally:

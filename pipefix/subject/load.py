@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,10 @@ from typing import Any
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from pipefix.subject import candidates, failure, importing
+from pipefix.seams.torch_internals import takes
+from pipefix.subject import candidates, failure, importing, naming
 from pipefix.subject.adapters import image_folder
+from pipefix.subject.adapters.frameworks import unwrapped
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.errors import BadUsage, TargetError
 
@@ -37,12 +40,15 @@ def load(
     _check_numbers(batch_size, workers)
     begun = time.perf_counter()
     module: ModuleType | None = None
+    choice = ""
     if isinstance(target, (str, Path)):
         name = str(target)
-        found, module, label = _resolve(name, directories)
+        found, module, label, choice = _resolve(name, directories)
     else:
         found, label = target, f"<{type(target).__name__} object>"
-    found = _call(found, label)
+    with importing.as_a_script(getattr(module, "__file__", None)):
+        given = unwrapped(_call(found, label), label)
+    found = given.found
     loader, assumed = _loader(found, label, batch_size, workers)
     _check_length(loader, label, given=isinstance(found, DataLoader))
     names = vars(module) if module is not None else {}
@@ -51,6 +57,8 @@ def load(
         target=label,
         loader=loader,
         assumed=assumed,
+        choice=choice,
+        wrapper=given.words,
         consumer=step if callable(step) else None,
         model=model if isinstance(model, nn.Module) else None,
         load_seconds=time.perf_counter() - begun,
@@ -69,33 +77,25 @@ def _check_numbers(batch_size: int | None, workers: int | None) -> None:
 # -- what is named -----------------------------------------------------------------------------------------------------
 
 
-def _resolve(name: str, directories: Sequence[Directory]) -> tuple[Any, ModuleType | None, str]:
-    path = Path(name).expanduser()
-    if path.is_dir():
-        known = (found for directory in directories if (found := directory(path)) is not None)
+def _resolve(name: str, directories: Sequence[Directory]) -> tuple[Any, ModuleType | None, str, str]:
+    place = naming.named(name)
+    if isinstance(place, naming.Directory):
+        known = (found for directory in directories if (found := directory(place.path)) is not None)
         found = next(known, None)
-        return image_folder.dataset(path) if found is None else found, None, name
-    location, colon, attribute = name.rpartition(":")
-    if not colon or path.is_file():
-        location, attribute = name, ""
-    if location.endswith(".py") or Path(location).expanduser().is_file():
-        module = importing.from_file(Path(location).expanduser())
-    elif colon:
-        module = importing.from_name(location)
-    else:
-        raise TargetError(_not_found(path))
-    if attribute:
-        return candidates.named(module, attribute, location), module, name
-    key, value = candidates.only(module, location)
-    return value, module, f"{location}:{key}"
-
-
-def _not_found(path: Path) -> str:
-    if not path.suffix and not path.exists():
-        return f"There is no file or directory {str(path)!r}, and it is not of the form package.module:name."
-    if not path.exists():
-        return f"There is no file {str(path)!r}."
-    return f"{str(path)!r} is not a Python file or a directory."
+        return image_folder.dataset(place.path) if found is None else found, None, name, ""
+    module = importing.from_file(place.path) if isinstance(place, naming.PythonFile) else importing.from_name(place.location)
+    if place.attribute:
+        value = candidates.named(module, place.attribute, place.location)
+        if place.given:
+            if not callable(value):
+                raise BadUsage(
+                    f"{place.location}:{place.attribute} is of type {type(value).__name__}, which takes no arguments.",
+                    advice=f"Name it without them: {place.location}:{place.attribute}",
+                )
+            value = partial(value, *place.given.positional, **dict(place.given.named))
+        return value, module, name, ""
+    choice = candidates.chosen(module, place.location)
+    return choice.value, module, f"{place.location}:{choice.name}", choice.words
 
 
 def _call(found: Any, label: str) -> Any:
@@ -107,10 +107,18 @@ def _call(found: Any, label: str) -> Any:
     if not candidates.callable_bare(found):
         raise TargetError(
             f"{label} takes arguments: {_signature(found)}.",
-            advice="Name a callable that needs none: a function or a functools.partial of your file that gives them.",
+            advice=_how_to_give(label, found),
         )
-    with failure.told(f"Calling {label}"):
+    with failure.as_target_error(f"Calling {label}"):
         return found()
+
+
+def _how_to_give(label: str, found: Any) -> str:
+    """Arguments of what a target names; an object of Python's own is given them by whoever hands it over."""
+    bare = "name a callable that needs none: a function or a functools.partial of your file that gives them."
+    if ":" not in label:
+        return bare.capitalize()
+    return f"Give them: {label.partition('(')[0]} {candidates.arguments_of(found)}; or {bare}"
 
 
 def _signature(found: Any) -> str:
@@ -170,7 +178,7 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
         "generator": loader.generator,
         "prefetch_factor": loader.prefetch_factor if count else None,
         "persistent_workers": loader.persistent_workers and count > 0,
-        "in_order": loader.in_order,
+        **({"in_order": loader.in_order} if takes("in_order") else {}),
     }
     stream = candidates.is_stream(loader.dataset)
     own = None if stream or loader.batch_size is not None else loader.batch_sampler
@@ -198,7 +206,7 @@ def _length(dataset: Any, label: str) -> int | None:
         return None
     if candidates.is_stream(dataset):
         return length_of(dataset)
-    with failure.told(f"len() of {label}"):
+    with failure.as_target_error(f"len() of {label}"):
         return len(dataset)
 
 

@@ -19,6 +19,9 @@ from pipefix.vocabulary.stage import Stage
 _LIBRARY_FOLDERS = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 _INSTALLED = {"site-packages", "dist-packages"}
 _RAW = (bytes, bytearray, memoryview, io.BytesIO)
+_ARRAYS = {"numpy", "torch"}
+_OF_FRAMES, _FRAMES = {"av", "decord", "SimpleITK"}, {"VideoFrame", "AudioFrame", "NDArray", "Image"}
+"""Libraries whose decoded values are neither arrays nor Pillow's images, and what they call them."""
 _AUGMENT = Stage.AUGMENT
 """Looked up once: an enum member costs more to fetch than a comparison."""
 _LOOK_AT = 8
@@ -96,10 +99,10 @@ def _learn(kind: type) -> _Kind:
 def _kind_of(kind: type) -> _Kind:
     if issubclass(kind, _RAW):
         return _Kind.RAW
-    module = str(kind.__module__).partition(".")[0]
-    if module in ("numpy", "torch", "torchvision") and hasattr(kind, "dtype") and hasattr(kind, "ndim"):
+    libraries = {str(base.__module__).partition(".")[0] for base in kind.__mro__}  # those of subclasses too: MetaTensor, tv_tensors
+    if libraries & _ARRAYS and hasattr(kind, "dtype") and hasattr(kind, "ndim"):
         return _Kind.ARRAY
-    if module == "PIL" and hasattr(kind, "size"):
+    if kind.__name__ in _FRAMES if libraries & _OF_FRAMES else "PIL" in libraries and hasattr(kind, "size"):
         return _Kind.PICTURE
     return _Kind.CONTAINER if issubclass(kind, (dict, list, tuple)) else _Kind.PLAIN
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,10 +21,14 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from pipefix.seams.torch_internals import in_order
 from pipefix.subject.candidates import parts
 from pipefix.vocabulary.attributes import attributes
-from pipefix.vocabulary.generators import generators
+from pipefix.vocabulary.generators import generators, untouched
 from pipefix.vocabulary.settings import LoaderSettings
+
+LOOKED_AT = 32
+"""Batches of a batch sampler whose sizes are counted: samplers that group by length begin with any of them."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,10 @@ class Subject:
     """Theirs, or one built around their dataset with the settings stated in `assumed`."""
     assumed: tuple[str, ...] = ()
     """Settings that nobody gave."""
+    choice: str = ""
+    """What else the target's file holds, and how to name it, where the user named none of it."""
+    wrapper: str = ""
+    """What lies between the loader and what the user named, in words."""
     consumer: Callable[[Any], object] | None = None
     """``train_step(batch)`` of the target's file."""
     model: Any = None
@@ -69,12 +79,13 @@ class Subject:
         sampler = type(loader.sampler).__name__
         return LoaderSettings(
             batch_size=loader.batch_size,
+            mean_batch=self._mean_batch,
             num_workers=loader.num_workers,
             prefetch_factor=loader.prefetch_factor,
             pin_memory=loader.pin_memory,
             persistent_workers=loader.persistent_workers,
             start_method=context.get_start_method() if context is not None else None,
-            in_order=loader.in_order,
+            in_order=in_order(loader),
             drop_last=loader.drop_last,
             shuffle=sampler == "RandomSampler",
             sampler=sampler,
@@ -91,13 +102,30 @@ class Subject:
         drawn = self._drawn
         return length_of(self.dataset) if drawn is None else drawn
 
+    @cached_property
+    def _mean_batch(self) -> float | None:
+        """Samples a batch, where the loader names no batch size and its sampler gives lists of indices."""
+        given = self.loader.batch_sampler if self.auto_collation else self.loader.sampler
+        if self.iterable or self.loader.batch_size is not None or not (self.auto_collation or isinstance(given, BatchSampler)):
+            return None
+        if type(given) is BatchSampler:
+            return float(given.batch_size)
+        try:
+            with untouched(self.loader):
+                sizes = [len(order) for order in itertools.islice(self.orders(), LOOKED_AT) if len(order)]
+        except Exception:  # noqa: BLE001 - the user's own sampler; where it fails, running the loader tells
+            return None
+        return sum(sizes) / len(sizes) if sizes else None
+
     @property
     def _drawn(self) -> int | None:
         """Samples an epoch, where a sampler of single indices draws more or fewer than the dataset holds."""
         loader, held = self.loader, length_of(self.loader.dataset)
         if self.iterable or type(loader.batch_sampler) not in (BatchSampler, type(None)):
             return None
-        drawn = length_of(loader.sampler)
+        # With batch_size=None a sampler may give lists of indices, for a dataset that makes whole batches.
+        sampler = loader.sampler.sampler if type(loader.sampler) is BatchSampler else loader.sampler
+        drawn = length_of(sampler)
         return None if drawn == held else drawn
 
     def orders(self) -> Iterator[Any]:
@@ -118,9 +146,12 @@ class Subject:
                 return
 
     def loader_to_run(self) -> DataLoader[Any]:
-        """The user's loader as it is, but with samplers and an iterator of its own, so that running it leaves theirs alone."""
+        """The user's loader as it is, but with samplers and an iterator of its own, so that running it leaves theirs alone. What it
+        does to batches on their way to the caller belongs to their consumer."""
         loader = copy.copy(self.loader)
         own = vars(loader)
+        if hasattr(loader, "on_its_way"):
+            own["device"] = own["augment"] = None
         own["_iterator"] = None
         if not self.iterable:
             own["sampler"] = own_sampler(self.loader.sampler, self.loader)

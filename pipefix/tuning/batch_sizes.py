@@ -7,29 +7,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pipefix.tuning import told as telling
-from pipefix.tuning.limits import Footprint, Limits, Usage, ending, refusal
-from pipefix.tuning.trial import Ended
+from pipefix.tuning import block_figures as figures
+from pipefix.tuning.limits import Footprint, ResourceLimits, Usage, ending, refusal
+from pipefix.tuning.trial import TrialEnded
 from pipefix.vocabulary.quantity import Interval
 
 if TYPE_CHECKING:
-    from pipefix.tuning.tuner import Bench, Found
+    from pipefix.tuning.tuner import Found, TrialBench
 
 DOUBLINGS = 6
 BLOCKS = 2
 
 
 @dataclass(frozen=True)
-class Size:
+class SizeTried:
     batch_size: int
     rate: Interval | None = None
     batch_s: float | None = None
     stall: float | None = None
     reason: str = ""
-    """It was not run."""
+    """Why this size was not run; empty where it was."""
 
 
-def sweep(bench: Bench, found: Found, own: int, limits: Limits, *, seconds: float) -> Iterator[Size]:
+def sweep(bench: TrialBench, found: Found, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[SizeTried]:
     """From half the present size upwards, with the settings that were chosen."""
     assert found.batch is not None
     footprint = Footprint(found.batch).with_trial(replace(found.chosen, batch_size=own), found.used)
@@ -51,11 +51,11 @@ def sweep(bench: Bench, found: Found, own: int, limits: Limits, *, seconds: floa
                     footprint = footprint.with_trial(settings, running.used)
                 finally:
                     running.close()
-            except Ended as end:
+            except TrialEnded as end:
                 why = str(end)
         if why is not None:
-            yield Size(count, reason=why)
+            yield SizeTried(count, reason=why)
             return
         logs = [math.log(block.rate) for block in blocks]
-        rate = telling.around(math.exp(sum(logs) / len(logs)), telling.doubt(logs))
-        yield Size(count, rate, count / rate.value, telling.stall(blocks).value)
+        rate = figures.around(math.exp(sum(logs) / len(logs)), figures.doubt(logs))
+        yield SizeTried(count, rate, count / rate.value, figures.stall(blocks).value)

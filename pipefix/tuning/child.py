@@ -5,12 +5,9 @@ The process leads a session of its own, and the kernel ends it with the process 
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import dataclasses
-import functools
 import itertools
-import multiprocessing
 import os
 import signal
 import statistics
@@ -22,12 +19,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader
 
-from pipefix.loader import packed
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.one_by_one import OneByOne
-from pipefix.loader.worker_settings import cap_threads
+from pipefix.loader.planning import as_planned
+from pipefix.loader.workers import dataset_once
 from pipefix.measurement import failing
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
@@ -35,24 +30,27 @@ from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import StandIn
-from pipefix.tuning.limits import Batch
+from pipefix.measurement.stand_in import StandInDataset
+from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.space import Settings
 from pipefix.tuning.starting import SERVER
-from pipefix.tuning.supply import Made, turns
-from pipefix.tuning.told import Told
+from pipefix.tuning.supply import BatchTimes, turns
 from pipefix.tuning.usage import read
 from pipefix.vocabulary.errors import PipefixError
+from pipefix.vocabulary.nested import leaves
 
 _PR_SET_PDEATHSIG = 1
 LONGEST_BLOCK = 30.0
+LATE_FIRST_STEP = 0.3
+"""Seconds of a first step from which it is asked whether others take as long."""
 LOOK_SECONDS, LOOK_BATCHES = 1.0, 12
 FETCH_SECONDS, FETCHES = 0.6, 8
 """For batches that are fetched each way: no more than so long, and so many."""
 
 
 @dataclass(frozen=True)
-class Work:
+class TrialWork:
     """What every trial runs, whatever its settings."""
 
     subject: Any
@@ -64,6 +62,8 @@ class Work:
     seed: int = 0
     threads: int = 1
     """Of torch in the training process."""
+    cpus: tuple[int, ...] = ()
+    """CPUs that a trial runs on, where other ranks have the rest; empty for all."""
 
 
 def die_with_parent() -> None:
@@ -72,28 +72,22 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-class InWorker:
-    """In every worker of a trial, before the user's worker_init_fn."""
+class DyingWithTrial:
+    """The ``worker_init_fn`` of a trial's workers: they end with the trial, and then do what the user's own function does."""
 
-    def __init__(self, inner: Callable[[int], None] | None, threads: int | None, sharing: str | None = None) -> None:
-        self.inner = inner
-        self.threads = threads
-        self.sharing = sharing
+    def __init__(self, then: Callable[[int], object] | None) -> None:
+        self.then = then
 
     def __call__(self, worker: int) -> None:
         die_with_parent()
-        if self.threads is not None:
-            cap_threads(self.threads)
-        if self.sharing is not None:
-            torch.multiprocessing.set_sharing_strategy(self.sharing)
-        if self.inner is not None:
-            self.inner(worker)
+        if self.then is not None:
+            self.then(worker)
 
 
 # -- the loader ------------------------------------------------------------------------------------------------------------
 
 
-class Lot:
+class EveryNth:
     """A subject with every n-th of its batches."""
 
     def __init__(self, subject: Any, number: int, lots: int) -> None:
@@ -108,54 +102,33 @@ class Lot:
         return orders if self._lots == 1 or self._subject.iterable else itertools.islice(orders, self._number, None, self._lots)
 
 
-def with_settings(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any]:
-    """A copy of a loader with other settings. Its constructor is not called again: it may be a subclass's."""
-    made = copy.copy(loader)
-    own = vars(made)
-    own["_iterator"] = None
-    own["pin_memory"] = settings.pin_memory
-    own["in_order"] = settings.in_order
-    own["prefetch_factor"] = settings.prefetch if settings.workers else None
-    own["num_workers"] = settings.workers
-    own["worker_init_fn"] = InWorker(loader.worker_init_fn, settings.worker_threads, settings.sharing)
-    if settings.engine is not None:
-        own["another"] = functools.partial(FastLoader, engine=settings.engine)
-        own["engine"] = settings.engine  # what a FastLoader of the user's own goes by
-    if settings.batched_fetch is False:
-        own["dataset"] = OneByOne(loader.dataset)
-    context = loader.multiprocessing_context
-    if settings.start_method is not None:
-        context = multiprocessing.get_context(settings.start_method)
-    own["_DataLoader__multiprocessing_context"] = context if settings.workers else None
-    if settings.batch_size is not None and settings.batch_size != loader.batch_size:
-        own["batch_size"] = settings.batch_size
-        own["batch_sampler"] = BatchSampler(loader.sampler, settings.batch_size, loader.drop_last)
-    return made
-
-
-def pool_of(work: Work, settings: Settings, lot: int) -> Pool:
-    subject = dataclasses.replace(work.subject, loader=with_settings(work.subject.loader, settings))
-    options = StandInOptions(0, settings.workers, cut=False)
-    own: Any = Lot(subject, lot, work.lots)
-    theirs = subject.loader
-    served = settings.workers and packed.start_method(theirs.multiprocessing_context) == SERVER
-    if served and (settings.start_method == SERVER or isinstance(theirs, FastLoader)):
+def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
+    theirs = work.subject.loader
+    method = settings.start_method or dataset_once.start_method(theirs.multiprocessing_context)
+    if settings.workers and method == SERVER and (settings.start_method == SERVER or isinstance(theirs, FastLoader)):
         # As FastLoader does; and what stands in for the dataset here is not to be loaded by every worker either.
-        packed.preload(theirs.dataset, theirs.collate_fn, StandIn)
-    return Pool(own, options, work.consumer(subject))
+        dataset_once.preload(theirs.dataset, theirs.collate_fn, StandInDataset)
+    loader = as_planned.with_settings(theirs, **settings.arguments())
+    loader.worker_init_fn = DyingWithTrial(loader.worker_init_fn)
+    subject = dataclasses.replace(work.subject, loader=loader)
+    own: Any = EveryNth(subject, lot, work.lots)
+    return Pool(own, StandInOptions(0, settings.workers, cut=False), work.consumer(subject))
 
 
 # -- what is asked of it -----------------------------------------------------------------------------------------------------
 
 
-def serve(connection: Connection, work: Work, settings: Settings, lot: int, parent: int) -> None:
+def serve(connection: Connection, work: TrialWork, settings: Settings, lot: int, parent: int) -> None:
     """Answer what the tuner asks, until it asks no more."""
     os.setsid()
     die_with_parent()
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    torch.set_num_threads(work.threads)
+    dataset_once.forget_server()
+    if work.cpus:
+        os.sched_setaffinity(0, work.cpus)
+    torch.set_num_threads(min(work.threads, len(work.cpus)) if work.cpus else work.threads)
     torch.default_generator.manual_seed(work.seed)
     pool: Pool | None = None
     try:
@@ -168,14 +141,15 @@ def serve(connection: Connection, work: Work, settings: Settings, lot: int, pare
             if asked == "look":
                 connection.send(look(pool))
                 continue
+            late = 0.0
             if not started:
-                started = _start(pool)
+                started, late = _start(pool)
             pool.resume()
             with NvmlWatch() as device:
                 block = pool.block(PLAIN, asked, most=LONGEST_BLOCK)
             # What it was asked for ahead would be made at the cost of the settings whose turn is next.
             pool.halt()
-            connection.send(dataclasses.replace(told(block, pool, started), nvml=device.figures))
+            connection.send(dataclasses.replace(trial_block(block, pool, started), nvml=device.figures, late_s=late))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         pass
     except PipefixError as error:
@@ -188,23 +162,35 @@ def serve(connection: Connection, work: Work, settings: Settings, lot: int, pare
             pool.close(at_once=True)
 
 
-def _start(pool: Pool) -> float:
+def _start(pool: Pool) -> tuple[float, float]:
+    """Seconds to the first batch, and those that the first step took beside a step."""
     begun = time.perf_counter()
     pool.turn_to(PLAIN)
-    pool.keep_batch()
-    return max(1e-6, time.perf_counter() - begun)
+    batch = pool.keep_batch()
+    spent = time.perf_counter() - begun
+    pool.consumer.try_on(batch)
+    late = pool.consumer.first_seconds(batch, LATE_FIRST_STEP) if pool.consumer.present else 0.0
+    return max(1e-6, spent), late
 
 
-def told(block: Block, pool: Pool, started: float) -> Told:
+def trial_block(block: Block, pool: Pool, started: float) -> TrialBlock:
     rows = block.rows
     busy, waits = [], []
     hidden = 0.0
     for row in rows:
-        # What the device still computes after the step's call returned hides that much of the next wait.
-        waits.append(max(0.0, (row.got - row.asked) / 1e9 - hidden) if pool.consumer.present else (row.got - row.asked) / 1e9)
+        fetching = (row.got - row.asked) / 1e9
+        if not pool.consumer.present:
+            waits.append(fetching)
+        elif row.idle is not None:
+            waits.append(min(fetching, row.idle / 1e9))
+        else:
+            # What the device still computes after the step's call returned hides that much of the next wait.
+            waits.append(max(0.0, fetching - hidden))
         hidden = max(0.0, (row.device - (row.done - row.got)) / 1e9)
-        busy.append(max(row.done - row.got, row.device) / 1e9 if pool.consumer.present else 0.0)
-    return Told(
+        # On a device that has a backlog, the time in which the call returned is not time that it took.
+        spent = row.device if row.idle is not None else max(row.done - row.got, row.device)
+        busy.append(spent / 1e9 if pool.consumer.present else 0.0)
+    return TrialBlock(
         seconds=block.seconds,
         samples=block.samples,
         waits=tuple(waits),
@@ -217,8 +203,8 @@ def told(block: Block, pool: Pool, started: float) -> Told:
     )
 
 
-def _made(row: Row) -> Made:
-    return Made(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9)
+def _made(row: Row) -> BatchTimes:
+    return BatchTimes(row.trace.worker, row.room / 1e9, row.trace.begun / 1e9, row.trace.ended / 1e9)
 
 
 def _threads(rows: tuple[Row, ...]) -> float | None:
@@ -236,19 +222,19 @@ def _threads(rows: tuple[Row, ...]) -> float | None:
     return spent / worked if worked > 50_000_000 else None
 
 
-def look(pool: Pool) -> Batch:
+def look(pool: Pool) -> BatchCost:
     """A few batches made in this process: what one takes, and how large it is."""
     pool.turn_to(PLAIN)
-    pool.keep_batch()
+    pool.consumer.try_on(pool.keep_batch())
     begun = time.perf_counter()
     rows = [pool.next(consume=False)]
     while len(rows) < LOOK_BATCHES and time.perf_counter() - begun < LOOK_SECONDS:
         rows.append(pool.next(consume=False))
     reading = read([os.getpid()])
-    sizes = list(_storages(pool.last_batch))
+    sizes = [leaf.nbytes for leaf in leaves(pool.last_batch) if isinstance(leaf, torch.Tensor)]
     single = one_by_one(pool.subject)
     making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
-    return Batch(
+    return BatchCost(
         bytes=float(sum(sizes)),
         storages=len(sizes),
         process_bytes=reading.memory_bytes,
@@ -257,6 +243,7 @@ def look(pool: Pool) -> Batch:
         seconds=making / len(rows),
         samples=sum(row.trace.samples for row in rows) / len(rows),
         one_by_one=single,
+        why_none=pool.consumer.why_none,
     )
 
 
@@ -284,15 +271,3 @@ def one_by_one(subject: Any) -> float | None:
     if not spent[False]:
         return None
     return statistics.median(spent[False]) / max(statistics.median(spent[True]), 1e-12)
-
-
-def _storages(value: Any) -> Iterator[int]:
-    """Bytes of every tensor of a batch."""
-    if isinstance(value, torch.Tensor):
-        yield value.numel() * value.element_size()
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _storages(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _storages(inner)

@@ -29,7 +29,7 @@ WORKER_FILES = 12
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """Of everything a trial runs, its training process included. None: no limit."""
 
     memory_bytes: float | None = None
@@ -79,7 +79,7 @@ def _said(name: str, value: float) -> str:
     )
 
 
-def above(limits: Limits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
+def above(limits: ResourceLimits, usage: Usage, share: float) -> Iterator[tuple[str, float, float]]:
     """(figure, value, limit) of everything that is above a share of its limit."""
     for name in FIGURES:
         limit, value = getattr(limits, name), getattr(usage, name)
@@ -87,14 +87,14 @@ def above(limits: Limits, usage: Usage, share: float) -> Iterator[tuple[str, flo
             yield name, value, limit
 
 
-def refusal(limits: Limits, predicted: Usage) -> str | None:
+def refusal(limits: ResourceLimits, predicted: Usage) -> str | None:
     """Why a trial is not started."""
     for name, value, limit in above(limits, predicted, CAREFUL):
         return f"it would take about {_said(name, value)}, and the limit is {_said(name, limit)}"
     return None
 
 
-def ending(limits: Limits, usage: Usage, before: Usage | None = None) -> str | None:
+def ending(limits: ResourceLimits, usage: Usage, before: Usage | None = None) -> str | None:
     """Why a running trial is ended: it is near a limit, or would be beyond it if it grew once more as it did since ``before``."""
     for name, value, limit in above(limits, usage, NEAR):
         return f"it took {_said(name, value)}, which is near the limit of {_said(name, limit)}"
@@ -112,7 +112,7 @@ def _grown(before: Usage, now: Usage) -> Usage:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchCost:
     """One batch, as a single process made it."""
 
     bytes: float
@@ -127,6 +127,8 @@ class Batch:
     samples: float = 1.0
     one_by_one: float | None = None
     """Fetching its samples one after the other, as a multiple of asking for them at once; None where that is no question."""
+    why_none: str = ""
+    """Why the model of the target's file is not the consumer."""
 
     @property
     def handing(self) -> float:
@@ -143,7 +145,7 @@ def _times(tried: Settings, settings: Settings) -> float:
 class Footprint:
     """What settings will take, by what others took."""
 
-    batch: Batch
+    batch: BatchCost
     trials: tuple[tuple[Settings, Usage], ...] = ()
     ended: tuple[tuple[Settings, Usage], ...] = field(default=())
     """Those that came too near a limit: they would have taken more still."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pipefix.tuning.known import Known
 from pipefix.tuning.model import Floats
-from pipefix.tuning.seen import Look, Question, Seen
+from pipefix.tuning.results import Preview, Question, TrialResult
 from pipefix.tuning.space import Knob, Settings
+from pipefix.tuning.standings import Standings
 from pipefix.tuning.starting import SERVER
 
 MOST_TRIALS = 8
@@ -28,7 +28,7 @@ NEAR = 0.4
 BUSY = 1.3
 """Cores that the threads of one worker keep busy, above which it is tried with one."""
 HANDING = 0.05
-"""Part of a batch's making that handing it over takes, above which memory that is used again is tried."""
+"""Part of a batch's making that handing it over takes, above which reusable memory is tried."""
 UNUSED = 0.2
 """Part of what workers could make that never comes while somebody waits for it, above which handing over holds them up."""
 SAVED = 0.5
@@ -44,7 +44,7 @@ LATE = 4.0
 
 
 @dataclass(frozen=True)
-class Try:
+class NextTrial:
     settings: Settings
     why: str
     gain: float = 0.0
@@ -52,7 +52,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Done:
+class Finished:
     why: str
 
 
@@ -66,14 +66,16 @@ class Search(Question):
 
     most_trials: int = MOST_TRIALS
 
-    def next(self, seen: Sequence[Seen], *, look: Look | None = None, fits: Fits = lambda _: None) -> Try | Done:
+    def next(
+        self, seen: Sequence[TrialResult], *, look: Preview | None = None, fits: Fits = lambda _: None
+    ) -> NextTrial | Finished:
         tried = {one.settings.normal() for one in seen}
         left = self.most_trials - len(tried)
         tried |= {one.settings for one in self._level([one for one in seen if one.ended is None])}
         if not seen and fits(self.start) is None:
-            return Try(self.start, "the settings as they are")
+            return NextTrial(self.start, "the settings as they are")
         if left <= 0:
-            return Done(f"{self.most_trials} trials were made")
+            return Finished(f"{self.most_trials} trials were made")
         told = [one for one in seen if one.ended is None]
         if not told:
             return self._first(seen, fits)
@@ -92,13 +94,13 @@ class Search(Question):
         if count is not None and (not knobs or (spare and count.gain >= knobs[0].worth)):
             return count
         if knobs:
-            return Try(knobs[0].turned(at.settings), knobs[0].why)
-        return count or starting or Done(self._enough(known))
+            return NextTrial(knobs[0].turned(at.settings), knobs[0].why)
+        return count or starting or Finished(self._enough(known))
 
-    def _known(self, told: Sequence[Seen], look: Look | None) -> Known:
-        return Known(self, self._level(told), look)
+    def _known(self, told: Sequence[TrialResult], look: Preview | None) -> Standings:
+        return Standings(self, self._level(told), look)
 
-    def best(self, seen: Sequence[Seen], *, look: Look | None = None) -> Seen | None:
+    def best(self, seen: Sequence[TrialResult], *, look: Preview | None = None) -> TrialResult | None:
         """The settings to keep, before they are held against the start once more."""
         told = [one for one in seen if one.ended is None]
         if not told:
@@ -109,7 +111,7 @@ class Search(Question):
         # It ran with its workers started in another way alone: what ran as it would is kept.
         return self._known([one for one in told if one.settings.start_method == best.settings.start_method], look).best
 
-    def start_left(self, seen: Sequence[Seen], *, look: Look | None = None) -> str | None:
+    def start_left(self, seen: Sequence[TrialResult], *, look: Preview | None = None) -> str | None:
         """Why workers are to be started as they are; None where another way is better, or none was thought of."""
         told = [one for one in seen if one.ended is None]
         starting = self.space.starting
@@ -130,19 +132,19 @@ class Search(Question):
 
     # -- how workers start ---------------------------------------------------------------------------------------------
 
-    def _ordinary(self, one: Seen) -> bool:
+    def _ordinary(self, one: TrialResult) -> bool:
         """Whether its workers are started as the code has it."""
         return one.settings.start_method == self.start.start_method
 
-    def _served(self, one: Seen) -> bool:
+    def _served(self, one: TrialResult) -> bool:
         return one.settings.start_method == SERVER != self.start.start_method
 
-    def _restarted(self, one: Seen, told: Sequence[Seen]) -> Seen | None:
+    def _restarted(self, one: TrialResult, told: Sequence[TrialResult]) -> TrialResult | None:
         """The same settings with workers from the fork server."""
         wanted = replace(one.settings, start_method=SERVER)
         return next((other for other in told if other.settings == wanted and other is not one), None)
 
-    def _method(self, told: Sequence[Seen]) -> str | None:
+    def _method(self, told: Sequence[TrialResult]) -> str | None:
         """How workers are to be started, by what is known."""
         starting, crowded = self.space.starting, [one for one in told if one.settings.workers]
         if starting is not None:
@@ -153,45 +155,45 @@ class Search(Question):
         alone = crowded and all(self._served(one) for one in crowded)
         return SERVER if alone else self.start.start_method
 
-    def _level(self, told: Sequence[Seen]) -> list[Seen]:
+    def _level(self, told: Sequence[TrialResult]) -> list[TrialResult]:
         """Trials as if all workers had been started in the way that is to be: that is judged by itself, and the pace is alike."""
-        method, found = self._method(told), dict[Settings, Seen]()
+        method, found = self._method(told), dict[Settings, TrialResult]()
         for one in told:
             settings = replace(one.settings, start_method=method).normal()
             if settings not in found or one.settings == settings:
                 found[settings] = replace(one, settings=settings)
         return list(found.values())
 
-    def _another_start(self, at: Seen, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
+    def _another_start(self, at: TrialResult, tried: set[Settings], seen: Sequence[TrialResult], fits: Fits) -> NextTrial | None:
         starting = self.space.starting
         once = starting is not None and self._ordinary(at) and not any(self._served(one) for one in seen)
         why = starting.hint(at, at.settings.workers) if starting is not None and once else None
         settings = replace(at.settings, start_method=SERVER)
-        return Try(settings, why) if why is not None and self._may(settings, tried, seen, fits) else None
+        return NextTrial(settings, why) if why is not None and self._may(settings, tried, seen, fits) else None
 
     # -- what may be tried ---------------------------------------------------------------------------------------------
 
-    def _first(self, seen: Sequence[Seen], fits: Fits) -> Try | Done:
+    def _first(self, seen: Sequence[TrialResult], fits: Fits) -> NextTrial | Finished:
         """Nothing is known and the start cannot be run: the most modest settings that can."""
         tried = {one.settings.normal() for one in seen}
         spared = replace(self.start, start_method=SERVER)
         forked = self.space.starting is not None and any(NOT_FORKED in (one.ended or "") for one in seen)
         if forked and self._may(spared, tried, seen, fits):
-            return Try(spared, "the dataset uses CUDA, which no forked worker can")
+            return NextTrial(spared, "the dataset uses CUDA, which no forked worker can")
         for workers in (max(1, self.start.workers // 2), 1, 0):
             modest = replace(self.start, workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
             for settings in self._ways(modest, fits):
                 if self._may(settings, tried, seen, fits):
-                    return Try(settings, "the settings as they are do not fit the limits")
-        return Done("no settings fit the limits")
+                    return NextTrial(settings, "the settings as they are do not fit the limits")
+        return Finished("no settings fit the limits")
 
-    def _may(self, settings: Settings, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> bool:
+    def _may(self, settings: Settings, tried: set[Settings], seen: Sequence[TrialResult], fits: Fits) -> bool:
         if settings.normal() in tried or fits(settings) is not None:
             return False
         alike = [one for one in seen if one.settings.start_method == settings.start_method]
         return not any(one.ended is not None and _at_least(settings, one.settings) for one in alike)
 
-    def _knobs(self, known: Known, at: Seen) -> Iterator[Knob]:
+    def _knobs(self, known: Standings, at: TrialResult) -> Iterator[Knob]:
         """Those beside the workers that something hints at, the likeliest first; to be turned on ``at``."""
         space, settings = self.space, at.settings
         if known.fed(known.best) or not settings.workers:
@@ -219,7 +221,7 @@ class Search(Question):
         if settings.prefetch < space.most_prefetch and at is known.best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
 
-    def _held_up(self, at: Seen, look: Look | None) -> tuple[float, str] | None:
+    def _held_up(self, at: TrialResult, look: Preview | None) -> tuple[float, str] | None:
         """The part of the time that handing over is thought to keep workers from making batches, and why; None where it is not."""
         waited = at.stall is None or at.stall > UNUSED
         unused = 1 - at.rate / at.potential if at.potential and waited else 0.0
@@ -231,7 +233,7 @@ class Search(Question):
             return look.handing, told
         return None
 
-    def _count(self, known: Known, tried: set[Settings], seen: Sequence[Seen], fits: Fits) -> Try | None:
+    def _count(self, known: Standings, tried: set[Settings], seen: Sequence[TrialResult], fits: Fits) -> NextTrial | None:
         """The count of workers that promises most beyond the best one known."""
         utility = known.utility()
         here = known.cloud.counts.tolist().index(known.best.settings.workers)
@@ -243,10 +245,10 @@ class Search(Question):
             for one in self._ways(settings, fits):
                 if self._may(one, tried, seen, fits):
                     gain = float(gains[place])
-                    return Try(one, self._promise(known, one, gain), gain)
+                    return NextTrial(one, self._promise(known, one, gain), gain)
         return None
 
-    def _in_turn(self, gains: Floats, known: Known, seen: Sequence[Seen]) -> list[int]:
+    def _in_turn(self, gains: Floats, known: Standings, seen: Sequence[TrialResult]) -> list[int]:
         """Places of counts, those that promise most first; but as many workers as cores before all others of several."""
         order: list[int] = np.argsort(-gains, kind="stable").tolist()
         several = any(one.settings.workers > 1 for one in seen)
@@ -262,13 +264,13 @@ class Search(Question):
         if self.space.sharing and free and fits(settings) is not None:
             yield replace(settings, sharing="file_system")
 
-    def _promise(self, known: Known, settings: Settings, gain: float) -> str:
+    def _promise(self, known: Standings, settings: Settings, gain: float) -> str:
         forecast = known.cloud.forecast(settings.workers)
         if known.fed(known.best):
             return f"fewer workers may do: {forecast:,.0f} samples/s are forecast, {known.demand:,.0f} are needed"
         return f"{forecast:,.0f} samples/s are forecast, {100 * math.expm1(gain):.1f} % to be gained on average"
 
-    def _enough(self, known: Known) -> str:
+    def _enough(self, known: Standings) -> str:
         if known.fed(known.best):
             return "the consumer is fed, and no smaller setting is likely to feed it"
         return f"no other setting is expected to gain {100 * WORTH_A_TRIAL:.1f} %"

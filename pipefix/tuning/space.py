@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pipefix.tuning.starting import Starting
 
@@ -25,7 +26,7 @@ class Settings:
     worker_threads: int | None = None
     """Threads that native libraries may use in each worker; None leaves them alone."""
     engine: str | None = None
-    """``processes``: FastLoader hands batches over, through memory that is used again; None: as the loader does."""
+    """``processes``: FastLoader hands batches over, through reusable shared memory; None: as the loader does."""
     sharing: str | None = None
     """How torch shares the memory of what workers make; None for its default."""
     batched_fetch: bool | None = None
@@ -41,6 +42,10 @@ class Settings:
             self, prefetch=FEW_PREFETCHED, in_order=True, start_method=None, worker_threads=None, engine=None, sharing=None
         )
 
+    def arguments(self) -> dict[str, Any]:
+        """As a plan calls them."""
+        return {NAMES.get(name, name): value for name, value in vars(self).items()}
+
     @property
     def in_flight(self) -> int:
         """Batches that lie ready, or are being made, at most."""
@@ -52,12 +57,8 @@ class Settings:
         return {name: theirs[name] for name in mine if mine[name] != theirs[name]}
 
 
-NAMES: Mapping[str, str] = {
-    "workers": "num_workers",
-    "prefetch": "prefetch_factor",
-    "worker_threads": "threads in each worker",
-}
-"""What users call it, where that is not what we do."""
+NAMES: Mapping[str, str] = {"workers": "num_workers", "prefetch": "prefetch_factor"}
+"""What plans and loaders call it, where that is not what we do."""
 
 
 def said(settings: Settings, *, than: Settings | None = None) -> str:

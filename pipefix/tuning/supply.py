@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Made:
+class BatchTimes:
     """One batch, as its worker made it. Seconds of one clock."""
 
     worker: int
@@ -23,12 +23,12 @@ class Made:
     ended: float
 
 
-def turns(made: Sequence[Made]) -> tuple[float, ...]:
+def turns(made: Sequence[BatchTimes]) -> tuple[float, ...]:
     """Seconds that each batch kept its worker, handing over the one before included; waiting for room is not. In order of ``made``.
 
     What a worker's first batch took besides making is not known: it has none, and is left out.
     """
-    last: dict[int, Made] = {}
+    last: dict[int, BatchTimes] = {}
     pairs = []
     for one in made:
         before = last.get(one.worker)

@@ -11,15 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from pipefix.measurement import gpu
 from pipefix.tuning import usage as reading
-from pipefix.tuning.child import LONGEST_BLOCK, Work, serve
-from pipefix.tuning.limits import Batch, Usage
+from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
+from pipefix.tuning.limits import BatchCost, Usage
 from pipefix.tuning.space import Settings
-from pipefix.tuning.told import Told
 from pipefix.tuning.vram import Vram
 from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.garbage import existing_objects_skipped
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at what a trial takes; more where looking itself takes long."""
@@ -32,7 +32,7 @@ Watch = Callable[[Usage], "str | None"]
 """Told what the trial takes; why it must be ended, or None."""
 
 
-class Ended(Exception):
+class TrialEnded(Exception):
     """A trial was ended, or ended itself, before it told what was asked."""
 
     def __init__(self, why: str, *, limit: bool = False, error: TargetError | None = None) -> None:
@@ -42,10 +42,10 @@ class Ended(Exception):
         self.error = error
 
 
-class Trial:
+class TrialProcess:
     """Settings that run. ``close`` leaves no process, no shared memory and no file behind."""
 
-    def __init__(self, work: Work, settings: Settings, lot: int, watch: Watch, vram: Vram | None = None) -> None:
+    def __init__(self, work: TrialWork, settings: Settings, lot: int, watch: Watch, vram: Vram | None = None) -> None:
         context = multiprocessing.get_context("fork")
         self.settings = settings
         self._watch = watch
@@ -58,19 +58,20 @@ class Trial:
         self.used = Usage()
         """The most of each figure so far."""
         self.now = Usage()
-        self._process.start()
+        with existing_objects_skipped():
+            self._process.start()
         theirs.close()
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def block(self, seconds: float) -> Told:
+    def block(self, seconds: float) -> TrialBlock:
         told = self._ask(seconds, LONGEST_BLOCK + seconds + PATIENCE)
-        assert isinstance(told, Told)
+        assert isinstance(told, TrialBlock)
         return told
 
-    def look(self) -> Batch:
+    def look(self) -> BatchCost:
         batch = self._ask("look", LONGEST_BLOCK + PATIENCE)
-        assert isinstance(batch, Batch)
+        assert isinstance(batch, BatchCost)
         return batch
 
     def _ask(self, what: Any, patience: float) -> Any:
@@ -79,15 +80,15 @@ class Trial:
             self._ours.send(what)
             while not self._ours.poll(self._look()):
                 if time.perf_counter() > until:
-                    raise Ended(f"it gave no batch within {patience:.0f} s")
+                    raise TrialEnded(f"it gave no batch within {patience:.0f} s")
             answer = self._ours.recv()
         except (EOFError, OSError):
-            raise Ended(self._died()) from None
+            raise TrialEnded(self._died()) from None
         self._look()
         if isinstance(answer, tuple):
             what, advice, shown = answer
             error = TargetError(what, advice=advice, user_traceback=shown)
-            raise Ended(f"it failed: {what.rstrip('.')}", error=error)
+            raise TrialEnded(f"it failed: {what.rstrip('.')}", error=error)
         return answer
 
     def _died(self) -> str:
@@ -114,7 +115,7 @@ class Trial:
         why = self._watch(self.now)
         if why is not None:
             self.close(at_once=True)
-            raise Ended(why, limit=True)
+            raise TrialEnded(why, limit=True)
         return max(LOOK_EVERY, 15 * (time.perf_counter() - begun))
 
     def _processes(self) -> list[int]:
@@ -174,10 +175,10 @@ def _unlink(processes: set[int]) -> None:
                 os.unlink(f"{reading.SHM}/{name}")
 
 
-class Processes:
+class TrialProcesses:
     """Runs trials for real."""
 
-    def __init__(self, work: Work, vram: Vram | None = None) -> None:
+    def __init__(self, work: TrialWork, vram: Vram | None = None) -> None:
         self.work = work
         self.vram = vram
         self._lot = 0
@@ -187,7 +188,7 @@ class Processes:
         found = reading.read([os.getpid()])
         return Usage(found.memory_bytes, found.shm_bytes, found.files)
 
-    def look(self, settings: Settings, watch: Watch) -> Batch:
+    def look(self, settings: Settings, watch: Watch) -> BatchCost:
         """A few batches without workers."""
         trial = self.start(settings, watch)
         try:
@@ -195,15 +196,15 @@ class Processes:
         finally:
             trial.close()
 
-    def start(self, settings: Settings, watch: Watch) -> Trial:
+    def start(self, settings: Settings, watch: Watch) -> TrialProcess:
         self._lot += 1
-        return Trial(self.work, settings, self._lot - 1, watch, self.vram)
+        return TrialProcess(self.work, settings, self._lot - 1, watch, self.vram)
 
 
 def can_fork() -> str | None:
     """Why trials cannot be run in processes of their own here; None where they can."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return "this system cannot fork processes"
-    if torch.cuda.is_initialized():
+    if gpu.lost_by_forks():
         return "CUDA is awake in this process already, and a forked process cannot use it"
     return None

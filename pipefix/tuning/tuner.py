@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pipefix.tuning import told as telling
-from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
-from pipefix.tuning.search import MOST_TRIALS, Done, Search
-from pipefix.tuning.seen import Goal, Look, Seen
+from pipefix.tuning import block_figures as figures
+from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
+from pipefix.tuning.results import Goal, Preview, TrialResult
+from pipefix.tuning.search import MOST_TRIALS, Finished, Search
 from pipefix.tuning.space import Settings, Space, most_workers, said
-from pipefix.tuning.told import Told
-from pipefix.tuning.trial import Ended, Watch
+from pipefix.tuning.trial import TrialEnded, Watch
 from pipefix.tuning.verdict import beaten
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.quantity import Interval
@@ -40,20 +40,20 @@ class Running(Protocol):
     used: Usage
     now: Usage
 
-    def block(self, seconds: float) -> Told:
-        """The next batches; `Ended` where it came near a limit or failed."""
+    def block(self, seconds: float) -> TrialBlock:
+        """The next batches; `TrialEnded` where it came near a limit or failed."""
 
     def close(self, *, at_once: bool = False) -> None:
         """Leave nothing behind."""
 
 
-class Bench(Protocol):
+class TrialBench(Protocol):
     """What trials run on: this machine, or one that a test made up."""
 
     def own(self) -> Usage:
         """What a process takes that holds the target and makes nothing."""
 
-    def look(self, settings: Settings, watch: Watch) -> Batch:
+    def look(self, settings: Settings, watch: Watch) -> BatchCost:
         """A few batches without workers."""
 
     def start(self, settings: Settings, watch: Watch) -> Running:
@@ -61,13 +61,13 @@ class Bench(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TuningPlan:
     """How much to try, and with what aim."""
 
     space: Space
     goal: Goal
     start: Settings
-    limits: Limits = field(default=Limits())
+    limits: ResourceLimits = field(default=ResourceLimits())
     budget: float = 90.0
     """Seconds for everything."""
     most_trials: int = MOST_TRIALS
@@ -75,16 +75,16 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One line of the table: settings, and what became of them."""
+class TrialLine:
+    """One line of the report's table: settings, and how their trial went."""
 
     settings: Settings
     why: str
-    """They were to be tried."""
+    """Why these settings were chosen for a trial."""
     status: str
     """run, refused, ended or failed."""
     reason: str = ""
-    """They were not run, or not to their end."""
+    """Why these settings were not run, or not to their end; empty where they were."""
     rate: Interval | None = None
     stall: float | None = None
     used: Usage = field(default=Usage())
@@ -95,18 +95,18 @@ class Tried:
 
 @dataclass(frozen=True)
 class Found:
-    """What a tuning came to."""
+    """The result of a tuning."""
 
-    tried: tuple[Tried, ...]
+    tried: tuple[TrialLine, ...]
     chosen: Settings
     kept: str | None
     """Why the start is kept; None where it was beaten."""
     before: Interval | None
     """Delivered by the start, side by side with the winner at the end."""
     after: Interval | None
-    blocks: tuple[Told, ...]
+    blocks: tuple[TrialBlock, ...]
     """Of the settings chosen, the last ones: what the certificate rests on."""
-    batch: Batch | None
+    batch: BatchCost | None
     enough: str
     """Why no more was tried."""
     partial: bool = False
@@ -122,30 +122,45 @@ class _Contender:
     """Settings with a process that runs them, and the level they were found at."""
 
     running: Running
-    seen: Seen
+    seen: TrialResult
 
 
 class Tuner:
     """One tuning."""
 
     def __init__(
-        self, bench: Bench, plan: Plan, *, progress: Progress = lambda *_: None, clock: Callable[[], float] = time.perf_counter
+        self,
+        bench: TrialBench,
+        plan: TuningPlan,
+        *,
+        progress: Progress = lambda *_: None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.bench = bench
         self.plan = plan
-        self.clock = clock
+        self._clock = clock
+        self.late = 0.0
+        """Seconds that first steps of trials took beside steps, such as compiling: they are not taken off the budget."""
         self.begun = clock()
         self.progress = progress
         self.search = Search(plan.space, plan.goal, plan.start, plan.seed, plan.most_trials)
-        self.seen: list[Seen] = []
-        self.tried: list[Tried] = []
+        self.seen: list[TrialResult] = []
+        self.tried: list[TrialLine] = []
         self.refused: dict[Settings, str] = {}
         self.footprint: Footprint | None = None
-        self.look: Look | None = None
+        self.look: Preview | None = None
         self.live: list[Running] = []
         self.incumbent: _Contender | None = None
-        self.last: dict[Settings, list[Told]] = {}
+        self.last: dict[Settings, list[TrialBlock]] = {}
         self.error: TargetError | None = None
+
+    def clock(self) -> float:
+        return self._clock() - self.late
+
+    def _block(self, running: Running, seconds: float) -> TrialBlock:
+        block = running.block(seconds)
+        self.late += block.late_s
+        return block
 
     @property
     def left(self) -> float:
@@ -194,7 +209,7 @@ class Tuner:
             )
         try:
             batch = self.bench.look(replace(self.plan.start, workers=0).normal(), self._watch_of([]))
-        except Ended as end:
+        except TrialEnded as end:
             if end.error is not None:
                 raise end.error from end
             raise TargetError(
@@ -202,12 +217,15 @@ class Tuner:
                 advice="Give it more room, or a smaller batch: --batch-size 8.",
             ) from end
         self.footprint = Footprint(batch)
+        if batch.why_none:
+            goal = replace(self.plan.goal, has_consumer=False)
+            self.plan, self.search = replace(self.plan, goal=goal), replace(self.search, goal=goal)
         space = self.plan.space
         if space.open:
             computing = batch.cpu_s / max(batch.seconds, 1e-9)
             most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, computing))
             self.search = replace(self.search, space=replace(space, most_workers=most))
-        self.look = Look(
+        self.look = Preview(
             batch.samples / max(batch.seconds, 1e-9),
             cpu_s=batch.cpu_s / batch.samples,
             handing=batch.handing,
@@ -261,7 +279,7 @@ class Tuner:
     def _trials(self) -> str:
         while True:
             asked = self.search.next(self.seen, look=self.look, fits=self._fits)
-            if isinstance(asked, Done):
+            if isinstance(asked, Finished):
                 return asked.why
             if self.seen and self.left < 3.2 * self.each:
                 return f"the {self.plan.budget:.0f} s were spent"
@@ -274,7 +292,7 @@ class Tuner:
         try:
             running = self._start(settings)
             blocks, level, doubt = self._beside(running, begun)
-        except Ended as end:
+        except TrialEnded as end:
             self._ended(settings, why, end, running, begun)
             return
         seen = self._seen(settings, blocks, level, doubt)
@@ -283,34 +301,34 @@ class Tuner:
         self.seen.append(seen)
         self.last[settings.normal()] = blocks
         self.tried.append(
-            Tried(
-                settings, why, "run", rate=telling.around(level, doubt), stall=seen.stall, used=running.used,
+            TrialLine(
+                settings, why, "run", rate=figures.around(level, doubt), stall=seen.stall, used=running.used,
                 seconds=self.clock() - begun, started_s=blocks[-1].started_s if settings.workers else 0.0,
             )
         )  # fmt: skip
         self._crown(_Contender(running, seen))
 
-    def _ended(self, settings: Settings, why: str, end: Ended, running: Running | None, begun: float) -> None:
+    def _ended(self, settings: Settings, why: str, end: TrialEnded, running: Running | None, begun: float) -> None:
         assert self.footprint is not None
         used = running.used if running is not None else Usage()
         if running is not None:
             self._close(running)
         if self.incumbent is not None and self.incumbent.running not in self.live:
             self.incumbent = None
-        self.seen.append(Seen(settings.normal(), ended=str(end)))
+        self.seen.append(TrialResult(settings.normal(), ended=str(end)))
         self.error = self.error or end.error
         if end.limit:
             self.footprint = self.footprint.with_trial(settings, used, ended=True)
         status = "ended" if end.limit else "failed"
-        self.tried.append(Tried(settings, why, status, reason=str(end), used=used, seconds=self.clock() - begun))
+        self.tried.append(TrialLine(settings, why, status, reason=str(end), used=used, seconds=self.clock() - begun))
 
-    def _beside(self, running: Running, begun: float) -> tuple[list[Told], float, float]:
+    def _beside(self, running: Running, begun: float) -> tuple[list[TrialBlock], float, float]:
         """Blocks of settings in turn with the incumbent's: the blocks, the level they put the settings at, and its doubt."""
         length = max(SHORTEST, self.each / (2 * PAIRS + 2))
-        blocks: list[Told] = []
+        blocks: list[TrialBlock] = []
         logs: list[float] = []
         while len(blocks) < PAIRS and (len(blocks) < 1 or self.clock() - begun < self.each):
-            blocks.append(running.block(length))
+            blocks.append(self._block(running, length))
             beside = self._incumbents(length)
             if beside is not None:
                 logs.append(math.log(blocks[-1].rate / beside))
@@ -318,33 +336,33 @@ class Tuner:
                     break
         if not logs or self.incumbent is None:
             found = [math.log(block.rate) for block in blocks]
-            return blocks, math.exp(sum(found) / len(found)), max(ALONE_DOUBT, telling.doubt(found))
+            return blocks, math.exp(sum(found) / len(found)), max(ALONE_DOUBT, figures.doubt(found))
         level = self.incumbent.seen.rate * math.exp(sum(logs) / len(logs))
-        return blocks, level, math.hypot(telling.doubt(logs), 0.3 * self.incumbent.seen.doubt)
+        return blocks, level, math.hypot(figures.doubt(logs), 0.3 * self.incumbent.seen.doubt)
 
     def _incumbents(self, length: float) -> float | None:
         """What the incumbent delivers just now; None where there is none, or it fell away."""
         if self.incumbent is None:
             return None
         try:
-            block = self.incumbent.running.block(length)
-        except Ended:
+            block = self._block(self.incumbent.running, length)
+        except TrialEnded:
             self._close(self.incumbent.running)
             self.incumbent = None
             return None
         self.last.setdefault(self.incumbent.seen.settings, []).append(block)
         return block.rate
 
-    def _seen(self, settings: Settings, blocks: list[Told], level: float, doubt: float) -> Seen:
+    def _seen(self, settings: Settings, blocks: list[TrialBlock], level: float, doubt: float) -> TrialResult:
         with_consumer = self.plan.goal.has_consumer
-        return Seen(
+        return TrialResult(
             settings.normal(), level, doubt,
-            stall=telling.stall(blocks).value if with_consumer else None,
+            stall=figures.stall(blocks).value if with_consumer else None,
             demand=blocks[-1].demand if with_consumer else None,
-            potential=telling.potential(blocks),
-            tail=telling.tail(blocks),
-            threads=telling.threads(blocks),
-            starting=telling.starting(blocks),
+            potential=figures.potential(blocks),
+            tail=figures.tail(blocks),
+            threads=figures.threads(blocks),
+            starting=figures.starting(blocks),
         )  # fmt: skip
 
     def _crown(self, new: _Contender) -> None:
@@ -366,33 +384,33 @@ class Tuner:
         best = self.search.best(self.seen, look=self.look)
         if best is None:
             return self.plan.start, "no settings could be run", None, None
-        first = next((one for one in self.seen if one.settings == start), Seen(start, ended="its trial was not made"))
+        first = next((one for one in self.seen if one.settings == start), TrialResult(start, ended="its trial was not made"))
         if first.ended is not None:
-            rate = telling.around(best.rate, best.doubt)
+            rate = figures.around(best.rate, best.doubt)
             return best.settings, None, rate, rate
         if best.settings == start:
             self._certify(best)
-            rate = telling.around(best.rate, best.doubt)
+            rate = figures.around(best.rate, best.doubt)
             return self.plan.start, "no settings were found that are better", rate, rate
         self._say(f"confirming {said(best.settings)}")
         begun = self.clock()
         try:
             ours, theirs = self._side_by_side(best.settings, start, begun)
-        except Ended as end:
+        except TrialEnded as end:
             return self.plan.start, f"the settings found did not run again: {end}", None, None
         logs = [math.log(one.rate / other.rate) for one, other in zip(ours, theirs, strict=True)]
-        doubt = telling.doubt(logs)
+        doubt = figures.doubt(logs)
         base = math.exp(sum(math.log(one.rate) for one in theirs) / len(theirs))
         again = self._seen(best.settings, ours, base * math.exp(sum(logs) / len(logs)), doubt / math.sqrt(2))
         start_again = self._seen(start, theirs, base, doubt / math.sqrt(2))
         kept = beaten(start_again, again, self.plan.goal, self.plan.space.starting)
         self.last[best.settings], self.last[start] = ours, theirs
         levels = [math.log(one.rate) for one in theirs]
-        before = telling.around(base, telling.doubt(levels))
-        after = telling.around(again.rate, telling.doubt(levels) if len(logs) < 2 else math.hypot(telling.doubt(levels), doubt / 2))
+        before = figures.around(base, figures.doubt(levels))
+        after = figures.around(again.rate, figures.doubt(levels) if len(logs) < 2 else math.hypot(figures.doubt(levels), doubt / 2))
         return (best.settings, None, before, after) if kept is None else (self.plan.start, kept, before, before)
 
-    def _side_by_side(self, best: Settings, start: Settings, begun: float) -> tuple[list[Told], list[Told]]:
+    def _side_by_side(self, best: Settings, start: Settings, begun: float) -> tuple[list[TrialBlock], list[TrialBlock]]:
         if self.incumbent is not None and self.incumbent.seen.settings != best:
             self._close(self.incumbent.running)
             self.incumbent = None
@@ -401,22 +419,22 @@ class Tuner:
             return self._in_turns(best, start, length)
         winner = self.incumbent.running if self.incumbent is not None else self._start(best)
         other = self._start(start)
-        ours: list[Told] = []
-        theirs: list[Told] = []
+        ours: list[TrialBlock] = []
+        theirs: list[TrialBlock] = []
         while len(ours) < 2 or (self.clock() - begun < 2 * self.each and len(ours) < 2 * PAIRS):
             for running, blocks in ((winner, ours), (other, theirs))[:: 1 if len(ours) % 2 == 0 else -1]:
-                blocks.append(running.block(length))
+                blocks.append(self._block(running, length))
         return ours, theirs
 
-    def _in_turns(self, best: Settings, start: Settings, length: float) -> tuple[list[Told], list[Told]]:
+    def _in_turns(self, best: Settings, start: Settings, length: float) -> tuple[list[TrialBlock], list[TrialBlock]]:
         """Both do not fit the limits together: one after the other, twice."""
         if self.incumbent is not None:
             self._close(self.incumbent.running)
             self.incumbent = None
-        blocks: dict[Settings, list[Told]] = {best: [], start: []}
+        blocks: dict[Settings, list[TrialBlock]] = {best: [], start: []}
         for settings in (best, start, start, best):
             running = self._start(settings)
-            blocks[settings].append(running.block(length))
+            blocks[settings].append(self._block(running, length))
             self._close(running)
         return blocks[best], blocks[start]
 
@@ -426,14 +444,14 @@ class Tuner:
         mine, theirs = self.footprint.predict(settings), self.footprint.predict(other)
         return refusal(self.plan.limits, _together(mine, [theirs])) is not None
 
-    def _certify(self, best: Seen) -> None:
+    def _certify(self, best: TrialResult) -> None:
         """A few more blocks of what stays, so that the certificate does not rest on the trial that chose it."""
         length = max(SHORTEST, self.each / (2 * PAIRS + 2))
         running = self.incumbent.running if self.incumbent is not None and self.incumbent.seen.settings == best.settings else None
         try:
             running = running or self._start(best.settings)
-            self.last[best.settings] = [running.block(length) for _ in range(CERTIFYING)]
-        except Ended:
+            self.last[best.settings] = [self._block(running, length) for _ in range(CERTIFYING)]
+        except TrialEnded:
             return
 
     # -- telling -------------------------------------------------------------------------------------------------------
@@ -441,9 +459,9 @@ class Tuner:
     def _say(self, phase: str) -> None:
         self.progress(phase, min(1.0, (self.clock() - self.begun) / self.plan.budget))
 
-    def _refusals(self) -> list[Tried]:
+    def _refusals(self) -> list[TrialLine]:
         known = {one.settings.normal() for one in self.tried}
-        return [Tried(settings, "", "refused", reason=why) for settings, why in self.refused.items() if settings not in known]
+        return [TrialLine(settings, "", "refused", reason=why) for settings, why in self.refused.items() if settings not in known]
 
 
 def _together(one: Usage, others: Sequence[Usage]) -> Usage:

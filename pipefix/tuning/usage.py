@@ -17,7 +17,7 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 @dataclass(frozen=True)
-class Reading:
+class ProcessUsage:
     """Of one tree of processes, at one moment."""
 
     memory_bytes: float
@@ -42,7 +42,7 @@ def group(leader: int) -> list[int]:
     return found
 
 
-def read(processes: Iterable[int]) -> Reading:
+def read(processes: Iterable[int]) -> ProcessUsage:
     """Processes that end meanwhile count nothing."""
     memory = shm = cpu = 0.0
     files = count = 0
@@ -56,7 +56,7 @@ def read(processes: Iterable[int]) -> Reading:
         shm += rollup.get("Pss_Shmem", 0)
         cpu += (int(fields[11]) + int(fields[12])) / _TICKS
         files = max(files, len(_listed(PROC / str(pid) / "fd")))
-    return Reading(memory, shm, files, cpu, count)
+    return ProcessUsage(memory, shm, files, cpu, count)
 
 
 def _listed(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pipefix.tuning.seen import Goal, Seen
+from pipefix.tuning.results import Goal, TrialResult
 from pipefix.tuning.space import Settings
 from pipefix.tuning.starting import Starting
 from pipefix.vocabulary.quantity import percent
@@ -13,7 +13,7 @@ SURE = 1.64
 """Standard deviations by which a gain must exceed nothing: one in twenty who gain nothing is believed to."""
 
 
-def beaten(start: Seen, winner: Seen, goal: Goal, starting: Starting | None = None) -> str | None:
+def beaten(start: TrialResult, winner: TrialResult, goal: Goal, starting: Starting | None = None) -> str | None:
     """Why the start is kept; None where it is beaten. ``starting``: how its workers are started."""
     if start.settings.normal() == winner.settings.normal():
         return "no settings were found that are better"

@@ -7,9 +7,11 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
+from pipefix.vocabulary.nvml import NotVisible, handle_of
+
 
 class Vram:
-    """One device, as it was when the tuning began; ``why`` says why there is none to be watched."""
+    """One device (``cuda:N``), as it was when the tuning began; ``why`` says why there is none to be watched."""
 
     def __init__(self, nvml: Any = None, device: int = 0) -> None:
         self.why: str | None = None
@@ -27,9 +29,11 @@ class Vram:
             if not self._nvml.nvmlDeviceGetCount():
                 self.why = "the driver knows no device"
                 return
-            self._handle = self._nvml.nvmlDeviceGetHandleByIndex(device)
+            self._handle = handle_of(self._nvml, device)
             memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
             self.free, self._before = float(memory.total - memory.used), float(memory.used)
+        except NotVisible as error:
+            self.why = str(error)
         except self._nvml.NVMLError as error:
             self._handle = None
             self.why = f"the driver cannot be asked: {error}"

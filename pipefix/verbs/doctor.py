@@ -9,12 +9,19 @@ from pipefix.audit.finding import AuditFacts
 from pipefix.audit.rules import audit
 from pipefix.kernels import kernel
 from pipefix.measurement.machine import look
-from pipefix.report import runfile, tell
 from pipefix.verbs.target import load_target
+from pipefix.vocabulary.finding import Finding as Finding
 
 
-def doctor(target: Any = None) -> tuple[dict[str, Any], list[runfile.Finding]]:
-    """Audit the machine, and the settings of a target's loader, without measuring a pipeline."""
+def doctor(target: Any = None) -> tuple[dict[str, Any], list[Finding]]:
+    """Audit the machine, and the settings of a target's loader, without measuring a pipeline.
+
+    Args:
+        target: what `pipefix.probe` takes; None audits the machine alone.
+
+    Returns:
+        Facts of the machine, and what was found with its advice.
+    """
     machine = look()
     found = kernel.native()
     absent = (found.why, found.advice) if isinstance(found, kernel.Absent) else None
@@ -23,4 +30,4 @@ def doctor(target: Any = None) -> tuple[dict[str, Any], list[runfile.Finding]]:
         subject = load_target(target)
         seen = observe.loader_facts(subject.loader)
         facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **seen)
-    return machine.as_dict(), [tell.finding(one) for one in audit(facts)]
+    return machine.as_dict(), audit(facts)

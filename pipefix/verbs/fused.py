@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.loader.fusing import look
-from pipefix.loader.fusing.apart import apart
-from pipefix.loader.fusing.recipe import Declined
+from pipefix.loader.fusing import dataset_trial
+from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.recipe import NotFused
 from pipefix.measurement.measurement import FusedCall
 from pipefix.measurement.statistics import Floats, bootstrap, interval
 from pipefix.plan.remedy import WORTH_TRYING
@@ -29,21 +29,26 @@ def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, F
     """By mode, in about so long; empty where there is too little to be gained by any."""
     if subject.iterable or diagnosis.part_of_making(Stage.DECODE, Stage.AUGMENT) <= WORTH_TRYING:
         return {}
+    import pipefix.loader.fusing.source  # noqa: F401 - once here, rather than in each of the processes that try it
+
     each = seconds / len(MODES)
-    return {mode: told(apart(partial(look.look, subject.loader, mode, LOOKING * each))) for mode in MODES}
+    return {
+        mode: fused_call(in_child_process(partial(dataset_trial.try_on_dataset, subject.loader, mode, LOOKING * each)))
+        for mode in MODES
+    }
 
 
-def told(found: look.Looked | Declined) -> FusedCall:
-    if isinstance(found, Declined):
+def fused_call(found: dataset_trial.DatasetTrial | NotFused) -> FusedCall:
+    if isinstance(found, NotFused):
         return FusedCall(why_not=found.why)
     pairs = np.column_stack([found.fused, found.own])
     left = interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
     return FusedCall(
-        left=left, pictures=len(found.own), apart=found.apart, draws=found.draws, processes=found.processes, pace=_pace(found)
+        left=left, pictures=len(found.own), apart=found.distance, draws=found.draws, processes=found.processes, pace=_pace(found)
     )  # fmt: skip
 
 
-def _pace(found: look.Looked) -> Interval | None:
+def _pace(found: dataset_trial.DatasetTrial) -> Interval | None:
     if len(found.paces) < FEW:
         return None
     pairs = np.array(found.paces, dtype=float)

@@ -18,8 +18,8 @@ from pipefix.caches.read_back import ReadBack
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes.fused import mode_of
 from pipefix.fixes.verify import Pipeline, faster
-from pipefix.loader.fusing.apart import apart
-from pipefix.loader.fusing.look import spread
+from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.trial import spread
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.measurement.statistics import bootstrap, interval
@@ -47,14 +47,14 @@ def record(
     if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
-        found = apart(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
-        kept = told(found) if isinstance(found, ReadBack) else None
+        found = in_child_process(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
+        kept = kept_record(found) if isinstance(found, ReadBack) else None
         if kept is None or found.cache is None or first_batch is None or first_batch > LATE * seconds:
             return kept
         return replace(kept, gain=_gain(subject, consumer, CachedDataset(found.cache), seconds))
 
 
-def told(found: ReadBack) -> KeptRecord | None:
+def kept_record(found: ReadBack) -> KeptRecord | None:
     if found.why_not:
         return KeptRecord(why_not=found.why_not)
     if not found.seconds:

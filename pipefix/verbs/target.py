@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from torch import nn
+
 from pipefix.caches import target as cached_target
-from pipefix.measurement.measure import silent as silent
+from pipefix.measurement.plan import silent as silent
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
+from pipefix.vocabulary import amounts
+from pipefix.vocabulary.errors import BadUsage
 
 Progress = Callable[[str, float], None]
 """Told what is being done and the part of it that is done."""
 
 
-def load_target(target: Any, *, batch_size: int | None = None, workers: int | None = None) -> Subject:
-    """A target may also be a cache."""
-    return load(target, batch_size=batch_size, workers=workers, directories=(cached_target.dataset,))
+def load_target(target: Any, *, batch_size: int | None = None, workers: int | None = None, step: Any = None) -> Subject:
+    """A target may also be a cache, or a subject that is loaded already. ``step``: what consumes its batches, a model or a call."""
+    if isinstance(target, Subject):
+        return target
+    subject = load(target, batch_size=batch_size, workers=workers, directories=(cached_target.dataset,))
+    if step is None:
+        return subject
+    if isinstance(step, nn.Module):
+        return replace(subject, consumer=None, model=step)
+    if not callable(step):
+        raise BadUsage(
+            f"step is of type {type(step).__name__}, which cannot be called with a batch.",
+            advice="Give a function that takes a batch and trains on it, or a torch.nn.Module: step=train_step",
+        )
+    return replace(subject, consumer=step)
+
+
+def consumed(step_ms: float | str | None, target_rate: float | str | None) -> dict[str, float | None]:
+    """An emulated consumer, as arguments of `consumer_for`; both may be given as text."""
+    return {
+        "step_ms": None if step_ms is None else amounts.taken("step_ms", step_ms, amounts.milliseconds),
+        "target_rate": None if target_rate is None else amounts.taken("target_rate", target_rate, amounts.rate),
+    }

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import datetime
+import multiprocessing
 import os
 import threading
 from dataclasses import dataclass, replace
+from multiprocessing import forkserver
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+from torch.utils.data import DataLoader
+
+from pipefix.fixes.applied import tuned_on
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.workers.dataset_once import start_method
+from pipefix.measurement.consumer import consumer_for
+from pipefix.measurement.machine import Machine, look
 from pipefix.plan import planfile
-from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile, TunedOn
+from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
+from pipefix.report import tune_text
+from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
-from pipefix.verbs.target import Progress, load_target, silent
+from pipefix.subject.subject import Subject
+from pipefix.tuning.batch_sizes import sweep
+from pipefix.tuning.child import TrialWork
+from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import Goal
+from pipefix.tuning.share import own_cpus, ranks_here
+from pipefix.tuning.space import Settings, Space, most_workers
+from pipefix.tuning.starting import SERVER, Starting
+from pipefix.tuning.trial import TrialProcesses, can_fork
+from pipefix.tuning.tuner import Found, Tuner, TuningPlan
+from pipefix.tuning.usage import read
+from pipefix.tuning.vram import Vram
+from pipefix.verbs.target import Progress, consumed, load_target, silent
+from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage, TargetError
-
-if TYPE_CHECKING:
-    from pipefix.measurement.machine import Machine
-    from pipefix.report.tell_tune import Consumer, Telling
-    from pipefix.subject.subject import Subject
-    from pipefix.tuning.limits import Limits
-    from pipefix.tuning.space import Settings, Space
-    from pipefix.tuning.starting import Starting
-    from pipefix.tuning.tuner import Found, Plan
+from pipefix.vocabulary.generators import untouched
 
 _ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """With it torch answers whether there is CUDA without waking it up: trials are forked, and would find it awake and unusable."""
@@ -50,44 +67,68 @@ class Tuned:
     def changed(self) -> bool:
         return bool(self.report.changes)
 
+    def __str__(self) -> str:
+        return "\n".join(tune_text.lines(self.report))
+
 
 def tune(
     target: Any,
     *,
-    stall: float = 0.01,
-    step_ms: float | None = None,
-    target_rate: float | None = None,
+    stall: float | str = 0.01,
+    step: Any = None,
+    step_ms: float | str | None = None,
+    target_rate: float | str | None = None,
     batch_size: int | None = None,
     workers: int | None = None,
     batch_sizes: bool = False,
-    budget: float = 90.0,
+    budget: float | str = 90.0,
     trials: int = 8,
     max_workers: int | None = None,
-    max_memory: float | None = None,
-    max_shm: float | None = None,
+    max_memory: float | str | None = None,
+    max_shm: float | str | None = None,
     max_files: int | None = None,
     max_cores: float | None = None,
-    max_vram: float | None = None,
+    max_vram: float | str | None = None,
     keep_order: bool = False,
-    write: Path | None = None,
+    write: str | Path | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tuned:
-    """Find loader settings for ``target`` that keep its consumer fed, or deliver most, within hard limits."""
-    import torch
+    """Find loader settings for ``target`` that keep its consumer fed, or deliver most, within hard limits.
 
-    from pipefix.measurement.consumer import consumer_for
-    from pipefix.measurement.machine import look
-    from pipefix.report.tell_tune import Telling
-    from pipefix.subject import randomness
-    from pipefix.tuning.child import Work
-    from pipefix.tuning.seen import Goal
-    from pipefix.tuning.trial import Processes
-    from pipefix.tuning.tuner import Plan, Tuner
-    from pipefix.tuning.vram import Vram
+    Args:
+        target: what `pipefix.probe` takes.
+        stall: share of the time that the consumer may wait: 0.01, or ``"1%"``.
+        step: what consumes the batches: a function that takes one and trains on it, or a model; instead of the target file's own.
+        step_ms: milliseconds that an emulated training step takes a batch, in place of the target's own.
+        target_rate: samples a second that an emulated consumer takes.
+        batch_size: instead of the loader's.
+        workers: worker processes, instead of the loader's.
+        batch_sizes: also measure other batch sizes; none of them is chosen.
+        budget: seconds to spend; text may have a unit, such as ``"2m"``.
+        trials: settings to try at most.
+        max_workers: never try more workers.
+        max_memory: bytes that the whole loop may take, or text such as ``"8GB"`` (default: what is free).
+        max_shm: bytes of /dev/shm (default: what is free).
+        max_files: files open in one process (default: its limit).
+        max_cores: CPU cores that the loop may keep busy.
+        max_vram: bytes of the device's memory (default: what is free).
+        keep_order: never try ``in_order=False``.
+        write: the plan file to write, where something is to change.
+        seed: of the sampler's order.
+        progress: called with a phase and the part that is done, 0 to 1.
 
+    Returns:
+        The settings with their evidence, every trial, and the certificate: whether the consumer is fed, and how sure that is.
+    """
     say = progress or silent
-    _check(trials, stall)
+    share, seconds = amounts.taken("stall", stall, amounts.share), amounts.taken("budget", budget, amounts.seconds)
+    memory, shm, device = (
+        None if value is None else amounts.taken(name, value, amounts.size)
+        for name, value in (("max_memory", max_memory), ("max_shm", max_shm), ("max_vram", max_vram))
+    )
+    emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None
+    _check(trials, share)
     older = planfile.read(write) if write is not None and write.is_file() else None
     vram = Vram()
     threads = torch.get_num_threads()
@@ -97,26 +138,34 @@ def tune(
     try:
         say("loading the target", 0.0)
         known = set(threading.enumerate())
-        subject = load_target(target, batch_size=batch_size, workers=workers)
+        subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
+        if subject.choice:
+            say(subject.choice, 0.0)
         begun = tuple(one.name for one in threading.enumerate() if one not in known)
-        _check_forks(subject, emulated=step_ms is not None or target_rate is not None)
-        machine = look()
-        space = replace(_space(subject, machine, max_workers, keep_order), starting=_starting(subject, begun))
-        limits = _limits(machine, max_memory, max_shm, max_files, max_cores, _least(max_vram, vram.free))
-        consumer = _consumer(subject, step_ms, target_rate)
-        work = Work(subject, lambda one: consumer_for(one, step_ms=step_ms, target_rate=target_rate), _lots(subject), seed, threads)
-        bench = Processes(work, vram)
-        plan = Plan(space, Goal(stall, consumer.present), _start(subject), limits, budget, trials, seed)
-        with randomness.untouched(subject.loader):
+        _check_forks(subject, emulated=any(emulated.values()))
+        machine, ranks = look(), ranks_here()
+        space = _space(subject, machine, max_workers, keep_order, ranks=ranks)
+        space = replace(space, starting=_starting(subject, begun))
+        limits = _limits(machine, memory, shm, max_files, max_cores, _least(device, vram.free), ranks=ranks)
+        consumer = _consumer(subject, emulated)
+        work = TrialWork(
+            subject, lambda one: consumer_for(one, **emulated, loader=subject.loader),
+            _lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
+        )  # fmt: skip
+        bench = TrialProcesses(work, vram)
+        plan = TuningPlan(space, Goal(share, consumer.present), _start(subject), limits, seconds, trials, seed)
+        with untouched(subject.loader):
             found = Tuner(bench, plan, progress=say).run()
+            if found.batch is not None and found.batch.why_none:
+                consumer = ConsumerName("none", present=False, why_none=found.batch.why_none)
             sizes = _batch_sizes(bench, found, subject, plan) if batch_sizes and not found.partial else []
     finally:
         torch.set_num_threads(threads)
         _set(_ASLEEP, asked)
         vram.close()
-    telling = Telling(
-        subject.target, subject.settings, plan.start, space, limits, found, consumer, stall, sizes, dealt=work.lots > 1,
-        vram=_unwatched(vram.why, max_vram, gpus=bool(machine.gpus)),
+    telling = TuneReporter(
+        subject.target, subject.settings, plan.start, space, limits, found, consumer, share, sizes, dealt=work.lots > 1,
+        vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
     )  # fmt: skip
     return _tuned(telling, machine, older, write)
 
@@ -131,14 +180,11 @@ def _set(name: str, value: str | None) -> str | None:
     return before
 
 
-def _consumer(subject: Subject, step_ms: float | None, target_rate: float | None) -> Consumer:
-    from pipefix.measurement.consumer import consumer_for
-    from pipefix.report.tell_tune import Consumer
-
-    if step_ms is not None or target_rate is not None:
-        return Consumer(consumer_for(subject, step_ms=step_ms, target_rate=target_rate).name, present=True, emulated=True)
+def _consumer(subject: Subject, emulated: dict[str, float | None]) -> ConsumerName:
+    if any(emulated.values()):
+        return ConsumerName(consumer_for(subject, **emulated).name, present=True, emulated=True)
     name = "train_step" if subject.consumer is not None else "model" if subject.model is not None else "none"
-    return Consumer(name, present=name != "none")
+    return ConsumerName(name, present=name != "none")
 
 
 def _check(trials: int, stall: float) -> None:
@@ -149,8 +195,6 @@ def _check(trials: int, stall: float) -> None:
 
 
 def _check_forks(subject: Subject, *, emulated: bool) -> None:
-    from pipefix.tuning.trial import can_fork
-
     why = can_fork()
     if why is None:
         return
@@ -164,8 +208,6 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
 
 
 def _start(subject: Subject) -> Settings:
-    from pipefix.tuning.space import Settings
-
     now = subject.settings
     return Settings(
         workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory
@@ -181,10 +223,8 @@ def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | Non
     return f"The device's memory was not watched: {why}." if gpus else None
 
 
-def _space(subject: Subject, machine: Machine, most: int | None, keep_order: bool) -> Space:
-    from pipefix.tuning.space import Space, most_workers
-
-    now = subject.settings
+def _space(subject: Subject, machine: Machine, most: int | None, keep_order: bool, *, ranks: int = 1) -> Space:
+    now, cores = subject.settings, machine.effective_cores / ranks
     real = subject.consumer is not None or subject.model is not None
     declined = {}
     if not machine.gpus:
@@ -208,8 +248,8 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
     else:
         declined["batch_size"] = "it is part of the training; --batch-sizes shows what others would deliver"
     return Space(
-        most_workers=most_workers(machine.effective_cores, now.num_workers) if most is None else max(most, 0),
-        cores=machine.effective_cores,
+        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0),
+        cores=cores,
         reorder=not keep_order and not subject.iterable,
         pin=bool(machine.gpus) and real,
         slots=slots,
@@ -221,13 +261,6 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
 
 def _starting(subject: Subject, threads: tuple[str, ...]) -> Starting:
     """How workers are started. ``threads``: those that began while the target was loaded."""
-    import multiprocessing
-    from multiprocessing import forkserver
-
-    from pipefix.loader.fast_loader import FastLoader
-    from pipefix.loader.packed import start_method
-    from pipefix.tuning.starting import SERVER, Starting
-
     now = subject.settings
     modules = getattr(forkserver._forkserver, "_preload_modules", None) or ["__main__"]
     return Starting(
@@ -240,37 +273,38 @@ def _starting(subject: Subject, threads: tuple[str, ...]) -> Starting:
 
 
 def _handing(subject: Subject, declined: dict[str, str]) -> tuple[bool, bool]:
-    """Whether batches may be handed over through memory that is used again, and whether memory may be shared by name."""
-    from torch import multiprocessing
-    from torch.utils.data import DataLoader
-
+    """Whether batches may be handed over through reusable shared memory, and whether memory may be shared by name."""
     theirs = subject.loader
-    known = multiprocessing.get_sharing_strategy()
+    known = torch.multiprocessing.get_sharing_strategy()
     engine = getattr(theirs, "engine", None)
     slots = getattr(theirs, "another", DataLoader) is DataLoader and engine not in ("subprocess", "threads", "torch")
     if not slots:
         declined["engine"] = f"engine={engine!r} was chosen"
-    sharing = slots and known == "file_descriptor" and "file_system" in multiprocessing.get_all_sharing_strategies()
+    sharing = slots and known == "file_descriptor" and "file_system" in torch.multiprocessing.get_all_sharing_strategies()
     if engine == "threads":
         declined["sharing"] = "threads share all memory"
     elif not sharing:
-        declined["sharing"] = "batches cross through memory that is used again" if not slots else f"{known} is the strategy already"
+        declined["sharing"] = "batches cross through reusable shared memory" if not slots else f"{known} is the strategy already"
     return slots, sharing
 
 
 def _limits(
-    machine: Machine, memory: float | None, shm: float | None, files: int | None, cores: float | None, vram: float | None
-) -> Limits:
-    """What was asked for, and no more than there is."""
-    from pipefix.tuning.limits import Limits
-    from pipefix.tuning.usage import read
-
-    room = machine.memory_room_bytes
+    machine: Machine,
+    memory: float | None,
+    shm: float | None,
+    files: int | None,
+    cores: float | None,
+    vram: float | None,
+    *,
+    ranks: int = 1,
+) -> ResourceLimits:
+    """What was asked for, and no more than there is: for each rank its part."""
+    room, free = machine.memory_room_bytes, machine.shm_free_bytes
     if room is not None:
-        room += int(read([os.getpid()]).memory_bytes)
-    return Limits(
+        room = room // ranks + int(read([os.getpid()]).memory_bytes)
+    return ResourceLimits(
         memory_bytes=_least(memory, room),
-        shm_bytes=_least(shm, machine.shm_free_bytes),
+        shm_bytes=_least(shm, free // ranks if free is not None else None),
         files=_least(files, machine.fd_soft),
         cores=cores,
         vram_bytes=vram,
@@ -286,18 +320,16 @@ def _lots(subject: Subject) -> int:
     now = subject.settings
     if subject.iterable or not now.epoch:
         return 1
-    return LOTS if now.epoch // max(1, now.batch_size or 1) >= LOTS * FEW_BATCHES else 1
+    return LOTS if now.epoch // now.samples_a_batch >= LOTS * FEW_BATCHES else 1
 
 
-def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: Plan) -> list[BatchSize]:
-    from pipefix.tuning.batch_sizes import sweep
-
+def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
     own = subject.settings.batch_size
     if not own or found.batch is None:
         return []
     told = []
     for one in sweep(bench, found, own, plan.limits, seconds=plan.budget / 30):
-        waited = one.stall if plan.goal.has_consumer else None
+        waited = one.stall if plan.goal.has_consumer and not found.batch.why_none else None
         told.append(BatchSize(batch_size=one.batch_size, rate=one.rate, batch_s=one.batch_s, stall=waited, reason=one.reason))
     return told
 
@@ -305,7 +337,7 @@ def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: Plan) -> list
 # -- what comes out --------------------------------------------------------------------------------------------------------
 
 
-def _tuned(telling: Telling, machine: Machine, older: PlanFile | None, write: Path | None) -> Tuned:
+def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None) -> Tuned:
     """The plan, written where something is to change and nothing interrupted it; and the report."""
     found, changes = telling.found, telling.changes()
     evidence = None
@@ -315,7 +347,7 @@ def _tuned(telling: Telling, machine: Machine, older: PlanFile | None, write: Pa
     plan = PlanFile(
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         target=telling.target,
-        machine=_tuned_on(machine),
+        machine=tuned_on(machine),
         loader=loader if changes else None,
         cache=older.cache if older is not None else None,
         augmentation=older.augmentation if older is not None else None,
@@ -326,12 +358,3 @@ def _tuned(telling: Telling, machine: Machine, older: PlanFile | None, write: Pa
         written = str(write)
     report = telling.report(created=plan.created, written=written)
     return Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
-
-
-def _tuned_on(machine: Machine) -> TunedOn:
-    return TunedOn(
-        cores=machine.effective_cores,
-        cpu_model=machine.cpu_model,
-        memory_bytes=machine.memory_limit_bytes or machine.memory_bytes,
-        gpus=[gpu.name for gpu in machine.gpus],
-    )

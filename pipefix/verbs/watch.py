@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-from pipefix.watch.follow import follow as follow
-from pipefix.watch.watch import watch as watch
+from pipefix.watching.follow import follow as follow
+from pipefix.watching.watch import Watch as Watch
+from pipefix.watching.watch import watch as watch

@@ -76,7 +76,9 @@ def _by_name(value: Any) -> dict[str, Any] | None:
         except AttributeError:
             continue
         accounted.add(id(held))
-        if held is not inherited and not (isinstance(held, MethodType) and held.__self__ in (value, type(value))):
+        if held is not inherited and not (
+            isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
+        ):
             found[name] = held
     return found if all(id(one) in accounted for one in gc.get_referents(value)) else None
 

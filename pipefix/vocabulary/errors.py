@@ -39,6 +39,13 @@ class TargetError(PipefixError):
     default_advice = "A target is FILE.py, FILE.py:name, package.module:name, a directory of class folders or a cache."
 
 
+class NothingToProbe(TargetError):
+    """A file that hands over no dataset and no loader when it is imported."""
+
+    exit_code = 3
+    default_advice = "Name what to probe: FILE.py:NAME, where NAME is a dataset, a loader or a callable that returns one."
+
+
 class UnreadableFile(PipefixError):
     """A run file, plan file or cache cannot be read or written."""
 

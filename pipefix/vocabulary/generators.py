@@ -1,20 +1,19 @@
-"""Random generators that a thing holds: found without asking it anything, noted and put back.
+"""Random generators that a thing holds: found without asking it anything.
 
 Libraries are only looked at where they are loaded: before that, no generator is of theirs.
 """
 
 from __future__ import annotations
 
-import copy
 import random
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.random_state import preserved
 
 _DEPTH = 6
 _MEMBERS = 64
@@ -29,14 +28,9 @@ def generators(root: Any) -> list[Any]:
     return list(found.values())
 
 
-def access(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], object]]:
-    """What gives its state, and what sets it."""
-    if isinstance(generator, random.Random):
-        return generator.getstate, generator.setstate
-    if hasattr(generator, "bit_generator"):
-        bits = generator.bit_generator
-        return lambda: copy.deepcopy(bits.state), lambda state: setattr(bits, "state", state)
-    return generator.get_state, generator.set_state
+def untouched(root: Any) -> AbstractContextManager[object]:
+    """Inside, anything may be drawn: the process's own generators, CUDA's and those that ``root`` holds go on as before."""
+    return preserved(*generators(root), cuda=True)
 
 
 def is_generator(value: Any) -> bool:

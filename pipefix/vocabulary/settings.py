@@ -10,6 +10,8 @@ class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     batch_size: int | None = 1
     """Samples a batch; None where a batch sampler or the dataset itself decides."""
+    mean_batch: float | None = None
+    """Samples a batch on average, where a batch sampler decides."""
     num_workers: int = 0
     prefetch_factor: int | None = None
     """Batches in flight a worker; None with no workers."""
@@ -32,6 +34,11 @@ class LoaderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Samples that the dataset holds; None where it has no length."""
     drawn: int | None = None
     """Samples an epoch, where the sampler draws more or fewer than the dataset holds; None: as many."""
+
+    @property
+    def samples_a_batch(self) -> float:
+        """As set, or as the batch sampler gives on average; 1 where samples are passed on as they are."""
+        return self.batch_size or self.mean_batch or 1
 
     @property
     def epoch(self) -> int | None:

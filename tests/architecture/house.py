@@ -80,6 +80,7 @@ def _ours(target: str) -> str | None:
     return target or None
 
 
+@cache
 def classes() -> dict[str, tuple[Module, ast.ClassDef]]:
     return {
         f"{module.name}.{node.name}": (module, node)
@@ -89,6 +90,7 @@ def classes() -> dict[str, tuple[Module, ast.ClassDef]]:
     }
 
 
+@cache
 def subclasses(of: str) -> dict[str, tuple[Module, ast.ClassDef]]:
     """Classes whose bases lead to the class of that (last) name."""
     known = {of}

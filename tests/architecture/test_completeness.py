@@ -91,15 +91,14 @@ def test_every_remedy_has_a_test() -> None:
 
 
 def test_every_remedy_has_a_fixer_or_is_left_to_its_user_with_a_reason() -> None:
-    from pipefix.fixes.by_hand import WHY
-    from pipefix.fixes.registry import all_fixers
+    from pipefix.fixes.registry import WHY_BY_HAND, all_fixers
     from pipefix.plan.remedy import all_remedies
 
     fixed = {id for fixer in all_fixers() for id in fixer.remedies}
     known = {kind.id for kind in all_remedies()}
-    assert not fixed & WHY.keys(), "a remedy is either applied or left, not both"
-    assert known == fixed | WHY.keys()
-    assert all(reason.strip() for reason in WHY.values())
+    assert not fixed & WHY_BY_HAND.keys(), "a remedy is either applied or left, not both"
+    assert known == fixed | WHY_BY_HAND.keys()
+    assert all(reason.strip() for reason in WHY_BY_HAND.values())
 
 
 def test_every_rule_of_the_audit_has_a_test() -> None:
@@ -144,3 +143,9 @@ def test_every_page_of_the_documentation_is_in_its_index() -> None:
     assert not [
         page.name for page in (house.ROOT / "docs").glob("*.md") if page.name != "index.md" and f"({page.name})" not in index
     ]
+
+
+def test_every_folder_of_tests_is_a_rooms_or_explained() -> None:
+    explained = (house.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    folders = {path.name for path in (house.ROOT / "tests").iterdir() if any(path.glob("*.py"))}
+    assert not [name for name in folders - house.rooms() if f"`tests/{name}`" not in explained]

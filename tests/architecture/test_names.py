@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+import pipefix
 from tests.architecture import house
 
 NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "core", "shared", "tools", "stuff", "base"}
@@ -36,3 +37,8 @@ def test_nothing_grows_out_of_hand(name: str) -> None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (node.end_lineno or 0) - node.lineno > LONGEST_FUNCTION
     ]
     assert not long
+
+
+def test_no_name_for_users_is_a_module_as_well() -> None:
+    """``import pipefix.watch.cusum`` would find a function where it looks for a package."""
+    assert not [name for name in pipefix.__all__ if f"pipefix.{name}" in house.modules()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -61,7 +62,7 @@ def test_importing_the_package_is_cheap() -> None:
     assert not set(done.stdout.split()) & {*HEAVY, "msgspec", "rich"}
 
 
-@pytest.mark.alone
+@pytest.mark.timing
 def test_help_answers_in_a_quarter_of_a_second() -> None:
     """Best of several, so that a busy machine is not mistaken for a slow program."""
     best = min(_seconds_for_help() for _ in range(7))
@@ -69,6 +70,13 @@ def test_help_answers_in_a_quarter_of_a_second() -> None:
 
 
 def _seconds_for_help() -> float:
+    """From start to end, less what it waited for a CPU that other programs had."""
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "pipefix", "--help"], check=True, capture_output=True)
-    return time.perf_counter() - begun
+    process = subprocess.Popen([sys.executable, "-m", "pipefix", "--help"], stdout=subprocess.DEVNULL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    seconds = time.perf_counter() - begun
+    queued = Path(f"/proc/{process.pid}/schedstat")
+    if queued.exists():
+        seconds -= int(queued.read_text().split()[1]) / 1e9
+    assert process.wait() == 0
+    return seconds

@@ -7,21 +7,43 @@ written out and read by the same code, or the machine is described.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+import zipfile
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from torch.utils.data import DataLoader
 
-from pipefix.audit.finding import AuditFacts, BatchFacts
+from pipefix.audit.finding import AuditFacts, BatchFacts, FarStore, StepFacts
 from pipefix.audit.observe import loader_facts
+from pipefix.audit.store_scan import store_in
 from pipefix.measurement.machine import Gpu, filesystems, throttle
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, ROOT, Case, Impossible, described, loader, machine, machine_of, quota_tree, tree
 from tests.audit.pipelines import observed, settings_of, timed
+
+
+def zip_before_fork() -> AuditFacts:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "archive.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("0", b"0" * 100)
+        dataset = pipelines.Zipped(path)
+        made = DataLoader(dataset, num_workers=2, multiprocessing_context="fork")
+        facts = AuditFacts(**loader_facts(made), settings=settings_of(made))
+        dataset.archive.close()
+    return facts
+
+
+def one_shard() -> AuditFacts:
+    made = DataLoader(pipelines.Sharded(["part-0.tar"]), batch_size=4, num_workers=2)
+    return AuditFacts(**loader_facts(made), settings=loader(num_workers=2, kind="iterable", length=None))
 
 
 def quota_v2() -> AuditFacts:
@@ -114,10 +136,20 @@ def spawned() -> AuditFacts:
 
 
 def fork_server() -> AuditFacts:
+    """With a server of its own: one that another test started may have torch loaded, and ends only when all its children did."""
     made = DataLoader(
         pipelines.Arrays(16), batch_size=4, num_workers=1, multiprocessing_context="forkserver", persistent_workers=True
     )
-    return observed(made, machine=machine(), **timed(made))
+    server: Any = forkserver._forkserver
+    before = dict(vars(server))
+    vars(server).update(_forkserver_address=None, _forkserver_alive_fd=None, _forkserver_pid=None, _preload_modules=["__main__"])
+    try:
+        return observed(made, machine=machine(), **timed(made))
+    finally:
+        started = server._forkserver_alive_fd
+        vars(server).update(before)
+        if started is not None:
+            os.close(started)
 
 
 def list_dataset() -> AuditFacts:
@@ -152,6 +184,11 @@ def many_pieces() -> AuditFacts:
 def numpy_batches() -> AuditFacts:
     made: DataLoader[Any] = DataLoader(pipelines.Raw(32, (512, 512)), batch_size=8, num_workers=1, collate_fn=list)
     return observed(made, machine=machine())
+
+
+class Urls:
+    def __init__(self) -> None:
+        self.paths = [f"s3://bucket/{index}.jpg" for index in range(20)]
 
 
 def network(kind: str) -> AuditFacts:
@@ -191,11 +228,19 @@ MISTAKES = [
     Case("pin_memory in collate_fn", lambda: pinned_in(pipelines.pin_here), "inline-pin", real=True),
     Case("pin_memory in a helper of collate_fn", lambda: pinned_in(pipelines.pin_through_a_helper), "inline-pin", real=True),
     Case("pin_memory=True in __getitem__", lambda: pinned_in(dataset=pipelines.PinsItself()), "inline-pin", real=True),
+    Case("ZipFile opened in __init__, 2 forked workers", zip_before_fork, "handle-before-fork", real=True),
+    Case("2 workers for a stream of one shard", one_shard, "few-shards", real=True),
     Case("workers started anew for a short epoch", restarting, "worker-restarts", real=True),
     Case("batch of 64 small tensors", many_pieces, "small-tensors", real=True),
     Case("batch of NumPy arrays", numpy_batches, "piped-arrays", real=True),
     Case("NFS", lambda: network("nfs4"), "network-files"),
     Case("object store through FUSE", lambda: network("fuse.gcsfuse"), "network-files"),
+    Case(
+        "objects over HTTP",
+        described(settings=loader(), store=FarStore(name="https://host", request_s=0.02, requests=1)),
+        "far-store",
+    ),
+    Case("URLs in a list", lambda: AuditFacts(machine=machine(), store=store_in(Urls())), "far-store"),
     Case("Lustre", lambda: network("lustre"), "network-files"),
     Case("no workers, CPU-bound input", described(settings=loader(num_workers=0), cpu_share=0.95, input_share=0.7), "no-workers"),
     Case(
@@ -221,6 +266,13 @@ MISTAKES = [
         described(machine=machine(gpus=[Gpu("H100", 80 * GB)], versions={"torch": "2.9.0+cpu"})),
         "cpu-build",
     ),
+    Case("loss.item() in each step", described(step=StepFacts(waits={"train_step (train.py:9)": 1})), "step-waits"),
+    Case("a copy that is waited for", described(step=StepFacts(blocking={"train_step (train.py:4)": 2})), "blocking-copies"),
+    Case(
+        "non_blocking from ordinary memory", described(step=StepFacts(pageable={"train_step (train.py:4)": 2})), "pageable-copies"
+    ),
+    Case("batches of a few numbers", described(step=StepFacts(), batch=BatchFacts(bytes=2048, tensors=2)), "tiny-batches"),
+    Case("float32 without TF32", described(step=StepFacts(full_precision=12_000_000)), "full-precision"),
     Case(
         "no headers of libjpeg-turbo",
         described(no_kernel=("The native kernel has not been built: jpeglib.h cannot be compiled with.", "apt install ...")),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from pipefix.audit.finding import AuditFacts
 from pipefix.audit.observe import growth, run_facts, worker_facts, worker_of
@@ -24,6 +27,29 @@ class Look:
 
     def __call__(self, samples: Any) -> tuple[int, int, dict[str, float]]:
         return os.getpid(), len(samples), worker_facts(self.collate(samples))
+
+
+class Zipped(Dataset[bytes]):
+    """Opens its archive where every process would have to open its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.archive = zipfile.ZipFile(path)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.archive.read("0")
+
+
+class Sharded(IterableDataset[int]):
+    """A stream of shards, as WebDataset holds them."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self.pipeline = [SimpleNamespace(urls=urls)]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(4))
 
 
 def settings_of(loader: DataLoader[Any]) -> LoaderSettings:

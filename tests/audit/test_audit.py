@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from pipefix.audit.finding import SEVERITIES, AuditFacts, BatchFacts, DatasetFacts, Finding, MemoryGrowth, WorkerFacts
+from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth, WorkerFacts
 from pipefix.audit.rules import audit, every_rule
 from pipefix.measurement.machine import Filesystem, Gpu, Machine
 from pipefix.report import runfile
+from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit.case import Case, Impossible, machine
 from tests.audit.mistakes import MISTAKES, list_dataset
@@ -80,10 +81,10 @@ class TestWords:
         finding = self.only(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=16), cpu_share=0.9))
         assert finding.severity == "warning"
         assert finding.found == (
-            "16 workers keep 14.4 cores busy, and 4 (a CPU quota of the control group; os.cpu_count() says 64) can be had."
+            "16 workers keep 14.4 cores busy, and 4 (a CPU quota of the control group; os.cpu_count() says 64) are available."
         )
         assert finding.advice == "DataLoader(..., num_workers=4)"
-        assert finding.rule == "cpu-quota: CPU-bound workers > 1.25 x the cores that can be had"
+        assert finding.rule == "cpu-quota: CPU-bound workers > 1.25 x the cores that are available"
 
     def test_quota_without_knowing_what_workers_do_is_only_a_note(self) -> None:
         seen = machine(quota_cores=2.0, effective_cores=2.0)

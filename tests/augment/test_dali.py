@@ -14,10 +14,11 @@ from torchvision.transforms.v2 import functional as tv
 
 pytest.importorskip("nvidia.dali")
 
-from pipefix.augment import dali_plan, hold, kornia
+from pipefix.augment import dali_pipeline, dali_plan, hold, kornia
 from pipefix.augment.encoded import decoded
 from pipefix.augment.translate import translate
-from tests.augment.lists import pictures
+from pipefix.vocabulary.errors import BadUsage
+from tests.augment.lists import ALL, pictures
 
 BILINEAR = v2.InterpolationMode.BILINEAR
 CROP = v2.CenterCrop(40)
@@ -89,6 +90,26 @@ def test_epochs_differ_and_can_be_taken_up_in_the_middle(files: list[Path]) -> N
     assert torch.equal(epoch(fresh)[0], second[0])
 
 
+def test_batches_come_in_the_order_that_is_asked_for(files: list[Path]) -> None:
+    listed = translate(LISTS["imagenet"]).ops
+    loader = dali_plan.loader(files, listed, labels=range(12), batch_size=5, seed=3)
+    whole, _ = epoch(loader)
+    asked = [[7, 2], [0, 11, 3, 4, 9], [5]]
+    found = list(loader.in_order(asked, 0))
+    assert [labels.tolist() for _, labels in found] == asked
+    assert all(torch.equal(images, whole[labels]) for images, labels in found), "a sample's numbers are its own, whatever the order"
+    assert list(loader.in_order([], 0)) == []
+    (again,) = loader.in_order([[7, 2]], 1)
+    assert not torch.equal(again[0], found[0][0])
+    first = loader.in_order([[1], [2], [3]], 0)
+    assert next(first)[1].tolist() == [1]
+    assert [labels.tolist() for _, labels in loader.in_order(iter([[4], [5]]), 0)] == [[4], [5]]
+    with pytest.raises(RuntimeError, match="Another epoch of this loader has begun"):
+        next(first)
+    loader.set_epoch(0)
+    assert torch.equal(epoch(loader)[0], whole)
+
+
 def test_an_epoch_left_early_does_not_disturb_the_next(files: list[Path]) -> None:
     loader = dali_plan.loader(files, translate(LISTS["imagenet"]).ops, batch_size=2)
     for _ in loader:
@@ -140,3 +161,57 @@ def test_decoders_agree(files: list[Path]) -> None:
     expected = torch.stack([v2.CenterCrop(40)(decoded(file)) for file in files])
     assert torch.equal(found, expected)
     assert np.array_equal(expected[0], v2.CenterCrop(40)(tv.pil_to_tensor(tv.to_pil_image(decoded(files[0])))))
+
+
+# -- on a GPU, without one -----------------------------------------------------------------------------------------------------
+
+
+def graphs() -> dict[str, Any]:
+    """Every list that swap covers, alone and behind a crop to one size, as a graph with something in it."""
+    from tests.augment import coverage
+
+    examples = {name: coverage.example(name, **coverage._DALI.get(name, {})) for name in coverage.names()}
+    crop = v2.RandomResizedCrop(64)
+    named: dict[str, list[Any]] = dict(LISTS)
+    for name, transform in {**ALL, **examples}.items():
+        named |= {name: [transform], f"{name}, cropped": [crop, transform, UNIT]}
+    found = {}
+    for name, listed in named.items():
+        try:
+            found[name] = dali_plan.plan(translate(listed).ops)
+        except ValueError:  # a list that no target takes
+            continue
+    return {name: one for name, one in found.items() if one.listed}
+
+
+@pytest.mark.filterwarnings("ignore:The transform")
+def test_every_graph_is_made_for_a_gpu_and_its_operators_are_registered_there() -> None:
+    """As far as that goes without a driver: all but ``build()``."""
+    from nvidia.dali import backend
+
+    known = {"cpu": backend.RegisteredCPUOps(), "gpu": backend.RegisteredGPUOps(), "mixed": backend.RegisteredMixedOps()}
+    registered = {device: set(names) for device, names in known.items()}
+    found = graphs()
+    assert len(found) >= 100
+    decoders, odd = set(), []
+    for name, graph in found.items():
+        pipe = dali_pipeline.made(graph, lambda: None, True, "mixed", build=False, batch_size=4, num_threads=2, device_id=None)  # type: ignore[arg-type,return-value]
+        pipe._build_graph()
+        pipe._init_pipeline_backend()
+        assert pipe.serialize()
+        for node in pipe._ops:
+            operator = getattr(node._op, "schema_name", None) or node._op._schema.Name()
+            device = node._op.device
+            decoders |= {(operator, device)} if "mage" in operator and "ecode" in operator else set()
+            odd += [] if operator in registered[device] else [(name, operator, device)]
+    assert odd == []
+    assert {device for _, device in decoders} == {"mixed"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_without_a_driver_it_says_so(files: list[Path]) -> None:
+    loader = dali_plan.loader(files, translate(LISTS["imagenet"]).ops, device="cuda:0")
+    with pytest.raises(BadUsage, match="DALI cannot use the device 'cuda:0': ") as told:
+        next(iter(loader))
+    assert "nvidia-smi" in told.value.advice
+    assert len(str(told.value)) < 300

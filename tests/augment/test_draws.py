@@ -10,9 +10,10 @@ import torch
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from pipefix.augment import distribution, kornia, ops, tensor
+from pipefix.augment import distribution, kornia, tensor
 from pipefix.augment.stream import Stream, keys_of
 from pipefix.augment.translate import translate
+from tests.augment import overheard
 from tests.augment.lists import ALL, pictures
 
 COUNT = 1500
@@ -39,24 +40,50 @@ FIELDS = ("AugMix", "ElasticTransform", "GaussianNoise")
 DRAWN = {
     name: transform
     for name, transform in {**ALL, **OLD, **MORE}.items()
-    if name not in FIELDS and any(map(ops.is_random, translate(transform).ops))
+    if name not in FIELDS and any(op.is_random for op in translate(transform).ops)
 }
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_as_torchvision_draws(name: str) -> None:
     crops = {"RandomCrop": (3, 30, 40), "RandomCrop padded": (3, 64, 70), "RandomCrop reflected": (3, 44, 52)}
-    found = distribution.compared(DRAWN[name], translate(DRAWN[name]).ops, count=COUNT, size=crops.get(name, (3, 24, 32)))
+    found = overheard.compared(DRAWN[name], translate(DRAWN[name]).ops, count=COUNT, size=crops.get(name, (3, 24, 32)))
     assert found
     # A false alarm in ten thousand, over all parameters together.
     assert all(one.alike(len(found)) for one in found), [one for one in found if not one.alike(len(found))]
 
 
-def test_another_distribution_is_told_apart() -> None:
-    (wrong,) = translate(v2.RandomResizedCrop(16, scale=(0.2, 1.0))).ops
-    found = distribution.compared(v2.RandomResizedCrop(16), [wrong], count=COUNT)
+@pytest.mark.parametrize("name", [*DRAWN, *FIELDS])
+def test_results_as_torchvisions(name: str) -> None:
+    """What a check tells its user, here of every transform: whole results of both sides."""
+    transform = {**ALL, **OLD, **MORE}[name]
+    crops = {"RandomCrop": (3, 30, 40), "RandomCrop padded": (3, 64, 70), "RandomCrop reflected": (3, 44, 52)}
+    found = distribution.compared(transform, translate(transform).ops, count=400, size=crops.get(name, (3, 24, 32)))
+    assert all(one.alike(len(found)) for one in found), [one for one in found if not one.alike(len(found))]
+
+
+@pytest.mark.parametrize("compared", [overheard.compared, distribution.compared])
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (v2.RandomResizedCrop(16), v2.RandomResizedCrop(16, scale=(0.2, 1.0))),
+        (v2.RandomHorizontalFlip(0.5), v2.RandomHorizontalFlip(0.4)),
+        (v2.RandomVerticalFlip(0.5), v2.RandomVerticalFlip(0.6)),
+        (v2.RandomRotation((-20, 20)), v2.RandomRotation((-20, 10))),
+        (v2.ColorJitter(0.4, 0.4), v2.ColorJitter(0.4, 0.3)),
+        (v2.ColorJitter(hue=0.2), v2.ColorJitter(hue=0.1)),
+        (v2.GaussianBlur(5, (0.1, 2.0)), v2.GaussianBlur(5, (0.3, 2.0))),
+        (v2.RandomErasing(0.5), v2.RandomErasing(0.5, scale=(0.02, 0.2))),
+    ],
+)
+def test_another_distribution_is_told_apart(compared: Any, right: Any, wrong: Any) -> None:
+    found = compared(right, translate(wrong).ops, count=2000)
     assert not all(one.alike(len(found)) for one in found)
+
+
+def test_no_sample_is_no_evidence() -> None:
     assert distribution.two_sample(np.zeros(10), np.array([])) == 0
+    assert distribution.two_sample(np.array([]), np.array([])) == 1
 
 
 def test_the_test_of_two_samples_keeps_its_rate_of_false_alarms() -> None:
@@ -71,7 +98,7 @@ def test_overhearing_leaves_torchvision_and_its_generator_as_they_were() -> None
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    distribution.overheard(v1.RandomResizedCrop(8), count=5, size=(3, 20, 20))
+    overheard.overheard(v1.RandomResizedCrop(8), count=5, size=(3, 20, 20))
     assert v2.Transform._call_kernel is kernel
     assert v1.functional.crop is crop
     assert torch.equal(torch.rand(3), expected)

@@ -17,12 +17,13 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import pipefix
-from pipefix.augment import coverage, lightning
+from pipefix.augment import lightning, support
 from pipefix.augment.samples import pictures as samples_of
 from pipefix.augment.split import split
-from pipefix.augment.swap import Swap, find
+from pipefix.augment.swap import Swap, files_of, find
 from pipefix.augment.translate import translate
 from pipefix.vocabulary.errors import BadUsage, MissingExtra, TargetError
+from tests.augment import coverage
 from tests.augment.lists import pictures
 
 LIST = v1.Compose(
@@ -171,32 +172,32 @@ def test_from_end_to_end(target: Path, to: str, tmp_path: Path) -> None:
         assert found.module()(batch)[0].shape == (4, 3, 32, 32)
 
 
-def test_the_command(target: Path, tmp_path: Path, root: Path) -> None:
+def test_the_command(target: Path, tmp_path: Path, root: Path, preloaded: str) -> None:
     out, page = tmp_path / "augment.py", tmp_path / "swap.html"
-    command = [
-        sys.executable,
-        "-m",
-        "pipefix",
-        "swap",
-        f"{target}:loader",
-        "--to",
-        "kornia",
-        "--html",
-        str(page),
-        "--write",
-        str(out),
-    ]
+    options = ["--to", "kornia", "--samples", "6", "--html", str(page), "--write", str(out)]
+    command = [*preloaded.split(), "swap", f"{target}:loader", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root)
     assert done.returncode == 0, done.stderr
     assert "RandomResizedCrop: pictures differ in size until they are cropped" in done.stdout
     assert "Equal as far as it was checked" in done.stdout
-    assert page.read_text().count("data:image/png") == 32
+    assert page.read_text().count("data:image/png") == 24
     assert "def augmentation(" in out.read_text()
 
 
 def test_a_dataset_without_transforms(target: Path) -> None:
-    with pytest.raises(TargetError, match="keeps its transforms under none of the usual names"):
+    with pytest.raises(TargetError, match="keeps no transforms under any of the usual names"):
         pipefix.swap(f"{target}:nothing", to="tensor")
+
+
+def test_transforms_of_another_name_are_named(target: Path) -> None:
+    data = Own(v1.Compose([v1.RandomInvert()]))
+    vars(data)["my_steps"] = vars(data).pop("transform")
+    with pytest.raises(TargetError) as caught:
+        pipefix.swap(data, to="tensor")
+    assert caught.value.advice.endswith("--transforms NAME")
+    with pytest.raises(TargetError, match="keeps no transforms under 'absent'"):
+        pipefix.swap(data, to="tensor", transforms="absent")
+    assert find(data, "my_steps") is not None
 
 
 def test_mistakes_are_told(target: Path) -> None:
@@ -219,7 +220,50 @@ def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(MissingExtra) as told:
         pipefix.swap(f"{target}:loader", to="dali")
     assert "The target dali needs the package 'nvidia.dali'" in str(told.value)
-    assert told.value.advice == "Install it with: pip install 'pipefix[dali]'"
+    own = "dali-cuda12" if str(torch.version.cuda).startswith("12.") else "dali"
+    assert told.value.advice == f"Install it with: pip install 'pipefix[{own}]'"
+
+
+@pytest.mark.parametrize(("cuda", "extra"), [("12.8", "dali-cuda12"), ("13.0", "dali"), (None, "dali")])
+def test_the_dali_of_torchs_own_cuda_is_named(cuda: str | None, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia.dali", None)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    with pytest.raises(MissingExtra) as told:
+        support.check("dali")
+    assert told.value.advice == f"Install it with: pip install 'pipefix[{extra}]'"
+
+
+def test_a_dataset_that_lists_no_files_is_declined_at_once(photos: Path) -> None:
+    pytest.importorskip("nvidia.dali")
+    with pytest.raises(TargetError, match="DALI begins with the encoded files, and the dataset does not list its files") as told:
+        pipefix.swap(DataLoader(Own(LIST)), to="dali")
+    assert "--to kornia" in told.value.advice
+    changed = ImageFolder(photos, LIST, target_transform=abs)
+    with pytest.raises(TargetError, match="the dataset changes its labels"):
+        pipefix.swap(DataLoader(changed), to="dali")
+
+
+def test_files_of_a_part_of_a_dataset(photos: Path) -> None:
+    whole = ImageFolder(photos, LIST)
+    files, labels = whole.samples[2][0], whole.samples[2][1]
+    assert files_of(Subset(whole, [2])) == ([files], [labels])
+    assert isinstance(files_of([1, 2]), str)
+    whole.samples = [(torch.zeros(3), 1)]
+    assert isinstance(files_of(whole), str)
+
+
+def test_both_targets_are_timed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipefix.augment import pace
+    from pipefix.report import swap_figures
+
+    images = list(pictures(3))
+    found = pace.batch_seconds(translate([v2.CenterCrop(30), v2.RandomInvert()]).ops, images, "cpu")
+    assert set(found) == {"kornia", "tensor"}
+    assert all(seconds > 0 for seconds in found.values())
+    assert set(pace.batch_seconds(translate([v2.JPEG(80)]).ops, images, "cpu")) == {"tensor"}
+    assert swap_figures.paces({"tensor": 0.004, "kornia": 0.002}, 32, "cuda") == (
+        "A batch of 32 pictures takes 2.00 ms by --to kornia, 4.00 ms by --to tensor on cuda, launching included."
+    )
 
 
 class TestCoverage:

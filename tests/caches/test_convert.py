@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import subprocess
@@ -21,13 +23,15 @@ from torchvision.transforms import v2
 from pipefix.caches import manifest as manifests
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.building import Building, Lock, _sync
+from pipefix.caches.building import Building, _sync
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.forecast import forecast
 from pipefix.caches.verify import verify
 from pipefix.caches.witness import Witness
+from pipefix.vocabulary import files as whole_files
 from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, UnreadableFile
+from pipefix.vocabulary.folder_lock import FolderLock
 from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 
 BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
@@ -219,7 +223,7 @@ def test_it_goes_on_where_it_was(files, make, monkeypatch, to):
 
     def interrupted(numbers, make):
         for event in real(numbers, make):
-            if isinstance(event, pool.Done):
+            if isinstance(event, pool.PartDone):
                 made.append(event.number)
             yield event
             if len(made) == 2:
@@ -251,7 +255,7 @@ def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
     (parts / "00001.mdb").write_bytes(data)
     (folder / "index" / "00002.facts").unlink()
     (parts / ".00002.123.draft").write_bytes(b"half")
-    manifests.write_whole(folder / "plan.json", manifests.sealed_text(_plan_of(files)))
+    whole_files.write_whole(folder / "plan.json", manifests.sealed_text(_plan_of(files)))
     monkeypatch.setattr("pipefix.caches.survey.boot", lambda: "another start")
     done = make(files, "source", name="cache")
     assert (done.made, done.found) == (2, 1)
@@ -269,8 +273,8 @@ def test_a_second_converter_is_refused_with_the_first_ones_number(files, make, t
     folder.mkdir()
     (folder / "parts").mkdir()
     code = (
-        "import sys, time; from pathlib import Path; from pipefix.caches.building import Lock\n"
-        f"with Lock(Path({str(folder)!r})): print('held', flush=True); sys.stdin.read()"
+        "import sys, time; from pathlib import Path; from pipefix.vocabulary.folder_lock import FolderLock\n"
+        f"with FolderLock(Path({str(folder)!r}), 'converter'): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None and first.stdout.readline() == "held\n"
@@ -281,8 +285,8 @@ def test_a_second_converter_is_refused_with_the_first_ones_number(files, make, t
 
 
 def test_the_lock_is_let_go(tmp_path):
-    with Lock(tmp_path):
-        assert (tmp_path / ".lock").read_text().startswith(str(os.getpid()))
+    with FolderLock(tmp_path, "converter"):
+        assert (tmp_path / ".lock").read_text().startswith(f"pipefix {os.getpid()} on ")
     assert not (tmp_path / ".lock").exists()
 
 
@@ -319,7 +323,7 @@ def test_a_directory_that_cannot_be_locked_is_told(tmp_path, monkeypatch):
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
-    with pytest.raises(UnreadableFile, match=r"cannot be written: No locks available"), Lock(tmp_path):
+    with pytest.raises(UnreadableFile, match=r"cannot be written: No locks available"), FolderLock(tmp_path, "converter"):
         pass
 
 
@@ -346,6 +350,46 @@ def test_a_dead_worker_is_told_with_its_sample(make):
     parent = os.getpid()
     with pytest.raises(TargetError, match=r"ended by signal 9 \(SIGKILL\) while it made sample 42"):
         make(Deadly(), "sample", workers=2)
+
+
+def test_a_worker_that_crashed_says_where(make):
+    class Crashing(Numbers):
+        def __getitem__(self, index):
+            if index == 42 and os.getpid() != parent:
+                ctypes.string_at(0)
+            return super().__getitem__(index)
+
+    parent = os.getpid()
+    with pytest.raises(TargetError, match=r"ended by signal 11 \(SIGSEGV\) while it made sample 42") as crashed:
+        make(Crashing(), "sample", workers=2)
+    assert "Segmentation fault" in crashed.value.user_traceback
+    assert "in string_at" in crashed.value.user_traceback and "test_convert.py" in crashed.value.user_traceback
+
+
+def test_garbage_of_the_program_is_not_freed_in_a_worker(make):
+    """A pipeline of DALI, whose threads are not there, crashes the worker that frees it."""
+
+    class Deadly:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            if os.getpid() != parent:
+                os.kill(os.getpid(), 9)
+
+    class Collecting(Numbers):
+        def __getitem__(self, index):
+            if index == 42 and os.getpid() != parent:
+                gc.collect()
+            return super().__getitem__(index)
+
+    parent = os.getpid()
+    gc.disable()
+    try:
+        Deadly()
+        make(Collecting(), "sample", workers=2)
+    finally:
+        gc.enable()
 
 
 def test_other_things_in_the_directory_are_left_alone(files, make, tmp_path):
@@ -481,7 +525,7 @@ def test_none_is_no_sample(make):
 
 
 def test_the_manifest_is_written_last(files, make, monkeypatch):
-    real = manifests.write_whole
+    real = whole_files.write_whole
     names = []
 
     def noting(path, data):
@@ -503,3 +547,34 @@ def test_a_finished_stream_is_left_alone(make):
     assert (again.made, again.changed) == (0, ())
     with pytest.raises(BadUsage, match="What of a stream has changed cannot be told"):
         make(Stream(9), "sample", update=True)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("number", [1, 60])
+def test_a_sample_that_ends_the_program_is_told(make, workers, number):
+    class Leaving(Numbers):
+        def __getitem__(self, index):
+            if index == number:
+                sys.exit(0)
+            return super().__getitem__(index)
+
+    with pytest.raises(TargetError, match=r"ended the program: its code called sys.exit\(0\)") as raised:
+        make(Leaving(), "sample", workers=workers)
+    assert raised.value.exit_code == 3 and "in __getitem__" in (raised.value.user_traceback or "")
+
+
+@pytest.mark.parametrize("when", ["in its sample", "in a later one"])
+def test_a_file_that_changed_after_it_was_read_is_noticed(files, make, when):
+    class Changing(Files):
+        def __getitem__(self, index):
+            found = super().__getitem__(index)
+            if self.armed and index == (5 if when == "in its sample" else 8):
+                self.time += 1
+                os.utime(self.paths[5], ns=(1, self.time))
+            return found
+
+    dataset = Changing(files.paths)
+    dataset.armed, dataset.time = True, 10**18
+    folder = make(dataset, "decoded").folder
+    dataset.armed = False
+    assert verify(folder).changed == [files.paths[5]]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.caches.forecast import Pace, pace_of
+from pipefix.caches.forecast import ConversionPace, pace_of
 
 
 @given(st.floats(0.0, 2.0), st.floats(1e-5, 0.1), st.integers(1, 50), st.integers(2, 100))
 def test_what_is_spent_once_is_told_from_what_each_sample_takes(once: float, each: float, few: int, more: int) -> None:
-    truth, many = Pace(once, each), few * more
+    truth, many = ConversionPace(once, each), few * more
     told = pace_of([(few, truth.of(few)), (many, truth.of(many))])
     if once <= each * many:  # else the round was too short: half of it may count as spent once, and no more
         assert told.of(1_000_000) == pytest.approx(truth.of(1_000_000))
@@ -19,7 +19,7 @@ def test_what_is_spent_once_is_told_from_what_each_sample_takes(once: float, eac
 
 
 def test_one_round_alone_counts_wholly_for_its_samples() -> None:
-    assert pace_of([(16, 0.8)]) == Pace(0.0, pytest.approx(0.05))
+    assert pace_of([(16, 0.8)]) == ConversionPace(0.0, pytest.approx(0.05))
 
 
 @pytest.mark.parametrize("short", [0.001, 5.0])

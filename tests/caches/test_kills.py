@@ -1,4 +1,4 @@
-"""Killed and run again, a conversion ends with the very same files. `scripts/bench_kills` does the same two hundred times."""
+"""Killed and run again, a conversion ends with the very same files. `scripts/bench kills` does the same two hundred times."""
 
 from __future__ import annotations
 

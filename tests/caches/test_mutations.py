@@ -1,4 +1,4 @@
-"""Whatever happens to a cache's files, it opens right or says it is damaged. `scripts/bench_mutations` does the same at length."""
+"""Whatever happens to a cache's files, it opens right or says it is damaged. `scripts/bench mutations` does the same at length."""
 
 from __future__ import annotations
 

@@ -88,10 +88,15 @@ class Stream(IterableDataset[Any]):
 
 
 def tried(
-    dataset: Any, world: World = JPEGS, collate: Any = list, first_batch: float | None = 0.1, **settings: Any
+    dataset: Any,
+    world: World = JPEGS,
+    collate: Any = list,
+    first_batch: float | None = 0.1,
+    seconds: float = 0.2,
+    **settings: Any,
 ) -> KeptRecord | None:
     subject = load(DataLoader(dataset, batch_size=4, collate_fn=collate, **settings))
-    return record(subject, Consumer(), world.diagnosis(), 0.2, first_batch)
+    return record(subject, Consumer(), world.diagnosis(), seconds, first_batch)
 
 
 def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +110,7 @@ def test_samples_of_a_loader_are_tried_and_nothing_is_left(tmp_path: Path, monke
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_loader_runs_over_such_records(workers: int) -> None:
-    found = tried(Slow(vector(3)), collate=len, num_workers=workers)
+    found = tried(Slow(vector(3)), collate=len, num_workers=workers, seconds=1.0 if workers else 0.2)
     assert found is not None and found.gain is not None
     assert 2 < found.gain.value < 500
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+import http.client
 import json
 import os
+import pickle
 import shutil
 import warnings
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from PIL import Image
 from torch.utils.data import DataLoader
 
 from pipefix.caches import replay
@@ -287,3 +291,38 @@ def test_a_damaged_picture_stays_what_it_was(folder, make):
     with pytest.raises(OSError, match=r"(?i)truncated"):
         cached[4]
     assert cached.files(4)["4.jpg"] == folder[4].read_bytes()
+
+
+@pytest.fixture
+def untouched():
+    replay.stop()
+    names = [
+        (builtins, "open"),
+        (os, "read"),
+        (json, "loads"),
+        (pickle, "loads"),
+        (http.client.HTTPConnection, "request"),
+        (Image, "open"),
+    ]
+    return {(owner.__name__, name): getattr(owner, name) for owner, name in names}, names
+
+
+def now(names):
+    return {(owner.__name__, name): getattr(owner, name) for owner, name in names}
+
+
+def test_only_what_reads_files_is_replaced_and_not_for_ever(folder, make, untouched):
+    before, names = untouched
+    dataset = ReadBy(folder, "pil")
+    done = make(dataset, "source")
+    assert now(names) == before
+    cached, other = CachedDataset(done.folder, dataset=dataset), CachedDataset(done.folder, dataset=dataset)
+    assert equal(cached[0], dataset[0]) and equal(other[1], dataset[1])
+    assert {name for name, value in now(names).items() if value is not before[name]} == {("builtins", "open"), ("os", "read")}
+    del cached
+    assert builtins.open is not before["builtins", "open"]
+    other.close()
+    assert now(names) == before
+    assert equal(other[2], dataset[2]) and builtins.open is not before["builtins", "open"]
+    del other
+    assert now(names) == before

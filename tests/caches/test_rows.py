@@ -47,11 +47,13 @@ def test_some_columns_and_some_rows(cache):
 
 
 def test_row_groups_that_cannot_match_are_not_read(cache, monkeypatch):
-    from pipefix.caches.parquet import Reader
+    from pipefix.caches.parquet import ParquetReader
 
     read = []
-    real = Reader.group
-    monkeypatch.setattr(Reader, "group", lambda self, number, columns=None: (read.append(number), real(self, number, columns))[1])
+    real = ParquetReader.group
+    monkeypatch.setattr(
+        ParquetReader, "group", lambda self, number, columns=None: (read.append(number), real(self, number, columns))[1]
+    )
     assert len(CachedDataset(cache, where=[("score", "<", 100.0)])) == 300
     assert read == [0]
 

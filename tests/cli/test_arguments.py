@@ -51,6 +51,7 @@ def test_values_as_people_write_them(kind: str, text: str, value: float) -> None
         ("rate", "fast", "'fast' is not a number of samples a second; write 1200"),
         ("size", "500 M bytes", "'500 M bytes' is not a size; write 500MB, 2GB or 1GiB"),
         ("size", "0.2", "'0.2' is less than one byte; write 500MB, 2GB or 1GiB"),
+        ("share", "0.05", "'0.05' could mean 0.05% or 5%; write it with its sign"),
         ("share", "120%", "'120%' is not between 0% and 100%; write 5%"),
         ("share", "-1%", "'-1%' is not between 0% and 100%; write 5%"),
         ("share", "5 %%", "'5 %%' is not a percentage; write 5%"),

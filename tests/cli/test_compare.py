@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -73,3 +74,48 @@ def test_runs_that_are_not_alike_need_force(two: tuple[str, str], a_run: Run, ca
 def test_a_file_that_is_missing(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", two[0], "absent.json"]) == 4
     assert "The run file absent.json could not be read" in capsys.readouterr().err
+
+
+class TestFormats:
+    def test_markdown_has_the_gate_and_a_table(self, two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["compare", *two, "--format", "markdown", "--max-regression", "5%"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "### pipefix compare"
+        assert lines[2].startswith("**Delivered 0.80x (0.79-0.81): 1,000 -\\> 800 samples/s")
+        assert lines[4].startswith("Regression: ")
+        assert lines[6:8] == ["| stage | before | after | after/before | share |", "| --- | ---: | ---: | ---: | ---: |"]
+
+    @pytest.mark.parametrize(("limit", "level"), [("5%", "error"), ("30%", "notice")])
+    def test_github_is_told_how_bad_it_is(
+        self, two: tuple[str, str], limit: str, level: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        main(["compare", *two, "--format", "github", "--max-regression", limit])
+        assert capsys.readouterr().out.startswith(f"::{level} title=pipefix compare::")
+
+    @pytest.mark.parametrize(("limit", "failures"), [("5%", "1"), ("30%", "0")])
+    def test_junit_holds_one_case(
+        self, two: tuple[str, str], limit: str, failures: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        main(["compare", *two, "--format", "junit", "--max-regression", limit])
+        suite = ElementTree.fromstring(capsys.readouterr().out).find("testsuite")
+        assert suite is not None
+        assert (suite.get("failures"), len(suite.findall("testcase/failure"))) == (failures, int(failures))
+
+    def test_names_neither_end_a_cell_nor_a_command(
+        self, two: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        """Of a target that somebody else named."""
+        for path in two:
+            runfile.write(msgspec.structs.replace(runfile.read(Path(path)), target="a|b\n::error::<x>&.py"), Path(path))
+        for format in ("markdown", "github", "junit"):
+            assert main(["compare", *two, "--format", format]) == 0
+            said = capsys.readouterr().out
+            assert "<x>" not in said
+            assert not [line for line in said.splitlines() if line.startswith("::error")]
+
+    def test_a_page(self, two: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["compare", *two, "--html", str(tmp_path / "page.html"), "--max-regression", "5%"]) == 1
+        assert f"report: {tmp_path / 'page.html'}" in capsys.readouterr().err
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        for words in ("Delivered 0.80x", "Regression: ", "What became slower, and what faster", "peak memory", "first batch"):
+            assert words in page

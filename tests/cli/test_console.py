@@ -26,6 +26,11 @@ def test_color_needs_a_terminal_and_leave(monkeypatch: pytest.MonkeyPatch) -> No
     assert not console.color()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert not console.color()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert console.color()
+    monkeypatch.setenv("NO_COLOR", "1")
     assert not console.color()
 
 

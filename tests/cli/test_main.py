@@ -116,6 +116,25 @@ class TestUnforeseen:
         assert "could not be saved (No such file or directory); say where with PIPEFIX_TRACEBACK=FILE" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [[verb, "nothere.py"] for verb in ("probe", "tune", "fix", "doctor")]
+    + [
+        ["swap", "nothere.py:Photos", "--to", "kornia"],
+        ["convert", "nothere.py", "--to", "lmdb"],
+        ["verify", "nothere"],
+        ["--help"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_is_not_there_is_told_before_torch_is_loaded(words: list[str], tmp_path: Path) -> None:
+    code = f"import sys; from pipefix.cli.main import main; code = main({words}); print(code, 'torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.stdout.splitlines()[-1].endswith("False"), done.stderr
+    assert ("nothere" in done.stderr) == ("nothere" in " ".join(words))
+
+
 class TestAsAProcess:
     """What only a real process shows: streams, signals, pipes."""
 
@@ -125,7 +144,7 @@ class TestAsAProcess:
             capture_output=True,
             text=True,
             cwd=ROOT,
-            timeout=60,
+            timeout=100,
             check=False,
             **options,
         )
@@ -140,11 +159,12 @@ class TestAsAProcess:
     def test_version(self) -> None:
         import pipefix
 
-        assert self.pipefix("--version").stdout == f"pipefix {pipefix.__version__}\n"
+        for word in ("--version", "-V", "version"):
+            assert self.pipefix(word).stdout == f"pipefix {pipefix.__version__}\n"
 
     def test_a_reader_that_goes_away_is_no_error(self) -> None:
         line = f"set -o pipefail; {sys.executable} -m pipefix show {RUN} | head -n 1"
-        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=ROOT, timeout=100, check=False)
         assert done.returncode == 0
         assert done.stderr == ""
         assert done.stdout.startswith("pipefix probe train_data.py")
@@ -174,7 +194,7 @@ class TestAsAProcess:
         assert done.returncode in (0, 4)
 
     def test_streams_that_are_not_utf8(self) -> None:
-        done = self.pipefix("show", RUN, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        done = self.pipefix("show", RUN, "--full", env={**os.environ, "PYTHONIOENCODING": "ascii"})
         assert done.returncode == 0
         assert "us" in done.stdout
 
@@ -200,7 +220,7 @@ class TestAsAProcess:
         while not (tmp_path / "begun").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=50)
         assert process.returncode == 130
         assert out == ""
         assert "Interrupted" in err
@@ -214,5 +234,5 @@ class TestAsAProcess:
             "os.read(ready, 1)\nos.kill(child, signal.SIGTERM)\n"
             "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
         )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=100, check=False)
         assert (done.stdout, done.stderr) == (f"-{signal.SIGTERM.value}\n", "")

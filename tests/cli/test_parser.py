@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pipefix.cli.command import find
-from pipefix.cli.parser import nearest, parse
+from pipefix.cli.nearest import nearest
+from pipefix.cli.parser import parse
 from pipefix.vocabulary.errors import BadUsage
 
 
@@ -48,6 +49,30 @@ def refusal(*argv: str) -> tuple[str, str]:
 )
 def test_mistakes_are_answered_with_what_was_meant(argv: list[str], what: str, advice: str) -> None:
     assert refusal(*argv) == (what, advice)
+
+
+def test_help_is_what_people_type_as_well(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for words in (["probe", "--help"], ["help", "probe"], ["--help"], ["help"], []):
+        with pytest.raises(SystemExit) as left:
+            parse(words, find())
+        assert left.value.code == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert said[2] == said[3] == said[4]
+    assert refusal("help", "prob")[1] == "Did you mean: pipefix probe?"
+
+
+@pytest.mark.parametrize("columns", [60, 90, 140])
+@pytest.mark.parametrize("command", sorted(find()))
+def test_help_is_no_wider_than_the_terminal(
+    command: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        parse([command, "--help"], find())
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines()[2:])) <= columns
 
 
 def test_abbreviations_are_not_taken_for_flags() -> None:

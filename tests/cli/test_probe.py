@@ -7,7 +7,7 @@ import pytest
 
 from pipefix.cli.main import main
 from pipefix.report import runfile
-from pipefix.report.runfile import Finding, Run, Verdict
+from pipefix.report.runfile import Finding, Run, VerdictFigures
 from tests.cli.conftest import Library
 
 
@@ -46,7 +46,10 @@ def test_flags_reach_the_library(library: Library, tmp_path: Path) -> None:
     assert (kwargs["target_rate"], kwargs["batch_size"], kwargs["workers"]) == (1200.0, 8, 0)
 
 
-def test_text_goes_to_stdout_and_progress_to_stderr(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_goes_to_stdout_and_progress_to_stderr(
+    library: Library, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
     library.meanwhile = lambda: print("the user's own print")
     assert main(["probe", "data.py"]) == 0
     told = capsys.readouterr()
@@ -113,7 +116,7 @@ class TestGates:
         assert main(["probe", "data.py", "--fail-on", "inconclusive", "-q"]) == 1
 
     def test_problems_of_the_audit(self, library: Library, a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-        healthy = Verdict(kind="balanced", stage=None, sentence="Balanced.", confidence=1.0)
+        healthy = VerdictFigures(kind="balanced", stage=None, sentence="Balanced.", confidence=1.0)
         problem = Finding(id="shm", severity="problem", found="64 MB", advice="more")
         library.answer = changed(a_run, verdict=healthy, audit=[problem])
         assert main(["probe", "data.py", "--fail-on", "problem", "-q"]) == 1

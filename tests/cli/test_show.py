@@ -55,11 +55,10 @@ def test_damaged_files_are_refused_in_a_sentence(path: Path, capsys: pytest.Capt
     assert "Traceback" not in told.err
 
 
-@pytest.mark.parametrize(("name", "reason"), [("absent.json", "No such file or directory"), (".", "Is a directory")])
-def test_files_that_cannot_be_read(name: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / name
+def test_a_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "absent.json"
     assert main(["show", str(path)]) == 4
     assert capsys.readouterr().err == (
-        f"pipefix: The run file {path} could not be read: {reason}.\n"
+        f"pipefix: The run file {path} could not be read: No such file or directory.\n"
         "  Make a fresh run file with: pipefix probe TARGET --out run.json\n"
     )

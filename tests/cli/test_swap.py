@@ -34,7 +34,7 @@ PARITY = ParityFigures(
             op="RandomHorizontalFlip", count=2000, alike=True,
             parameters=[ParameterFigures(parameter="count of hflip", ours=[0, 1, 0.5, 0.5], theirs=[0, 1, 0.5, 0.5], p=0.8)],
         ),
-        DrawnFigures(op="Blur", count=0, alike=True, declined="it cannot be overheard"),
+        DrawnFigures(op="Blur", count=0, alike=True, declined="its results are not compared"),
     ],
     whole=PixelFigures(op="the whole list", pictures=16, mean=0.3, p99=2.0, worst=9.0, within=True),
     declined=[Stays(transform="Lambda", why="a function cannot be looked into")],
@@ -77,10 +77,10 @@ def test_the_whole_report() -> None:
     assert "HorizontalFlip  exact" in said
     assert "ColorJitter     mean 0.200, 99 % 1.00, worst 2.0 (of 255)" in said
     assert "- ColorJitter: rounded once." in said
-    assert "- RandomHorizontalFlip: 1 parameters, 2000 draws, least p 0.8" in said
-    assert "- Blur: not compared: it cannot be overheard" in said
+    assert "- RandomHorizontalFlip: 1 figures of 2000 results, least p 0.8" in said
+    assert "- Blur: not compared: its results are not compared" in said
     assert "UNCHECKED  Lambda: a function cannot be looked into" in said
-    assert "WRITTEN  augment.py: it runs without pipefix" in said
+    assert "WRITTEN  augment.py: the operations, to be edited and imported" in said
 
 
 def test_nothing_to_move_and_nothing_known() -> None:
@@ -122,7 +122,7 @@ def test_what_is_asked(swap: Library, capsys: pytest.CaptureFixture[str], tmp_pa
     (given, named) = swap.asked[0]
     assert given == ("data.py:loader",)
     assert {key: value for key, value in named.items() if key != "progress"} == {
-        "to": "kornia", "check": True, "write": None, "run": None, "samples": 5, "device": None, "seed": 3,
+        "to": "kornia", "transforms": None, "check": True, "write": None, "run": None, "samples": 5, "device": None, "seed": 3,
     }  # fmt: skip
     out = capsys.readouterr().out
     assert out.startswith("pipefix swap data.py:loader --to kornia")

@@ -63,7 +63,7 @@ def test_the_whole_report() -> None:
     assert "LEFT     pin_memory: no CUDA device is present." in said
     assert ["16", "90.0", "180", "ms", "10", "%"] in [line.split() for line in said.splitlines()]
     assert "no room" in said
-    assert "FastLoader(dataset, plan='pipefix.plan.toml') reads it." in said
+    assert 'FastLoader(dataset, plan="pipefix.plan.toml") reads it.' in said
 
 
 def test_narrow_and_ascii() -> None:

@@ -55,3 +55,23 @@ def test_a_manifest_is_mended_from_its_copy(cache, capsys):
 def test_what_is_no_cache(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 4
     assert "is not a pipefix cache" in capsys.readouterr().err
+
+
+def test_code_that_lies_in_a_cache_is_not_run_unasked(cache, capsys, tmp_path):
+    import hashlib
+
+    manifest = cache / "manifest.json"
+    (cache / "evil.py").write_text("open('PWNED', 'w')\ndata = [1, 2, 3]\n")
+    text = manifest.read_text().replace('"target": "pictures_to_convert.py:data"', '"target": "made/evil.py:data"')
+    blank = text[: text.rindex('"digest"')] + '"digest": ""\n}\n'
+    manifest.write_text(blank.replace('"digest": ""', f'"digest": "{hashlib.sha256(blank.encode()).hexdigest()}"'))
+    (cache / "parts" / "00000.mdb").write_bytes(b"damage")
+    assert main(["verify", "made"]) == 1
+    told = capsys.readouterr()
+    for said in (told.out, told.err):
+        assert "made --repair --target TARGET" in " ".join(said.split())
+    assert main(["verify", "made", "--repair"]) == 2
+    assert "which lies in the cache itself: it is not run unasked" in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "PWNED").exists()
+    sys.modules.pop("pictures_to_convert", None)
+    assert main(["verify", "made", "--repair", "--target", "pictures_to_convert.py:data"]) == 0

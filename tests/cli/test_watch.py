@@ -14,9 +14,10 @@ import msgspec
 import pytest
 
 from pipefix.cli.main import main
-from pipefix.watch.drift import Drift
-from pipefix.watch.window import Window, encode
-from tests.watch.streams import Job, Plant
+from pipefix.watching.drift import Drift
+from pipefix.watching.prometheus import Endpoint
+from pipefix.watching.window import Notice, Window, encode
+from tests.watching.streams import Job, Plant
 
 
 @pytest.fixture
@@ -104,11 +105,11 @@ def test_it_follows_until_it_is_interrupted(calm: Path):
     assert "window 1" in process.stdout.readline()
     with running.open("ab") as file:
         file.write(calm.read_bytes().splitlines(keepends=True)[1])
-    until = time.monotonic() + 30
+    until = time.monotonic() + 50
     while "decode" not in (line := process.stdout.readline()) or "samples/s" not in line:
         assert time.monotonic() < until
     process.send_signal(signal.SIGINT)
-    _, notes = process.communicate(timeout=30)
+    _, notes = process.communicate(timeout=50)
     assert process.returncode == 130
     assert "Interrupted: nothing has drifted." in notes
     assert "Traceback" not in notes
@@ -119,3 +120,46 @@ def test_a_reader_that_leaves_is_no_error(job: Path):
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True)
     assert done.stdout.count("\n") == 1
     assert "Traceback" not in done.stderr
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202ename"
+"""Sets the terminal's title, clears it, colours it (a C1 control, too), goes back to the line's beginning, turns its direction."""
+
+
+def hostile() -> Window:
+    (first,) = Job(1, windows=1)
+    notice = Notice(kind="costlier", stage="decode", ratio=1.3, sentence=f"Decoding {HOSTILE} takes longer.", cause=HOSTILE)
+    return msgspec.structs.replace(
+        first, labels={"rank": HOSTILE}, stages={HOSTILE: next(iter(first.stages.values()))}, declined=HOSTILE, died=[HOSTILE],
+        drifting=[HOSTILE], notices=[notice], ended=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_strangers_text_does_not_command_the_terminal(as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "watch.jsonl"
+    path.write_bytes(encode(hostile()))
+    assert main(["watch", str(path), *(["--json"] if as_json else [])]) == 0
+    told = capsys.readouterr()
+    assert (told.out + told.err).replace("\n", "").isprintable()
+    if as_json:
+        assert json.loads(told.out)["labels"] == {"rank": HOSTILE}
+
+
+def test_an_endpoints_text_does_not_either(capsys: pytest.CaptureFixture[str]):
+    endpoint = Endpoint(0)
+    try:
+        endpoint.write(hostile())
+        assert main(["watch", endpoint.url, "--once"]) == 0
+    finally:
+        endpoint.close()
+    told = capsys.readouterr()
+    assert (told.out + told.err).replace("\n", "").isprintable()
+    assert "window 1" in told.out
+
+
+def test_nor_does_an_error_about_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / f"{HOSTILE}.jsonl"
+    path.write_text('{"format": "pipefix.watch/1", "time": 1, "number": 1, "seconds": 1, "stages": {"\u202e\x9b31m": 1}}\n')
+    assert main(["watch", str(path)]) == 4
+    assert capsys.readouterr().err.replace("\n", "").isprintable()

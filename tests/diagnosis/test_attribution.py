@@ -126,3 +126,53 @@ def test_every_column_is_named_once_and_rows_carry_their_samples() -> None:
 
 def test_blocks_know_their_rate() -> None:
     assert Block("real", (), 2.0, 10).rate == 5.0
+
+
+def waiting(found, *, others: float):  # type: ignore[no-untyped-def]
+    """The making thread computes for a tenth of the time; other threads of its process for ``others`` of it."""
+    for row in {id(row): row for row in found.rows("real")}.values():
+        trace = row.trace
+        trace.charges = [Charge(one.stage, one.op, one.wall, one.wall // 10, one.wall, one.calls) for one in trace.charges]
+        spent = sum(charge.wall for charge in trace.charges)
+        trace.cpu = spent // 10
+        trace.process_made = round(trace.cpu + others * spent)
+    return found
+
+
+@pytest.mark.parametrize(("others", "waits"), [(0.0, 0.9), (0.45, 0.45), (0.9, 0.0), (1.8, 0.0)])
+def test_a_librarys_own_threads_are_work_and_not_waiting(others: float, waits: float) -> None:
+    """Two threads of a decoder that the caller waits for: by the caller's own CPU time alone it looked like waiting for a disk."""
+    found = waiting(measured({"decode": 4.0}), others=others)
+    assert diagnose(found).stages[Stage.DECODE].waiting == pytest.approx(waits * 4e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize(("others", "stage"), [(0.0, "storage"), (0.9, "own")])
+def test_own_code_that_waits_for_its_own_threads_is_no_source(others: float, stage: str) -> None:
+    found = measured({"storage": 0.1, "decode": 0.1})
+    for row in {id(row): row for row in found.rows("real")}.values():
+        row.trace.charges = [*row.trace.charges, Charge(None, "own code before reading", 40_000_000, 0, 40_000_000, 0)]
+    assert each(waiting(found, others=others), stage) == pytest.approx(10.0, rel=0.02)
+
+
+def test_operations_add_up_to_their_stage_whatever_clocks_and_threads_take() -> None:
+    found = measured({"storage": 1.0, "decode": 1.0})
+    found.seam_cost = 1e-5
+    for row in {id(row): row for row in found.rows("real")}.values():
+        row.trace.charges = [
+            *row.trace.charges,
+            *(Charge("decode", f"op {number}", 100_000, 0, 0, 4) for number in range(40)),
+            Charge(None, "own code before reading", 8_000_000, 0, 0, 0),
+        ]
+        row.trace.foreign = [("storage", "get", 30_000_000)]
+    for cost in diagnose(found).stages.values():
+        if cost.ops:
+            assert sum(op.wall for op in cost.ops) == pytest.approx(cost.wall.value)
+
+
+def test_calls_that_cost_nothing_in_this_pipeline_are_not_made_cheaper() -> None:
+    """Six calls of 4 µs, a call calibrated at 9 µs: but the timed arm is as fast as the untimed one."""
+    found = measured({"decode": 0.024}, blocks=4)
+    for row in {id(row): row for row in found.rows("real")}.values():
+        row.trace.charges = [Charge("decode", "json.loads", 96_000, 0, 0, 24)]
+    found.seam_cost = 9e-6
+    assert each(found, "decode") == pytest.approx(0.024, rel=0.02)

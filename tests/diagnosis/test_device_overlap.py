@@ -39,11 +39,13 @@ def loop(making: float, device: float, *, workers: int, batches: int = 40) -> li
     return rows
 
 
-def found(rows: list[Row], delivered: float, workers: int) -> Measurement:
+def found(rows: list[Row], delivered: float, workers: int, **arms: float) -> Measurement:
+    """``arms``: what a batch takes in other arms, in milliseconds."""
     settings = LoaderSettings(batch_size=4, num_workers=workers, length=1000)
     whole = Measurement(settings, workers, cores=8.0, consumer="train_step", has_consumer=True)
     for _ in range(3):
         whole.blocks += [Block(arm, tuple(rows), delivered / 1e3 * len(rows), 4 * len(rows)) for arm in ("real", "plain")]
+        whole.blocks += [Block(arm.replace("_", "-"), (), ms / 1e3 * len(rows), 4 * len(rows)) for arm, ms in arms.items()]
     return whole
 
 
@@ -81,12 +83,12 @@ def test_a_step_that_waits_for_its_device_is_as_before() -> None:
 @pytest.mark.parametrize("workers", [0, 4])
 def test_data_limit_where_making_takes_longer(workers: int) -> None:
     """The device's time hides behind the making: named as the step's cost it would make the parts longer than the whole."""
-    diagnosis = diagnose(found(loop(10.0, 6.0, workers=workers)[1:], 10.2 if not workers else 10.0, workers))
+    diagnosis = diagnose(found(loop(10.0, 6.0, workers=workers)[1:], 10.2 if not workers else 10.0, workers, decode_recorded=6.2))
     assert (diagnosis.verdict.kind, diagnosis.verdict.stage) == ("input-bound", Stage.DECODE)
     assert diagnosis.closure == pytest.approx(0, abs=0.05)
 
 
 @pytest.mark.parametrize("workers", [0, 4])
 def test_the_step_limits_where_the_device_takes_longer(workers: int) -> None:
-    diagnosis = diagnose(found(loop(3.0, 10.0, workers=workers)[1:], 10.0, workers))
+    diagnosis = diagnose(found(loop(3.0, 10.0, workers=workers)[1:], 10.0, workers, no_consumer=3.2))
     assert (diagnosis.verdict.kind, diagnosis.verdict.stage) == ("step-bound", Stage.STEP)

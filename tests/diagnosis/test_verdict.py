@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipefix.diagnosis.diagnose import diagnose, settled
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.trace import Charge
-from pipefix.seams.tap import OWN_NAMES
+from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.measured import measured
 
@@ -65,7 +65,8 @@ def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
     diagnosis = diagnose(found)
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
-        "Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53x))."
+        "Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53x)). "
+        "What runs meanwhile is seen in a trace: --trace FILE."
     )
 
 
@@ -74,6 +75,16 @@ def test_the_sentence_of_an_input_bound_pipeline() -> None:
     assert diagnose(found).verdict.sentence == (
         "Input-bound: decode (decode-op) takes 80 % (80-80 %) of the time to deliver a sample; "
         "if it were free, throughput would be 4.00x (3.96-4.04x). The step waits 80 % of the time."
+    )
+
+
+def test_without_a_consumer_the_sentence_is_of_the_input_side_alone() -> None:
+    """It may deliver many times what training takes."""
+    found = measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0})
+    assert diagnose(found).verdict.sentence == (
+        "Input-bound, of the input side alone: decode (decode-op) takes 80 % (80-80 %) of the time to deliver a sample; "
+        "if it were free, the input side would deliver 4.00x (3.96-4.04x). Nothing took the batches, so nobody knows yet whether "
+        "training waits for them."
     )
 
 
@@ -155,12 +166,15 @@ def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
         "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no seam bounds; "
-        "of what could be cut, decode takes most (33 % (33-33 %))."
+        "of what could be cut, decode takes most (33 % (33-33 %)). "
+        "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
     )
 
 
 def test_uncut_code_that_waits_is_a_source_that_no_seam_knows() -> None:
-    verdict = diagnose(uncut(measured({"storage": 0.1, "decode": 1.0}), 3.0, cpu=0.1)).verdict
+    found = measured({"storage": 0.1, "decode": 1.0}, arms={"storage-from-memory": None, "decode-recorded": 1.3})
+    found.declined["storage-from-memory"] = "nothing that was read could be recorded"
+    verdict = diagnose(uncut(found, 3.0, cpu=0.1)).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.STORAGE)
 
 
@@ -171,9 +185,16 @@ def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
     verdict = diagnose(found).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
     assert verdict.sentence == (
-        "Input-bound: ipc (handing batches over to the training process) limits, though it runs beside other stages; "
-        "if it were free, throughput would be 1.50x (1.49-1.52x)."
+        "Input-bound, of the input side alone: ipc (handing batches over to the training process) limits, though it runs beside "
+        "other stages; if it were free, the input side would deliver 1.50x (1.49-1.52x). Nothing took the batches, so nobody knows "
+        "yet whether training waits for them."
     )
+
+
+def test_arms_that_ran_once_decide_nothing_against_the_clocks() -> None:
+    arms = {"storage-from-memory": None, "decode-recorded": 1.26, "collate-recorded": 1.48, "handover-skipped": 2.04}
+    found = measured({"decode": 0.8, "augment": 0.6, "collate": 1.7}, workers=2, blocks=1, arms=arms)
+    assert diagnose(found).verdict.kind == "inconclusive"
 
 
 def test_arms_decide_nothing_while_the_step_was_not_left_out_once() -> None:
@@ -205,7 +226,9 @@ def arm(found, name, ms):  # type: ignore[no-untyped-def]
 
 
 def test_a_crossing_that_takes_longer_than_making_and_using_limits_although_neither_side_is_busy() -> None:
-    diagnosis = diagnose(arm(measured({"decode": 1.0}, workers=1, step=1.0, handing=0.2), "batch-prebuilt", 2.0))
+    diagnosis = diagnose(
+        arm(measured({"decode": 1.0}, workers=1, step=1.0, handing=0.2, arms={"handover-skipped": 2.0}), "batch-prebuilt", 2.0)
+    )
     assert (diagnosis.verdict.kind, diagnosis.verdict.stage) == ("input-bound", Stage.IPC)
     assert diagnosis.stations.border is not None
     assert diagnosis.stations.border.value == pytest.approx(2e-3, rel=0.02)
@@ -221,7 +244,11 @@ def test_workers_that_wait_for_the_crossing_are_no_unattributed_time() -> None:
 
 def test_a_crossing_is_not_smaller_than_uncut_code_because_workers_do_little_of_it() -> None:
     """A worker spends 0.01 ms a sample on handing over, while the crossing takes 3: uncut code of 0.05 ms is no rival."""
-    found = arm(measured({"decode": 0.5, "ipc": 0.01}, workers=2, step=0.5, handing=0.2), "batch-prebuilt", 3.0)
+    found = arm(
+        measured({"decode": 0.5, "ipc": 0.01}, workers=2, step=0.5, handing=0.2, arms={"handover-skipped": 6.0}),
+        "batch-prebuilt",
+        3.0,
+    )
     verdict = diagnose(uncut(found, 0.05, cpu=1.0)).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
 

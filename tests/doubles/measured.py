@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import LEAVE_ONE_OUT
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.stage import Stage
 
 MS = 1_000_000
 
@@ -21,17 +24,20 @@ def measured(
     step: float = 0.0,
     handing: float = 0.0,
     jitter: Mapping[int, float] | None = None,
-    arms: Mapping[str, float] | None = None,
+    arms: Mapping[str, float | None] | None = None,
 ) -> Measurement:
     """A pipeline whose stages take ``costs`` milliseconds a sample, its step and the taking over of a batch likewise.
 
     With workers the delivered time is that of the slower station. ``jitter`` multiplies the costs of single batches;
-    ``arms`` gives other arms' throughput over the real one's.
+    ``arms`` gives other arms' throughput over the real one's. Where it says nothing, each stage's own arm gains what its cost
+    allows; None leaves an arm out.
     """
     settings = LoaderSettings(batch_size=batch, num_workers=workers, length=1000)
     found = Measurement(settings, workers, cores=2.0, consumer="test" if step else "none", has_consumer=bool(step))
     maker = sum(value for name, value in costs.items() if name != "step")
     cycle = max(maker / workers, step + handing) if workers else maker + step
+    found.declined = {experiments.SUPPLY.name: "left out by the test"} if workers and step else {}
+    gains = honest_gains(costs, workers, step, handing) | dict(arms or {})
     for number in range(blocks):
         rows = tuple(
             _row(costs, place, workers, batch, step, handing, cycle, (jitter or {}).get(place, 1.0), number * batches)
@@ -40,9 +46,26 @@ def measured(
         seconds = cycle * batch * batches / 1e3
         found.blocks.append(Block("real", rows, seconds, batch * batches))
         found.blocks.append(Block("plain", rows, seconds, batch * batches))
-        for name, gain in (arms or {}).items():
-            found.blocks.append(Block(name, (), seconds / gain, batch * batches))
+        for name, gain in gains.items():
+            if gain is not None:
+                found.blocks.append(Block(name, (), seconds / gain, batch * batches))
     return found
+
+
+def honest_gains(costs: Mapping[str, float], workers: int, step: float, handing: float) -> dict[str, float | None]:
+    """What every stage's own arm gains by the stations alone. With workers a test says what the loader alone takes."""
+
+    def cycle(without: str = "") -> float:
+        left = {name: 0.0 if name == without else value for name, value in costs.items()}
+        taking = step + (0.0 if without == "ipc" else handing)
+        return max(sum(left.values()) / workers, taking, 1e-3) if workers else max(sum(left.values()) + step, 1e-3)
+
+    gains: dict[str, float | None] = {
+        arm.name: cycle() / cycle(stage.value)
+        for stage, arm in LEAVE_ONE_OUT.items()
+        if stage is not Stage.STEP and (workers or stage is not Stage.IPC)
+    }
+    return gains | ({experiments.SUPPLY.name: cycle() / max(sum(costs.values()), 1e-3)} if step and not workers else {})
 
 
 def _row(

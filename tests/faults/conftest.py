@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -73,6 +74,8 @@ def target(tmp_path: Path) -> Callable[[str], Path]:
     def write(text: str) -> Path:
         path = tmp_path / "train.py"
         path.write_text(HEAD + textwrap.dedent(text), encoding="utf-8")
+        # Python takes a file of the same length and second for the one that it has compiled.
+        Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
         return path
 
     return write
@@ -82,7 +85,7 @@ def target(tmp_path: Path) -> Callable[[str], Path]:
 def tell(target: Callable[[str], Path], capfd: pytest.CaptureFixture[str]) -> Tell:
     """Probe a target through the command line, in this process."""
 
-    def tell(text: str | Path, *arguments: str, budget: float = 2.0) -> Told:
+    def tell(text: str | Path, *arguments: str, budget: float = 1.0) -> Told:
         path = text if isinstance(text, Path) else target(text)
         code = main(["probe", str(path), "--budget", str(budget), "--quiet", *arguments])
         captured = capfd.readouterr()

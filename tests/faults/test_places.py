@@ -33,13 +33,13 @@ mounts = pytest.mark.skipif(not _may_mount(), reason="needs the right to mount f
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, preloaded: str) -> Shell:
     """Run a shell line in a mount namespace of its own; ``$PIPEFIX`` is the program."""
 
     def shell(line: str, *, before: str = "true", seconds: float = 60) -> Told:
         environment = {
             **os.environ,
-            "PIPEFIX": f"{sys.executable} -m pipefix",
+            "PIPEFIX": preloaded,
             "PYTHONPATH": str(ROOT),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
@@ -69,7 +69,8 @@ def test_shared_memory_that_holds_no_batch(target: Callable[[str], Path], shell:
 def test_shared_memory_that_fills_up(target: Callable[[str], Path], shell: Shell) -> None:
     """64 MB, as containers have it: two workers with two batches of 16.8 MB each in flight are too many."""
     path = target(BIG)
-    told = shell(f"$PIPEFIX probe {path} -q --budget 2", before="mount -t tmpfs -o size=64m none /dev/shm")
+    small = "mount -t tmpfs -o size=64m none /dev/shm"
+    told = shell(f"$PIPEFIX probe {path} -q --budget 2 --step-ms 30", before=small)  # workers have the time to make all of them
     told.check(3, "/dev/shm", "67.1 MB", "--shm-size")
 
 
@@ -98,6 +99,23 @@ def test_a_disk_that_is_full(target: Callable[[str], Path], shell: Shell, flag: 
     told.check(4, "could not be written: No space left on device", "full/it")
     assert "VERDICT" in told.out
     assert told.out.rstrip().splitlines()[-1] != "it" and ".pipefix" not in told.out
+
+
+LARGE = """
+class Large(Good):
+    def __getitem__(self, index):
+        return torch.full((256, 256), float(index))
+data = Large()
+"""
+
+
+@mounts
+@pytest.mark.parametrize("to", ["lmdb", "parquet"])
+def test_a_cache_on_a_disk_that_is_full(target: Callable[[str], Path], shell: Shell, to: str) -> None:
+    path = target(LARGE)
+    full = "mkdir -p full && mount -t tmpfs -o size=3m none full"
+    line = f"$PIPEFIX convert {path}:data --to {to} --store sample --out full/cache -q"
+    shell(line, before=full).check(4, "The disk that holds", "is full. Finished parts are kept", "Make room")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -155,7 +173,7 @@ def temporary() -> Iterator[Path]:
 def test_ctrl_c(target: Callable[[str], Path], tmp_path: Path, temporary: Path, everybody: bool) -> None:
     path = target("loader = DataLoader(Good(), batch_size=16, num_workers=2)")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    command = [sys.executable, "-m", "pipefix", "probe", str(path), "--budget", "10", "--out", str(tmp_path / "run.json")]
+    command = [sys.executable, "-m", "pipefix", "probe", str(path), "--budget", "25", "--out", str(tmp_path / "run.json")]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as program:
@@ -167,12 +185,23 @@ def test_ctrl_c(target: Callable[[str], Path], tmp_path: Path, temporary: Path, 
                 break
         begun = time.monotonic()
         (os.killpg if everybody else os.kill)(program.pid, signal.SIGINT)
-        out, err = program.communicate(timeout=20)
+        out, err = program.communicate(timeout=60)
     told = Told(program.returncode, out, said + err)
     told.check(130, "Interrupted: the figures above are what was known by then")
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 50
     assert "VERDICT" in out and "Traceback" not in err
     assert json.loads((tmp_path / "run.json").read_text())["partial"] is True
     assert list(temporary.iterdir()) == []
-    with pytest.raises(ProcessLookupError):
-        os.killpg(program.pid, 0)
+    assert ends(program.pid)
+
+
+def ends(group: int) -> bool:
+    """Whether no process of a group is left. One that ends with its parent (Python's resource tracker) is a little later."""
+    given_up = time.monotonic() + 15
+    while time.monotonic() < given_up:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from pipefix.fixes import session, verify
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.outcome import Measured
-from pipefix.fixes.session import Seen, Session
+from pipefix.fixes.session import ProbeResult, Session
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.machine import Machine
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
@@ -72,21 +72,26 @@ class Bench:
         self.gains = list(gains)
         self.looks: list[Any] = []
         self.asked: list[str] = []
+        self.start_s = 0.0
+        """That each epoch takes to begin."""
 
-    def look(self, subject: Any, consumer: Consumer, seconds: float) -> Seen:
+    def look(self, subject: Any, consumer: Consumer, seconds: float) -> ProbeResult:
         self.looks.append(subject)
         plan = self.plans[min(len(self.looks), len(self.plans)) - 1]
-        return Seen(plan, None)
+        return ProbeResult(plan, None)
 
     def faster(self, before: Any, after: Any, **options: Any) -> Measured:
         return measured(self.gains.pop(0) if self.gains else 1.5)
+
+    def epoch_starts(self, subject: Any) -> list[float]:
+        return [self.start_s] * 3
 
     def session(self, ask: Callable[[str], bool] | None = None, **wishes: Any) -> Session:
         subject = load(self.target)
         return Session(subject, Consumer(), MACHINE, self.folder / "out", Wishes(**wishes), self.look, lambda *_: None, ask)
 
     def run(self, ask: Callable[[str], bool] | None = None, **wishes: Any) -> Any:
-        with mock.patch.object(verify, "faster", self.faster):
+        with mock.patch.object(verify, "faster", self.faster), mock.patch.object(verify, "epoch_starts", self.epoch_starts):
             return self.session(ask, **wishes).run()
 
     @property

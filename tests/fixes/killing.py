@@ -20,7 +20,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.fixes import verify
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.log import NAME, Log
-from pipefix.fixes.session import Seen, Session
+from pipefix.fixes.session import ProbeResult, Session
 from pipefix.fixes.undo import leftovers, plan_text, undo
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import planfile
@@ -58,9 +58,11 @@ class Forked:
 
     def __init__(self, work: Callable[[], object]) -> None:
         self.returncode: int | None = None
+        ready, begun = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
+            os.close(begun)
             code = 1
             try:
                 work()
@@ -71,6 +73,10 @@ class Forked:
                 traceback.print_exc()
             finally:
                 os._exit(code)
+        # Only then is there a process group that can be killed.
+        os.close(begun)
+        os.read(ready, 1)
+        os.close(ready)
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -97,8 +103,8 @@ def planted_run(folder: Path) -> None:
     gains = iter((1.5, 1.5, 0.7, 1.5, 2.0))
     plans = iter(([step("workers-2")], [step("cache-source")], [step("cache-resized-256"), step("cache-decoded")], []))
 
-    def look(*_: Any) -> Seen:
-        return Seen(Plan(tuple(next(plans, ()))), None)
+    def look(*_: Any) -> ProbeResult:
+        return ProbeResult(Plan(tuple(next(plans, ()))), None)
 
     def faster(*_: Any, **__: Any) -> Any:
         time.sleep(0.1)
@@ -164,7 +170,7 @@ class Project:
         process.wait()
         if process.stderr is not None:
             process.stderr.close()
-        if not _gone(process.pid, 30):
+        if not _gone(process.pid, 60):
             self.wrong.append("processes of the killed run live on")
             os.killpg(process.pid, signal.SIGKILL)
         return True

@@ -9,14 +9,17 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
+from torchvision.datasets import ImageFolder
 
+from pipefix.augment import support
 from pipefix.fixes import applied, build_cache
-from pipefix.fixes.by_hand import WHY, ByHand
-from pipefix.fixes.fixer import Place
-from pipefix.fixes.move_augment import MoveAugment
-from pipefix.fixes.registry import all_fixers, fixer_for
-from pipefix.loader import planned
+from pipefix.fixes.fixer import FixContext
+from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
+from pipefix.fixes.outcome import Applied
+from pipefix.fixes.registry import WHY_BY_HAND, ByHand, all_fixers, fixer_for
+from pipefix.fixes.whole_loader import WholeLoader
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.planning import planned
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
@@ -26,7 +29,7 @@ from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange,
 from pipefix.plan.remedy import all_remedies
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import TargetError
-from tests.fixes.benchtop import MACHINE, step
+from tests.fixes.benchtop import MACHINE, Bench, step
 
 
 class Pictures(Dataset):
@@ -47,36 +50,40 @@ class Pictures(Dataset):
 def place(tmp_path):
     flip, size = transforms.RandomHorizontalFlip(), transforms.Resize((16, 16))
     data = Pictures(tmp_path, size, flip, transforms.ToTensor())
-    return Place(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
+    return FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
 
 
 def test_every_remedy_has_one_fixer_or_is_refused_with_a_reason():
     for kind in all_remedies():
         fixer = fixer_for(f"{kind.id}-2" if kind.id == "workers" else kind.id)
-        assert not isinstance(fixer, ByHand) or kind.id in WHY, kind.id
+        assert not isinstance(fixer, ByHand) or kind.id in WHY_BY_HAND, kind.id
         assert sum(kind.id in one.remedies for one in [*all_fixers(), ByHand()]) == 1, kind.id
 
 
-@pytest.mark.parametrize("id", sorted(WHY))
+@pytest.mark.parametrize("id", sorted(WHY_BY_HAND))
 def test_what_is_done_by_hand_says_why(place, id):
-    assert fixer_for(id).refuses(step(id), place) == WHY[id]
+    assert fixer_for(id).refuses(step(id), place) == WHY_BY_HAND[id]
     assert fixer_for(id).plan(step(id), place) == place.plan
 
 
 def test_the_hand_over_is_fastloaders(place):
     fixer = fixer_for("handover-slots")
     assert fixer.refuses(step("handover-slots"), place) == "without workers there is nothing to hand over"
-    busy = Place(place.subject, PlanFile(loader=LoaderChange(num_workers=2)), place.folder, MACHINE)
+    busy = FixContext(place.subject, PlanFile(loader=LoaderChange(num_workers=2)), place.folder, MACHINE)
     assert fixer.refuses(step("handover-slots"), busy) is None
     plan = fixer.plan(step("handover-slots"), busy)
     assert plan.loader == LoaderChange(num_workers=2, engine="processes")
-    done = Place(place.subject, plan, place.folder, MACHINE)
+    done = FixContext(place.subject, plan, place.folder, MACHINE)
     assert fixer.refuses(step("handover-slots"), done) == "the plan hands batches over through reused memory already"
     loader = applied.fixed(place.subject, plan, place.folder).loader
     assert isinstance(loader, FastLoader) and loader.another(loader.dataset).engine == "processes"
-    theirs = Place(load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE)
+    theirs = FixContext(
+        load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE
+    )
     assert "already" in fixer.refuses(step("handover-slots"), theirs)
-    threads = Place(load(FastLoader(place.subject.dataset, num_workers=1, engine="threads")), PlanFile(), place.folder, MACHINE)
+    threads = FixContext(
+        load(FastLoader(place.subject.dataset, num_workers=1, engine="threads")), PlanFile(), place.folder, MACHINE
+    )
     why = "threads of the process make the batches, which need not be handed over"
     assert fixer.refuses(step("handover-slots"), threads) == why
 
@@ -87,7 +94,7 @@ def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
     pool = Pool(subject, StandInOptions(0, 1, cut=False), Consumer())
     try:
         assert pool.block(PLAIN, 0.1).rate > 0
-        assert "through memory that is used again" in pool._loader.explain()
+        assert "through reusable shared memory" in pool._loader.explain()
     finally:
         pool.close(at_once=True)
 
@@ -110,7 +117,7 @@ def test_a_remedy_of_a_later_version_is_refused(place):
 )
 def test_settings_are_added_to_those_in_the_plan(place, id, said):
     before = PlanFile(loader=LoaderChange(prefetch_factor=3))
-    found = fixer_for(id).plan(step(id), Place(place.subject, before, place.folder, MACHINE)).loader
+    found = fixer_for(id).plan(step(id), FixContext(place.subject, before, place.folder, MACHINE)).loader
     assert found == LoaderChange(prefetch_factor=3, **said)
 
 
@@ -126,12 +133,12 @@ def test_caches_are_built_beside_the_plan_and_read_through_it(place, id):
     assert fixed.dataset[2][0].shape == (3, 16, 16)
     folder = place.folder / plan.cache.path
     assert build_cache.bytes_of(folder) > 0
-    assert build_cache.remove(folder) and not folder.parent.exists() and not build_cache.remove(folder)
+    assert build_cache.remove(place.folder, plan.cache.path) is None and not folder.parent.exists()
 
 
 def test_an_earlier_store_does_not_follow_a_later_one(place):
     plan = PlanFile(cache=CacheChange(path="pipefix-caches/decoded", store="decoded"))
-    after = Place(place.subject, plan, place.folder, MACHINE)
+    after = FixContext(place.subject, plan, place.folder, MACHINE)
     assert "comes later on a sample's way" in fixer_for("cache-source").refuses(step("cache-source"), after)
     assert fixer_for("cache-sample").refuses(step("cache-sample"), after) is None
 
@@ -155,7 +162,7 @@ class TestMovedAugmentation:
             fixer = fixer_for(f"cache-{store}")
             fixer.make(step(f"cache-{store}"), place, lambda *_: None)
             plan = fixer.plan(step(f"cache-{store}"), place)
-        plan = MoveAugment().plan(step("augment-gpu"), Place(place.subject, plan, place.folder, MACHINE))
+        plan = MoveAugment().plan(step("augment-gpu"), FixContext(place.subject, plan, place.folder, MACHINE))
         fixed = applied.fixed(place.subject, plan, place.folder)
         seen = []
 
@@ -176,16 +183,16 @@ class TestMovedAugmentation:
     def test_pictures_that_may_differ_in_size_cannot_be_moved_as_batches(self, place):
         fixer = fixer_for("cache-sample")
         fixer.make(step("cache-sample"), place, lambda *_: None)
-        after = Place(place.subject, fixer.plan(step("cache-sample"), place), place.folder, MACHINE)
+        after = FixContext(place.subject, fixer.plan(step("cache-sample"), place), place.folder, MACHINE)
         with pytest.raises(TargetError, match="None of the dataset's transforms can be moved"):
             MoveAugment().plan(step("augment-gpu"), after)
 
     def test_behind_a_cache_of_ready_samples_nothing_is_left_to_move(self, tmp_path):
         data = Pictures(tmp_path, transforms.Resize((16, 16)), transforms.ToTensor())
-        place = Place(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
+        place = FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
         fixer = fixer_for("cache-sample")
         fixer.make(step("cache-sample"), place, lambda *_: None)
-        after = Place(place.subject, fixer.plan(step("cache-sample"), place), tmp_path, MACHINE)
+        after = FixContext(place.subject, fixer.plan(step("cache-sample"), place), tmp_path, MACHINE)
         with pytest.raises(TargetError, match="nothing to move"):
             MoveAugment().plan(step("augment-gpu"), after)
 
@@ -198,5 +205,71 @@ def test_a_plan_that_moves_other_operations_is_told():
         BadUsage, match=r"The plan moves Solarize to the batch, and of this dataset's transforms none can be moved\."
     ):
         planned.swap_of(object(), change)
-    with pytest.raises(BadUsage, match="makes a loader of its own"):
-        planned.swap_of(object(), AugmentationChange(backend="dali"))
+
+
+class TestDecodingByDali:
+    """On the CPU, by hand: without a device the fixer refuses."""
+
+    @pytest.fixture
+    def files(self, tmp_path):
+        pytest.importorskip("nvidia.dali")
+        for number in range(6):
+            (tmp_path / "data" / "abc"[number % 3]).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (40 + number, 36), (40 * number, 9, 99)).save(tmp_path / "data" / "abc"[number % 3] / f"{number}.png")
+        whole = transforms.Compose([transforms.CenterCrop(32), transforms.RandomHorizontalFlip(), transforms.ToTensor()])
+        data = ImageFolder(str(tmp_path / "data"), whole)
+        return FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
+
+    def test_it_is_refused_where_it_cannot_be(self, files, place, monkeypatch):
+        fixer = fixer_for("decode-gpu")
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        assert fixer.refuses(step("decode-gpu"), files) == "there is no CUDA device here"
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(support, "gpu_declined", lambda to: None)
+        assert fixer.refuses(step("decode-gpu"), files) is None
+        assert "does not list its files" in fixer.refuses(step("decode-gpu"), place)
+        monkeypatch.setattr(support, "gpu_declined", lambda to: "DALI here is built for another CUDA")
+        assert fixer.refuses(step("decode-gpu"), files) == "DALI here is built for another CUDA"
+
+    def test_batches_are_made_as_the_plan_has_it(self, files):
+        fixer = fixer_for("decode-gpu")
+        plan = fixer.plan(step("decode-gpu"), files)
+        assert plan.augmentation == AugmentationChange(
+            backend="dali", operations=["CenterCrop", "HorizontalFlip", "ToTensor", "ToDtype"]
+        )
+        fixer.make(step("decode-gpu"), files, lambda *_: None)
+        fixed = applied.fixed(files.subject, plan, files.folder)
+        assert applied.consumer(Consumer(), files.subject, plan, files.folder).name == "none"
+        # One colour a picture: flipping does not show.
+        for one, own in zip(fixed.loader, files.subject.loader, strict=True):
+            assert torch.allclose(one[0].cpu(), own[0], atol=1 / 255) and one[1].tolist() == own[1].tolist()
+        running = WholeLoader(fixed, Consumer())
+        try:
+            assert running.block(PLAIN, 0.05).rate > 0
+        finally:
+            running.close()
+
+    def test_samples_that_are_not_those_of_the_files_are_told(self, files):
+        files.subject.dataset.samples = files.subject.dataset.samples[::-1]
+        files.subject.dataset.imgs = files.subject.dataset.samples
+        files.subject.dataset.__class__ = Backwards
+        with pytest.raises(TargetError, match=r"dataset\[0\] is not the picture of .*which the dataset lists there"):
+            fixer_for("decode-gpu").make(step("decode-gpu"), files, lambda *_: None)
+
+    def test_a_run_keeps_it_and_looks_for_nothing_afterwards(self, files, tmp_path, monkeypatch):
+        monkeypatch.setattr(DecodeByDali, "refuses", lambda *_: None)
+        (tmp_path / "bench").mkdir()
+        bench = Bench(
+            tmp_path / "bench", [step("decode-gpu"), step("thread-caps")], target=files.subject.loader, gains=[2.0, 3.0, 6.0]
+        )
+        found = bench.run(yes=True)
+        assert [one.id for one in found.outcomes if isinstance(one, Applied)] == ["thread-caps", "decode-gpu"]
+        assert found.stopped.startswith("pictures are made by DALI, which no probe sees into")
+        assert 'backend = "dali"' in bench.plan_text()
+
+
+class Backwards(ImageFolder):
+    """Gives other samples than it lists."""
+
+    def __getitem__(self, index):
+        return super().__getitem__(len(self) - 1 - index)

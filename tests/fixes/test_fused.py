@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,17 @@ from torchvision.datasets import ImageFolder
 
 from pipefix.fixes import applied, fused, verify
 from pipefix.fixes.choice import candidates
-from pipefix.fixes.fixer import Place
+from pipefix.fixes.fixer import FixContext
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.fixes.registry import fixer_for
 from pipefix.fixes.whole_loader import WholeLoader
+from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.fusing import look
-from pipefix.loader.fusing.apart import apart
-from pipefix.loader.fusing.chance import seeded
-from pipefix.loader.fusing.recipe import Declined
-from pipefix.loader.fusing.trial import Difference
+from pipefix.loader.fusing import dataset_trial, in_part
+from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.sample_random import seeded
+from pipefix.loader.fusing.trial import PixelDifference
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.plan import planfile
@@ -57,8 +60,8 @@ def loader(folder: Path, transform: Any = TRAIN, **options: Any) -> DataLoader[A
     return DataLoader(ImageFolder(str(folder), transform), batch_size=4, **options)
 
 
-def place(theirs: DataLoader[Any], folder: Path, plan: PlanFile | None = None) -> Place:
-    return Place(load(theirs), plan or PlanFile(), folder, MACHINE)
+def place(theirs: DataLoader[Any], folder: Path, plan: PlanFile | None = None) -> FixContext:
+    return FixContext(load(theirs), plan or PlanFile(), folder, MACHINE)
 
 
 def with_fuse(theirs: DataLoader[Any], mode: Any, folder: Path) -> Any:
@@ -84,12 +87,17 @@ class Remembering(ImageFolder):
 
 
 @pytest.mark.parametrize(("transform", "draws"), [(TRAIN, True), (STILL, False)])
-def test_it_is_tried_on_the_datasets_own_pictures(folder: Path, transform: Any, draws: bool) -> None:
-    found = apart(partial(look.look, loader(folder, transform), "exact"))
-    assert isinstance(found, look.Looked), found
-    assert found.equal and found.apart == "pixels equal the list's own"
+def test_it_is_tried_on_the_datasets_own_pictures(
+    folder: Path, transform: Any, draws: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Time for every picture however slow the machine is; the loader's pace takes all the time that it is given.
+    paces = dataset_trial._paces
+    monkeypatch.setattr(dataset_trial, "_paces", lambda loader, seconds: paces(loader, seconds / 60))
+    found = in_child_process(partial(dataset_trial.try_on_dataset, loader(folder, transform), "exact", 60.0), 90.0)
+    assert isinstance(found, dataset_trial.DatasetTrial), found
+    assert found.equal and found.distance == "pixels equal the list's own"
     assert (found.draws, found.processes) == (draws, "")
-    call = tried.told(found)
+    call = tried.fused_call(found)
     assert call.pictures == len(found.own) == 12
     assert 0 < call.left.low <= call.left.value <= call.left.high
     assert {samples for _, samples in found.paces} <= {
@@ -99,12 +107,31 @@ def test_it_is_tried_on_the_datasets_own_pictures(folder: Path, transform: Any, 
     assert call.pace is not None and 0 < call.pace.low <= call.pace.value <= call.pace.high
 
 
+@pytest.fixture(autouse=True)
+def whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is gained in part is a matter of the machine's pace."""
+    monkeypatch.setattr(in_part, "LEAST_GAIN", math.inf)
+
+
 def test_what_does_not_fit_says_why(folder: Path) -> None:
     odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
-    assert "ColorJitter" in tried.told(apart(partial(look.look, loader(folder, odd), "close"))).why_not
-    own = look.look(loader(folder, collate_fn=list, num_workers=1), "exact")
-    assert isinstance(own, look.Looked) and own.processes == "collate_fn is your own"
-    assert own.paces == () and tried.told(own).pace is None
+    assert (
+        "ColorJitter"
+        in tried.fused_call(in_child_process(partial(dataset_trial.try_on_dataset, loader(folder, odd), "close"))).why_not
+    )
+    own = dataset_trial.try_on_dataset(loader(folder, collate_fn=list, num_workers=1), "exact")
+    assert isinstance(own, dataset_trial.DatasetTrial) and own.processes == "collate_fn is your own"
+    assert own.paces == () and tried.fused_call(own).pace is None
+
+
+def test_what_fits_in_part_is_tried_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if isinstance(native(), Absent):
+        pytest.skip("in part needs the native kernel")
+    monkeypatch.setattr(in_part, "LEAST_GAIN", 0.0)
+    odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
+    found = dataset_trial.try_on_dataset(loader(folder, odd), "close")
+    assert isinstance(found, dataset_trial.DatasetTrial), found
+    assert found.equal and found.draws and found.processes == "your own transforms run in them"
 
 
 def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,31 +143,35 @@ def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(folde
         with seeded(key):
             yield
 
-    monkeypatch.setattr(look, "seeded", slowly)
-    found = look.look(loader(folder, num_workers=0), "exact", 0.01)
-    assert isinstance(found, look.Looked), found
+    monkeypatch.setattr(dataset_trial, "seeded", slowly)
+    found = dataset_trial.try_on_dataset(loader(folder, num_workers=0), "exact", 0.01)
+    assert isinstance(found, dataset_trial.DatasetTrial), found
     assert max(found.own) < 0.05
 
 
 def test_a_loader_that_starts_slowly_shows_its_pace_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was given up before its batches came would be believed as quick as a single call makes it seem."""
-    seconds, begin, begun = 0.02, FastLoader.__iter__, []
+    # The clock is put forward in the place of a sleep: so there can be seconds for the batches on a machine that is held up.
+    seconds, begin, late_by = 0.5, FastLoader.__iter__, []
 
     def late(self: FastLoader[Any]) -> Any:
-        if not begun:
-            begun.append(time.sleep(10 * seconds))
+        if not late_by:
+            late_by.append(10 * seconds)
         return begin(self)
 
+    clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + sum(late_by), thread_time=time.thread_time)
+    monkeypatch.setattr(dataset_trial, "time", clock)
     monkeypatch.setattr(FastLoader, "__iter__", late)
-    found = look.look(loader(folder), "exact", seconds)
-    assert isinstance(found, look.Looked), found
-    assert tried.told(found).pace is not None
+    found = dataset_trial.try_on_dataset(loader(folder), "exact", seconds)
+    assert isinstance(found, dataset_trial.DatasetTrial), found
+    assert late_by, "it was late"
+    assert tried.fused_call(found).pace is not None
 
 
 def test_a_dataset_that_remembers_is_declined_and_remembers_nothing_of_it(folder: Path) -> None:
     dataset = Remembering(str(folder))
-    found = apart(partial(look.look, DataLoader(dataset, batch_size=4), "exact"))
-    assert isinstance(found, Declined), found
+    found = in_child_process(partial(dataset_trial.try_on_dataset, DataLoader(dataset, batch_size=4), "exact"))
+    assert isinstance(found, NotFused), found
     assert dataset.known == {}
 
 
@@ -148,9 +179,9 @@ def test_a_process_that_dies_or_hangs_or_raises_is_told() -> None:
     import os
     import time
 
-    assert apart(lambda: os._exit(3)).why == "the process that tried it ended with code 3"
-    assert apart(partial(time.sleep, 60), 0.05).why == "trying it took longer than 0.05 s"
-    assert apart(lambda: 1 / 0).why == "trying it raised ZeroDivisionError: division by zero"
+    assert in_child_process(lambda: os._exit(3)).why == "the process that tried it ended with code 3"
+    assert in_child_process(partial(time.sleep, 60), 0.05).why == "trying it took longer than 0.05 s"
+    assert in_child_process(lambda: 1 / 0).why == "trying it raised ZeroDivisionError: division by zero"
 
 
 # -- the fixer ---------------------------------------------------------------------------------------------------------------
@@ -202,9 +233,9 @@ def test_close_samples_are_within_what_is_stated(folder: Path, tmp_path: Path) -
 
 
 def test_what_is_farther_off_or_another_thing_is_unlike() -> None:
-    far, near = Difference(1.2, 4.0, 9.0), Difference(0.1, 1.0, 2.0)
+    far, near = PixelDifference(1.2, 4.0, 9.0), PixelDifference(0.1, 1.0, 2.0)
 
-    def kind(odd: str | None, apart: Difference, **options: bool) -> str:
+    def kind(odd: str | None, apart: PixelDifference, **options: bool) -> str:
         given = {"exact": False, "elsewhere": False, **options}
         return fused.judged(8, odd, False, apart, alters="pixels differ", **given).kind
 

@@ -1,4 +1,4 @@
-"""Runs killed for real. `scripts/bench_fix_kills` does the same fifty times; `test_undo` walks through every moment."""
+"""Runs killed for real. `scripts/bench fix_kills` does the same fifty times; `test_undo` walks through every moment."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipefix.fixes.outcome import Applied, Refused
-from pipefix.loader import as_planned
+from pipefix.loader.planning import as_planned
 from pipefix.plan import planfile
 from pipefix.vocabulary.errors import BadUsage, TargetError, UnreadableFile
 from tests.fixes.benchtop import Bench, declined, step
@@ -39,6 +39,17 @@ def test_the_fixed_pipeline_is_looked_at_next_and_gives_the_same_samples(tmp_pat
     assert [list(map(str, batch)) for batch in again.loader] == plain
     plan = planfile.read(bench.out / "pipefix.plan.toml")
     assert [list(map(str, batch)) for batch in as_planned.loader(bench.target, plan, bench.out)] == plain
+
+
+@pytest.mark.parametrize(("start", "kept"), [(1.0, ["workers-2", "persistent-workers"]), (0.001, ["workers-2"])])
+def test_workers_that_start_each_epoch_anew_are_kept_up_where_that_matters(tmp_path, start, kept):
+    """What the epochs take to begin is timed at the end, whether a probe could see it or not."""
+    bench = Bench(tmp_path, [step("workers-2", 1.8)], [], gains=[1.7, 1.5, 2.4])
+    bench.start_s = start
+    fixed = bench.run()
+    assert [one.id for one in fixed.applied] == kept
+    plan = planfile.read(bench.out / "pipefix.plan.toml")
+    assert plan.loader is not None and bool(plan.loader.persistent_workers) is (len(kept) > 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The way back, from wherever a run ended. `scripts/bench_fix_kills` does it with real processes and real kills."""
+"""The way back, from wherever a run ended. `scripts/bench fix_kills` does it with real processes and real kills."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ class TestBusy:
         for _ in range(10):
             step(None)
         busy = step.settle()
-        note("5 ms kernel, busy by events", ", ".join(quantity.seconds(one / 1e9) for one in busy[:3]))
+        note("5 ms kernel, busy by events", ", ".join(quantity.seconds(one.busy / 1e9) for one in busy[:3]))
         assert len(busy) == 10
-        assert all(one / 1e6 == pytest.approx(5.0, rel=0.1) for one in busy)
+        assert all(one.busy / 1e6 == pytest.approx(5.0, rel=0.1) for one in busy)
         assert step.settle() == []
 
     def test_launching_does_not_wait(self) -> None:
@@ -140,7 +140,7 @@ class TestModel:
         step = ModelStep(model, nn.CrossEntropyLoss())
         for _ in range(3):
             step((torch.randn(4, 8), torch.tensor([0, 1, 1, 0])))
-        assert all(busy > 0 for busy in step.settle())
+        assert all(one.busy > 0 for one in step.settle())
         assert model.weight.device.type == "cpu"
         assert torch.equal(model.weight, before)
         assert next(step._model.parameters()).is_cuda

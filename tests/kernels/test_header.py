@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from PIL import Image
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import Header, read_header
 from pipefix.kernels.kernel import Kernel
+from pipefix.kernels.picture import Box
+from tests.kernels.jpegs import segments, with_filling
 
 Encode = Callable[..., bytes]
 patient = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -64,6 +67,54 @@ def test_both_readers_say_the_same_of_anything(native_kernel: Kernel, encoded: E
 def test_junk(kernel: Kernel, junk: bytes) -> None:
     told = said(kernel.header, b"\xff\xd8" + junk)
     assert told == said(read_header, b"\xff\xd8" + junk)
+
+
+STRAY = st.sampled_from(
+    [b"\xff", b"\xff\xff\xff", b"\x00", b"\xff\x00", b"\xff\x01", b"\xff\xd3", b"\xff\xd8", b"\xff\xf7", b"\x00\x13"]
+)
+FALSE_FRAME = bytes.fromhex("FFC00011082710271003012200021101031101")
+COMMENTS = st.builds(
+    lambda length, body: b"\xff\xfe" + length.to_bytes(2, "big") + body,
+    st.integers(0, 60),
+    st.binary(max_size=30) | st.just(FALSE_FRAME),
+)
+
+
+def with_more_in_its_header(jpeg: bytes, data: st.DataObject) -> bytes:
+    """The file with all sorts of things between the segments before its frame, some of which look like frames."""
+    parts: list[bytes] = []
+    before = True
+    for marker, part in segments(jpeg):
+        before = before and marker not in (0xC0, 0xC2)
+        if before and parts:
+            parts += data.draw(st.lists(STRAY | COMMENTS, max_size=2))
+        parts.append(part)
+    return b"".join(parts)
+
+
+@patient
+@given(data=st.data(), progressive=st.booleans())
+def test_the_size_is_the_one_that_is_decoded(kernel: Kernel, encoded: Encode, data: st.DataObject, progressive: bool) -> None:
+    """What the header says is what libjpeg goes by, or the file is refused: memory is set aside by it."""
+    jpeg = with_more_in_its_header(encoded(37, 53, progressive=progressive), data)
+    header = said(kernel.header, jpeg)
+    if isinstance(header, Header) and header.plain:
+        with contextlib.suppress(BadPicture):
+            pixels = kernel.jpeg_region(jpeg, Box(0, 0, header.width, header.height))
+            assert np.array_equal(pixels, np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")))
+
+
+def test_a_fill_byte_hides_no_frame(kernel: Kernel, encoded: Encode) -> None:
+    assert kernel.header(with_filling(encoded(37, 53)))[:2] == (37, 53)
+
+
+def test_other_kinds_of_frames_are_left_to_others(kernel: Kernel, encoded: Encode) -> None:
+    """Arithmetically coded ones among them, which not every library decodes."""
+    jpeg = encoded()
+    for kind in (0xC3, 0xC5, 0xC8, 0xC9, 0xCA, 0xCF):
+        with pytest.raises(BadPicture, match=f"its frame is of kind {kind:X}") as caught:
+            kernel.header(jpeg.replace(b"\xff\xc0", bytes((0xFF, kind)), 1))
+        assert caught.value.reason == "unsupported"
 
 
 def test_other_kinds_of_bytes(kernel: Kernel, encoded: Encode) -> None:

@@ -15,19 +15,19 @@ from PIL import Image
 
 from pipefix.kernels.errors import BadPicture, BadRequest
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Box, Cut, Target
+from pipefix.kernels.picture import UINT8, Box, PictureCut, Target
 
 Encode = Callable[..., bytes]
-SMALL = Cut(Box(0, 0, 60, 40), (16, 16), Box(0, 0, 16, 16))
+SMALL = PictureCut(Box(0, 0, 60, 40), (16, 16), Box(0, 0, 16, 16))
 
 
-def made(kernel: Kernel, jpeg: bytes, cut: Cut = SMALL) -> torch.Tensor:
+def made(kernel: Kernel, jpeg: bytes, cut: PictureCut = SMALL) -> torch.Tensor:
     batch = torch.zeros((1, 3, 16, 16), dtype=torch.uint8)
     kernel.jpeg_into(jpeg, cut, UINT8, Target(batch), 0)
     return batch[0]
 
 
-def refused(kernel: Kernel, jpeg: bytes, cut: Cut = SMALL) -> BadPicture:
+def refused(kernel: Kernel, jpeg: bytes, cut: PictureCut = SMALL) -> BadPicture:
     with pytest.raises(BadPicture) as caught:
         made(kernel, jpeg, cut)
     return caught.value
@@ -80,6 +80,22 @@ def test_a_huge_claim_is_not_believed(kernel: Kernel, encoded: Encode) -> None:
     assert "65280 x 65280" in str(error)
 
 
+@pytest.mark.parametrize(("height", "reason"), [(13_765, "too-large"), (13_764, None)])
+def test_pixels_are_bounded_where_pillow_bounds_them(kernel: Kernel, encoded: Encode, height: int, reason: str | None) -> None:
+    """13,001 x 13,765 is one row more than twice Pillow's ``MAX_IMAGE_PIXELS``. Nothing of that size is set aside."""
+    jpeg = bytearray(encoded())
+    at = frame_at(bytes(jpeg))
+    jpeg[at + 1 : at + 5] = height.to_bytes(2, "big") + (13_001).to_bytes(2, "big")
+    with pytest.raises(Image.DecompressionBombError) if reason else pytest.warns(Image.DecompressionBombWarning):
+        Image.open(io.BytesIO(bytes(jpeg)))
+    if reason:
+        assert refused(kernel, bytes(jpeg)).reason == reason
+        with pytest.raises(BadPicture):
+            kernel.jpeg_region(bytes(jpeg), Box(0, 0, 13_001, height))
+    else:
+        kernel.header(bytes(jpeg)).refuse()
+
+
 def test_no_pixels_at_all(kernel: Kernel, encoded: Encode) -> None:
     jpeg = bytearray(encoded())
     at = frame_at(bytes(jpeg))
@@ -92,7 +108,7 @@ def test_a_picture_larger_than_its_data(native_kernel: Kernel, encoded: Encode) 
     jpeg = bytearray(encoded())
     at = frame_at(bytes(jpeg))
     jpeg[at + 1 : at + 3] = (700).to_bytes(2, "big")
-    cut = Cut(Box(0, 300, 90, 400), (16, 16), Box(0, 0, 16, 16))
+    cut = PictureCut(Box(0, 300, 90, 400), (16, 16), Box(0, 0, 16, 16))
     assert refused(native_kernel, bytes(jpeg), cut).reason in ("corrupt", "truncated")
 
 
@@ -101,7 +117,7 @@ def test_damage_within_the_crop_is_named(native_kernel: Kernel, encoded: Encode)
     jpeg = bytearray(encoded(restart_marker_blocks=2))
     middle = len(jpeg) // 2
     jpeg[middle : middle + 40] = bytes((0xFF, 0xD3)) * 20
-    cut = Cut(Box(0, 0, 90, 70), (16, 16), Box(0, 0, 16, 16))
+    cut = PictureCut(Box(0, 0, 90, 70), (16, 16), Box(0, 0, 16, 16))
     assert refused(native_kernel, bytes(jpeg), cut).reason == "corrupt"
 
 

@@ -17,7 +17,7 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Arithmetic, Box, Cut, Filter, Finish, Ramp, Target, normalised
+from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target, normalised
 from pipefix.kernels.twin import TwinKernel
 from tests.kernels.conftest import Draw
 
@@ -33,15 +33,15 @@ def boxes(draw: st.DrawFn, width: int, height: int) -> Box:
 
 
 @st.composite
-def cuts(draw: st.DrawFn, width: int, height: int) -> Cut:
+def cuts(draw: st.DrawFn, width: int, height: int) -> PictureCut:
     full = draw(st.integers(1, 130)), draw(st.integers(1, 130))
-    return Cut(
+    return PictureCut(
         draw(boxes(width, height)), full, draw(boxes(*full)), draw(st.booleans()), draw(st.booleans()),
         draw(st.sampled_from(Filter)), draw(st.sampled_from(Arithmetic)),
     )  # fmt: skip
 
 
-def resized_by_its_library(pixels: np.ndarray[Any, Any], cut: Cut) -> np.ndarray[Any, Any]:
+def resized_by_its_library(pixels: np.ndarray[Any, Any], cut: PictureCut) -> np.ndarray[Any, Any]:
     """3 x H x W, by calls that users make."""
     box, window = cut.box, cut.window
     part = np.ascontiguousarray(pixels[box.y : box.y + box.height, box.x : box.x + box.width])
@@ -58,7 +58,7 @@ def resized_by_its_library(pixels: np.ndarray[Any, Any], cut: Cut) -> np.ndarray
 
 
 def made(
-    kernel: Kernel, source: bytes | np.ndarray[Any, Any], cut: Cut, finish: Finish = UINT8, *, last: bool = False
+    kernel: Kernel, source: bytes | np.ndarray[Any, Any], cut: PictureCut, finish: Finish = UINT8, *, last: bool = False
 ) -> torch.Tensor:
     shape = (2, 3, cut.window.height, cut.window.width)
     batch = torch.zeros(shape, dtype=torch.uint8 if finish.table is None else torch.float32)
@@ -102,7 +102,7 @@ def test_a_jpeg_equals_its_pixels_decoded_first(
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
 def test_floats_are_those_of_torch(kernel: Kernel, drawn: Draw, last: bool, divides: bool) -> None:
     finish = normalised((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), divides=divides)
-    cut = Cut(Box(3, 5, 70, 60), (37, 41), Box(2, 1, 33, 35), mirrored=True)
+    cut = PictureCut(Box(3, 5, 70, 60), (37, 41), Box(2, 1, 33, 35), mirrored=True)
     pixels = drawn(80, 70)
     levels = torch.from_numpy(resized_by_its_library(pixels, cut).copy())
     scaled = levels.float().div(255) if divides else levels.float().mul_(1 / 255)
@@ -112,7 +112,7 @@ def test_floats_are_those_of_torch(kernel: Kernel, drawn: Draw, last: bool, divi
 
 def test_a_table_without_arithmetic_is_looked_up(kernel: Kernel, drawn: Draw) -> None:
     table = np.random.default_rng(0).normal(size=(3, 256)).astype(np.float32)
-    cut = Cut(Box(0, 0, 50, 40), (31, 30), Box(0, 0, 31, 30), upside_down=True)
+    cut = PictureCut(Box(0, 0, 50, 40), (31, 30), Box(0, 0, 31, 30), upside_down=True)
     pixels = drawn(50, 40)
     levels = resized_by_its_library(pixels, cut)
     expected = np.stack([table[channel][levels[channel]] for channel in range(3)])
@@ -123,7 +123,7 @@ def test_a_table_without_arithmetic_is_looked_up(kernel: Kernel, drawn: Draw) ->
 
 
 def test_bytes_in_any_memory_order(kernel: Kernel, drawn: Draw) -> None:
-    cut = Cut(Box(0, 0, 50, 40), (31, 30), Box(0, 0, 31, 30))
+    cut = PictureCut(Box(0, 0, 50, 40), (31, 30), Box(0, 0, 31, 30))
     pixels = drawn(50, 40)
     assert torch.equal(made(kernel, pixels, cut, last=True), made(kernel, pixels, cut))
     turned = np.asfortranarray(pixels)
@@ -135,7 +135,7 @@ def test_bytes_in_any_memory_order(kernel: Kernel, drawn: Draw) -> None:
 
 def test_encoded_pictures_come_as_any_bytes(kernel: Kernel, encoded: Callable[..., bytes]) -> None:
     jpeg = encoded()
-    cut = Cut(Box(4, 4, 60, 50), (24, 24), Box(0, 0, 24, 24))
+    cut = PictureCut(Box(4, 4, 60, 50), (24, 24), Box(0, 0, 24, 24))
     expected = made(kernel, jpeg, cut)
     for other in (bytearray(jpeg), memoryview(jpeg), np.frombuffer(jpeg, dtype=np.uint8)):
         batch = torch.zeros((1, 3, 24, 24), dtype=torch.uint8)
@@ -168,14 +168,16 @@ def test_scaling_while_decoding_stays_close(native_kernel: Any) -> None:
 
     jpeg = _drawn(900, 800, 1)
     box = Box(8, 5, 880, 790)
-    whole = made(native_kernel, jpeg, Cut(box, (128, 128), Box(0, 0, 128, 128)))
-    scaled = made(native_kernel, jpeg, Cut(box, (128, 128), Box(0, 0, 128, 128), coarsest=8))
+    whole = made(native_kernel, jpeg, PictureCut(box, (128, 128), Box(0, 0, 128, 128)))
+    scaled = made(native_kernel, jpeg, PictureCut(box, (128, 128), Box(0, 0, 128, 128), coarsest=8))
     apart = (whole.int() - scaled.int()).abs().float()
     assert apart.max() > 0, "the decoder did not scale"
     assert apart.mean() <= 1
     assert apart.flatten().quantile(0.99) <= 2
-    small = Cut(box, (400, 400), Box(0, 0, 400, 400), coarsest=8)
-    assert torch.equal(made(native_kernel, jpeg, small), made(native_kernel, jpeg, Cut(box, (400, 400), Box(0, 0, 400, 400))))
+    small = PictureCut(box, (400, 400), Box(0, 0, 400, 400), coarsest=8)
+    assert torch.equal(
+        made(native_kernel, jpeg, small), made(native_kernel, jpeg, PictureCut(box, (400, 400), Box(0, 0, 400, 400)))
+    )
 
 
 class TestRefused:
@@ -183,22 +185,22 @@ class TestRefused:
 
     def test_a_box_beyond_the_picture(self, kernel: Kernel, encoded: Callable[..., bytes]) -> None:
         with pytest.raises(BadRequest, match=r"the box at \(40, 0\) of 60 x 70 does not lie in the picture of 90 x 70"):
-            made(kernel, encoded(), Cut(Box(40, 0, 60, 70), (20, 20), Box(0, 0, 20, 20)))
+            made(kernel, encoded(), PictureCut(Box(40, 0, 60, 70), (20, 20), Box(0, 0, 20, 20)))
 
     def test_a_window_of_another_size(self, kernel: Kernel, drawn: Draw) -> None:
         target = Target(torch.zeros((1, 3, 8, 8), dtype=torch.uint8))
         with pytest.raises(BadRequest, match="The window is 9 x 8, the samples of the batch buffer are 8 x 8"):
-            kernel.pixels_into(drawn(20, 20), Cut(Box(0, 0, 20, 20), (10, 10), Box(0, 0, 9, 8)), UINT8, target, 0)
+            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (10, 10), Box(0, 0, 9, 8)), UINT8, target, 0)
 
     def test_a_sample_that_is_not_there(self, kernel: Kernel, drawn: Draw) -> None:
         target = Target(torch.zeros((2, 3, 8, 8), dtype=torch.uint8))
         with pytest.raises(BadRequest, match="has 2 samples; there is no number 2"):
-            kernel.pixels_into(drawn(20, 20), Cut(Box(0, 0, 20, 20), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 2)
+            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 2)
 
     def test_floats_without_a_table(self, kernel: Kernel, drawn: Draw) -> None:
         target = Target(torch.zeros((1, 3, 8, 8)))
         with pytest.raises(BadRequest, match="needs a table from bytes to floats"):
-            kernel.pixels_into(drawn(20, 20), Cut(Box(0, 0, 20, 20), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 0)
+            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 0)
 
     @pytest.mark.parametrize("batch", [torch.zeros(3, 8, 8), torch.zeros(1, 1, 8, 8), torch.zeros(1, 3, 8, 8, dtype=torch.float64)])
     def test_a_buffer_of_another_kind(self, batch: torch.Tensor) -> None:
@@ -208,12 +210,12 @@ class TestRefused:
     def test_pixels_of_another_kind(self, kernel: Kernel) -> None:
         target = Target(torch.zeros((1, 3, 8, 8), dtype=torch.uint8))
         with pytest.raises(BadRequest, match="Pixels are height x width x 3 of uint8"):
-            kernel.pixels_into(np.zeros((9, 9), np.uint8), Cut(Box(0, 0, 8, 8), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 0)
+            kernel.pixels_into(np.zeros((9, 9), np.uint8), PictureCut(Box(0, 0, 8, 8), (8, 8), Box(0, 0, 8, 8)), UINT8, target, 0)
 
     def test_a_window_beyond_the_resized_picture(self, kernel: Kernel, drawn: Draw) -> None:
         target = Target(torch.zeros((1, 3, 8, 8), dtype=torch.uint8))
         with pytest.raises(BadRequest):
-            kernel.pixels_into(drawn(20, 20), Cut(Box(0, 0, 20, 20), (8, 8), Box(1, 0, 8, 8)), UINT8, target, 0)
+            kernel.pixels_into(drawn(20, 20), PictureCut(Box(0, 0, 20, 20), (8, 8), Box(1, 0, 8, 8)), UINT8, target, 0)
 
 
 def region_equals(kernel: Kernel, jpeg: bytes) -> None:

@@ -14,10 +14,10 @@ import torch
 
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
-from pipefix.kernels.picture import UINT8, Box, Cut, Target, normalised
+from pipefix.kernels.picture import UINT8, Box, PictureCut, Target, normalised
 
 Encode = Callable[..., bytes]
-CUT = Cut(Box(5, 5, 180, 140), (64, 64), Box(0, 0, 64, 64))
+CUT = PictureCut(Box(5, 5, 180, 140), (64, 64), Box(0, 0, 64, 64))
 FINISH = normalised((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
 
 
@@ -45,7 +45,7 @@ def test_the_interpreter_runs_on_during_a_call(native_kernel: Any, encoded: Enco
     """Another thread gets on while one call decodes a large picture."""
     jpeg = encoded(3000, 3000)
     target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
-    cut = Cut(Box(0, 0, 3000, 3000), (64, 64), Box(0, 0, 64, 64))
+    cut = PictureCut(Box(0, 0, 3000, 3000), (64, 64), Box(0, 0, 64, 64))
     running = threading.Event()
     times: list[float] = []
 

@@ -191,6 +191,14 @@ class Noting(Tensors):
         return super().__getitem__(index)
 
 
+class UnhurriedNoting(Noting):
+    """It takes a fifth of a second, and then notes the index."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.2)
+        return super().__getitem__(index)
+
+
 class Torn(Tensors):
     """Some samples cannot be read; the dataset lists its files."""
 

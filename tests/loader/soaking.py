@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,8 @@ class Payload(Dataset[Any]):
 class Left:
     """What this process holds."""
 
-    files: int
+    files: Counter[str]
+    """What its open descriptors lead to."""
     shared: frozenset[str]
     """In /dev/shm, of this process and of workers it had: other programs have files there, too."""
     threads: int
@@ -61,7 +63,16 @@ class Left:
         lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()
         memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("Anonymous:", "Pss_Shmem:")))
         shared = frozenset(name for name in os.listdir("/dev/shm") if theirs & set(name.replace("-", "_").split("_")))
-        return cls(len(os.listdir("/proc/self/fd")), shared, threading.active_count(), memory)
+        return cls(_open_files(), shared, threading.active_count(), memory)
+
+
+def _open_files() -> Counter[str]:
+    """Pipes and sockets by their kind: each has a number of its own."""
+    found: Counter[str] = Counter()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that this folder was read by
+            found[os.readlink(f"/proc/self/fd/{descriptor}").partition(":[")[0]] += 1
+    return found
 
 
 @dataclass
@@ -108,14 +119,17 @@ class Killer(threading.Thread):
         time.sleep(LATE_S)
 
 
-def soak(seconds: float, *, every: float, seed: int = 0, progress: Callable[[Told], None] = lambda _: None) -> Told:
-    """Epochs for so long. A worker's death is an error in the loop, which goes on from where it stood."""
+def soak(
+    seconds: float, *, every: float, seed: int = 0, least_kills: int = 0, progress: Callable[[Told], None] = lambda _: None
+) -> Told:
+    """Epochs for so long, and until so many workers were killed. A worker's death is an error in the loop, which goes on from where
+    it stood."""
     told = Told()
     begun = time.monotonic()
     killer = Killer(every, seed)
     killer.start()
     try:
-        while time.monotonic() - begun < seconds or told.before is None:
+        while time.monotonic() - begun < seconds or told.kills < least_kills or told.before is None:
             for number, way in enumerate(WAYS):
                 loader = FastLoader(Payload(), BATCH, shuffle=True, num_workers=WORKERS, **way)
                 for _ in range(EPOCHS):
@@ -129,7 +143,7 @@ def soak(seconds: float, *, every: float, seed: int = 0, progress: Callable[[Tol
                 told.before = told.before or told.after
                 told.memory.append((time.monotonic() - begun, told.after.memory))
                 progress(told)
-                if time.monotonic() - begun >= seconds:
+                if time.monotonic() - begun >= seconds and told.kills >= least_kills:
                     break
     finally:
         killer.over.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import torch
 from torch.utils.data import DataLoader, Subset
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.guard import SampleTimeout, source_of
-from pipefix.loader.quarantine import TooManyBadSamples
+from pipefix.loader.policy.quarantine import TooManyBadSamples
+from pipefix.loader.policy.read_policy import SampleTimeout, source_of
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.ways import made_by
@@ -136,3 +137,23 @@ def test_a_quarantine_that_cannot_be_written_is_told_once() -> None:
     with pytest.warns(RuntimeWarning, match=r"cannot be noted in /nowhere/at/all.jsonl") as caught:
         list(loader)
     assert len(caught) == 1
+
+
+class Hostile(pipelines.Tensors):
+    """Its third sample lies in a file whose name is not UTF-8, and its error holds a whole file."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 2:
+            raise OSError(22, "x" * 1_000_000, os.fsdecode(b"/data/caf\xe9.jpg"))
+        return super().__getitem__(index)
+
+
+@BY
+def test_names_that_are_not_utf_8_and_endless_errors_are_noted(by: dict[str, Any], tmp_path: Path) -> None:
+    note = tmp_path / "quarantine.jsonl"
+    loader = FastLoader(Hostile(8), **by, on_bad="skip", quarantine=note, **TOLERANT)
+    assert len(list(loader)) == 2
+    assert note.stat().st_size < 10_000
+    (line,) = [json.loads(line) for line in note.read_text(encoding="utf-8").splitlines()]
+    assert os.fsencode(line["source"]) == b"/data/caf\xe9.jpg"
+    assert line["error"].startswith("OSError: [Errno 22] xxx") and line["error"].endswith("characters)")

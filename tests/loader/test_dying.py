@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +16,10 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from pipefix.loader import dying
-from pipefix.loader.dying import NAMED, WorkerDied, told
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.workers import deaths
+from pipefix.loader.workers.deaths import NAMED, WorkerDied, describe_death
+from pipefix.loader.workers.errors import UnpicklableError
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ from pipefix.loader.fast_loader import FastLoader
     ],
 )
 def test_the_sentence(code: int, kills: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dying, "out_of_memory_kills", lambda: kills[1])
-    monkeypatch.setattr(dying, "shared_memory_left", lambda: 64_000_000)
-    error = told(
+    monkeypatch.setattr(deaths, "out_of_memory_kills", lambda: kills[1])
+    monkeypatch.setattr(deaths, "shared_memory_left", lambda: 64_000_000)
+    error = describe_death(
         RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), [SimpleNamespace(pid=7, exitcode=code)], kills[0]
     )
     assert str(error).startswith("DataLoader worker (pid(s) 7) exited unexpectedly: of worker process 7, ")
@@ -82,13 +82,13 @@ REFUSED = """
 
 @pytest.mark.parametrize("rng", ["torch", "sample"])
 @pytest.mark.parametrize("killed", ["at any moment", "while its tensors are fetched"])
-def test_a_killed_worker_is_told_with_its_signal(killed: str, rng: str) -> None:
+def test_a_killed_worker_is_told_with_its_signal(killed: str, rng: str, preloaded: str) -> None:
     """In a process of its own: torch's signal handler raises wherever the main thread happens to be, the test runner included."""
     root = str(Path(__file__).resolve().parents[2])
     code = KILLED.format(root=root, rng=rng)
     if killed != "at any moment":
         code = code.replace("    os.kill(victim, signal.SIGKILL)", REFUSED.strip("\n"))
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    told = subprocess.run([*preloaded.split(), "-c", code], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     victim, kind, words = told.stdout.split(" ", 2)
     assert re.match(rf"DataLoader worker \(pid(\(s\))? {victim}\)", words), told
@@ -133,20 +133,50 @@ LEFT = """
 import os, sys, time
 from pipefix.loader.fast_loader import FastLoader
 from tests.loader import pipelines
-dataset = pipelines.Unhurried(40)
+dataset = pipelines.UnhurriedNoting({note!r}, 40)
 iterator = iter(FastLoader(dataset, batch_size=1, num_workers=2, rng={rng!r}, multiprocessing_context={method!r}))
 iterator._worker_result_queue._wlock.acquire()
-time.sleep({seconds})
+until = time.monotonic() + 40
+while open({note!r}).read().count("\\n") < 4 and time.monotonic() < until:  # as many as are asked for ahead
+    time.sleep(0.05)
+time.sleep(0.5)
 os._exit(0)
 """
 """The training process goes while a lock that workers need to send their batches is held, as by one killed while it sent."""
 
 
 @pytest.mark.parametrize(("method", "rng"), [("fork", "sample"), ("forkserver", "torch"), ("spawn", "sample")])
-def test_workers_go_when_the_training_process_has_gone(method: str, rng: str) -> None:
+def test_workers_go_when_the_training_process_has_gone(method: str, rng: str, tmp_path: Path, preloaded: str) -> None:
     """Each of them holds the output that is read here to its end."""
     root = str(Path(__file__).resolve().parents[2])
-    code = LEFT.format(rng=rng, method=method, seconds=1 if method == "fork" else 8)
-    left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=False, timeout=60)
+    note = tmp_path / "made"
+    note.touch()
+    code = LEFT.format(rng=rng, method=method, note=str(note))
+    left = subprocess.run([*preloaded.split(), "-c", code], capture_output=True, text=True, cwd=root, check=False, timeout=60)
     assert left.returncode == 0
+    assert len(note.read_text().split()) >= 4
     assert "Traceback" not in left.stderr, left.stderr
+
+
+class MadeAtRunTime(Dataset[Any]):
+    """Raises as botocore does: a class that no process can find by its name."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 5:
+            raise type("NoSuchKey", (Exception,), {})("samples/5.jpg is gone")
+        return torch.tensor([index])
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "options", [{"engine": "torch"}, {"engine": "processes"}, {"engine": "subprocess"}, {"rng": "sample", "scheduling": "sample"}]
+)
+def test_an_error_whose_class_cannot_be_sent_is_told(options: dict[str, Any]) -> None:
+    batches = iter(FastLoader(MadeAtRunTime(), batch_size=2, num_workers=2, **options))
+    seen = [next(batches).tolist() for _ in range(2)]
+    with pytest.raises(UnpicklableError, match=r"(?s)NoSuchKey.*in DataLoader worker process.*__getitem__.*samples/5\.jpg is gone"):
+        next(batches)
+    assert [*seen, next(batches).tolist()] == [[[0], [1]], [[2], [3]], [[6], [7]]]

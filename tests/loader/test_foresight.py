@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, WeightedRandomSampler
 
-from pipefix.loader import workers
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.foresight import DRAWN, FIXED, kind_of
+from pipefix.loader.workers import iterator as workers
+from pipefix.loader.workers.next_epoch import DRAWN, FIXED, kind_of
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pipefix.loader import arena as arenas
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.portable import Portable, prepare
+from pipefix.loader.slots import arena as arenas
+from pipefix.loader.slots.portable import Portable, prepare
 from tests.loader import pipelines
 
 pytestmark = pytest.mark.filterwarnings("ignore")

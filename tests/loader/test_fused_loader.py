@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import pickle
 import random
 import sys
@@ -33,20 +34,28 @@ from torchvision.transforms import v2
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.fused_batch import Maker, Orders
-from pipefix.loader.fusing.source import Source, compiled
-from pipefix.loader.guard import Asked, Rules
-from pipefix.loader.meter import Meter
-from pipefix.loader.pace import PROCESSES, THREADS, Pace
+from pipefix.loader.fusing import in_part
+from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
+from pipefix.loader.fusing.epoch_rates import PROCESSES, THREADS, EpochRates
+from pipefix.loader.fusing.source import FusedSource, compiled
+from pipefix.loader.metering.meter import Meter
+from pipefix.loader.policy.read_policy import Asked, ReadPolicy
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile, write
-from pipefix.watch.attach import Attachment
+from pipefix.watching.attach import Attachment
+from tests.kernels.jpegs import DHT, DQT, first_scans, without
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 
 M, S = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(M, S)])
+# Bicubic: by bilinear, an older torchvision resizes floats on some CPUs.
 TENSORS = v2.Compose(
-    [v2.RandomResizedCrop(32), v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(M, S)]
+    [
+        v2.RandomResizedCrop(32, interpolation=v2.InterpolationMode.BICUBIC),
+        v2.RandomHorizontalFlip(),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize(M, S),
+    ]
 )
 KINDS: dict[int, dict[str, Any]] = {3: {"mode": "L"}, 5: {"mode": "CMYK"}, 7: {"format": "PNG"}, 8: {"mode": "RGB", "quality": 30}}
 
@@ -70,6 +79,12 @@ def quiet() -> Any:
         warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
         warnings.filterwarnings("ignore", "'pin_memory' argument", UserWarning)
         yield
+
+
+@pytest.fixture(autouse=True)
+def whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`test_in_part.py` is about the rest."""
+    monkeypatch.setattr(in_part, "LEAST_GAIN", math.inf)
 
 
 def both(dataset: Any, fuse: str = "exact", **options: Any) -> tuple[list[Any], list[Any], FastLoader[Any]]:
@@ -119,7 +134,7 @@ def test_close_is_close_and_says_how_close_before_it_is_used(folder: Path) -> No
     assert (made[0][0] - own[0][0]).abs().mean() / (1 / 255 / 0.225) < 1
     with pytest.warns(UserWarning, match="fuse='close'"):
         assert list(FastLoader(dataset, fuse="close"))
-    assert "Not fused: the list resizes floats, the kernel bytes, so that pixels would not be equal to the bit." in (
+    assert "Not fused: the list resizes floats, the kernel bytes, so that pixels would not be equal to the bit; made in part" in (
         FastLoader(dataset, fuse="exact").explain()
     )
 
@@ -271,9 +286,9 @@ class TestProcesses:
     def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN)
         source = compiled(dataset, "exact")
-        assert isinstance(source, Source)
-        rules = Rules(seed=7)
-        orders, maker = pickle.loads(pickle.dumps((Orders(source, rules), Maker(default_collate))))
+        assert isinstance(source, FusedSource)
+        rules = ReadPolicy(seed=7)
+        orders, maker = pickle.loads(pickle.dumps((FusedOrders(source, rules), FusedCollate(default_collate))))
         made = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
         torch.manual_seed(7)
         assert_same(made, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
@@ -297,8 +312,8 @@ class TestProcesses:
 class TestPace:
     """Threads, until epochs show that they are held up and that processes are quicker."""
 
-    def epochs(self, *ended: tuple[Any, ...]) -> Pace:
-        pace = Pace()
+    def epochs(self, *ended: tuple[Any, ...]) -> EpochRates:
+        pace = EpochRates()
         for one in ended:
             pace.ended(*one)
         return pace
@@ -357,7 +372,7 @@ class TestDeclined:
     def declined(self, dataset: Any, why: str) -> None:
         torch.manual_seed(1), np.random.seed(1), random.seed(1)
         before = torch.get_rng_state()
-        assert f"Not fused: {why}" in FastLoader(dataset, fuse="exact").explain()
+        assert f"Not fused: {why.rstrip('.')}" in FastLoader(dataset, fuse="exact").explain()
         assert torch.equal(torch.get_rng_state(), before)
 
     def test_by_the_dataset(self, folder: Path) -> None:
@@ -400,6 +415,52 @@ class TestDeclined:
     def test_words_that_are_none(self, folder: Path) -> None:
         with pytest.raises(ValueError, match="fuse option should be one of 'close', 'exact' or None, but got fuse='near'"):
             FastLoader(ImageFolder(str(folder), TRAIN), fuse="near")
+
+
+def upside_down_dogs(path: str) -> Any:
+    """Looks at where a picture lies: small pictures elsewhere do not show it."""
+    picture = Image.open(path).convert("RGB")
+    return picture.transpose(Image.Transpose.ROTATE_180) if "dog" in path else picture
+
+
+def only_in_workers(path: str) -> Any:
+    if "dog" in path:
+        raise OSError("not today")
+    return Image.open(path).convert("RGB")
+
+
+class TestProof:
+    """Nothing is fused before samples from all over the dataset were really made both ways."""
+
+    def test_samples_that_cannot_be_read_agree_with_nothing(self, folder: Path, tmp_path: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN, loader=upside_down_dogs)
+        for number in range(4):
+            dataset.samples[number] = (str(tmp_path / "gone.jpg"), 0)
+        assert "Not fused: sample " in (told := FastLoader(dataset, fuse="exact").explain())
+        assert "differs from the dataset's own by" in told
+
+    def test_without_any_that_can_be_read_nothing_is_fused(self, folder: Path, tmp_path: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN)
+        dataset.samples = [(str(tmp_path / f"gone{number}.jpg"), 0) for number in range(9)]
+        assert (
+            "Not fused: of 9 samples that were tried, 0 could be compared with what the dataset's own code makes of them "
+            "(sample 0: FileNotFoundError: [Errno 2] No such file or directory: "
+        ) in FastLoader(dataset, fuse="exact").explain()
+
+    def test_what_the_datasets_code_refuses_is_not_made_without_it(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN, loader=only_in_workers)
+        told = FastLoader(dataset, fuse="exact").explain()
+        assert "Not fused: the dataset's own code raises OSError (not today) for sample " in told
+
+    def test_they_come_from_all_over_the_dataset(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), TRAIN, loader=upside_down_dogs)
+        dataset.samples = [one for one in dataset.samples if "cat" in one[0]] + [one for one in dataset.samples if "dog" in one[0]]
+        assert "differs from the dataset's own by" in FastLoader(dataset, fuse="exact").explain()
+
+    def test_a_dataset_of_one_sample_is_compared_in_it(self, folder: Path) -> None:
+        made, own, loader = both(Subset(ImageFolder(str(folder), TRAIN), [1]), batch_size=1)
+        assert_fused(loader)
+        assert_same(made, own)
 
 
 class Odd(Opens):
@@ -474,6 +535,22 @@ class TestBadPictures:
         assert "4 samples could not be read" in loader.explain() or "2 samples could not be read" in loader.explain()
         told = [line for line in (tmp_path / "bad.jsonl").read_text().splitlines() if "04.jpg" in line]
         assert len(told) == 4 and len(set(told)) == 2  # each epoch once, told alike by both loaders
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_nothing_of_one_picture_is_used_for_another(self, workers: int, tmp_path: Path, photo: Callable[..., bytes]) -> None:
+        """Without tables of their own pictures are refused, or decoded with the standard ones, in each epoch alike."""
+        (tmp_path / "all").mkdir()
+        for number in range(16):
+            data = photo(60 + number, 50, optimize=number % 4 == 1, quality=70 + number, progressive=number == 6)
+            data = {2: without(data, DHT), 7: without(data, DQT), 11: without(data, DQT, DHT), 6: first_scans(data, 4)}.get(
+                number, data
+            )
+            (tmp_path / "all" / f"{number:02d}.jpg").write_bytes(data)
+        options = {"batch_size": 2, "shuffle": True, "on_bad": "skip", "max_bad": 1.0, "quarantine": None}
+        made, own, loader = both(ImageFolder(str(tmp_path), TRAIN), num_workers=workers, **options)
+        assert_same(made, own)
+        assert sum(len(labels) for _, labels in made) == 2 * 14
+        assert_fused(loader)
 
     def test_a_batch_of_none_is_left_out(self, torn: ImageFolder, tmp_path: Path) -> None:
         loader = FastLoader(torn, batch_sampler=[[4, 9], [1]], fuse="exact", on_bad="skip", max_bad=1, quarantine=None)
@@ -594,15 +671,15 @@ class TestManners:
 
     def test_timeout(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         go = threading.Event()
-        begin = Source.begin
+        begin = FusedSource.begin
         loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1, timeout=0.05)
         assert_fused(loader)
-        monkeypatch.setattr(Source, "begin", lambda *given: (go.wait(20), begin(*given))[1])
+        monkeypatch.setattr(FusedSource, "begin", lambda *given: (go.wait(20), begin(*given))[1])
         iterator = iter(loader)
         with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.05 seconds"):
             next(iterator)
         go.set()
-        monkeypatch.setattr(Source, "begin", begin)
+        monkeypatch.setattr(FusedSource, "begin", begin)
 
     def test_the_plan_has_the_last_word(self, folder: Path, tmp_path: Path) -> None:
         path = tmp_path / "pipefix.plan.toml"

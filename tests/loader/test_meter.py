@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.loader.book import LENGTH, READY, Book, Look, samples_in
-from pipefix.loader.meter import Meter, Metered
-from pipefix.loader.stage_clock import A_SAMPLE, FIRST, SHARE, Handed, StageClock, calibrate, stages
+from pipefix.loader.metering.cost_record import LENGTH, READY, CostRecord, TimedBatch, samples_in
+from pipefix.loader.metering.meter import Meter, Metered
+from pipefix.loader.metering.stage_clock import A_SAMPLE, FIRST, SHARE, StageClock, calibrate, stages
+from pipefix.seams.handover import Counters, HandoverClock
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
@@ -150,50 +151,50 @@ def test_samples_are_counted_where_only_the_batch_can_tell(batch, samples):
 # -- books -----------------------------------------------------------------------------------------------------------------
 
 
-def look(number: int = 0, **changes: int) -> Look:
-    return Look(number, *range(1, len(Look._fields)))._replace(**changes)
+def look(number: int = 0, **changes: int) -> TimedBatch:
+    return TimedBatch(number, *range(1, len(TimedBatch._fields)))._replace(**changes)
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_looks_come_back_once_and_in_order(shared: bool):
-    book = Book(2, shared=shared)
-    first, second = book.page(0), book.page(1)
+    record = CostRecord(2, shared=shared)
+    first, second = record.page(0), record.page(1)
     for number in range(3):
         first.write(look(at=number))
     second.write(look(at=9))
-    assert [found.at for found in book.looks()] == [0, 1, 2, 9]
-    assert list(book.looks()) == []
+    assert [found.at for found in record.looks()] == [0, 1, 2, 9]
+    assert list(record.looks()) == []
     first.write(look(at=4))
-    assert [(found.number, found.at) for found in book.looks()] == [(4, 4)]
+    assert [(found.number, found.at) for found in record.looks()] == [(4, 4)]
 
 
 def test_a_full_page_keeps_the_latest():
-    book = Book(1, shared=False)
-    page = book.page(0)
+    record = CostRecord(1, shared=False)
+    page = record.page(0)
     for number in range(3 * LENGTH + 1):
         page.write(look(at=number))
-    assert [found.at for found in book.looks()] == list(range(2 * LENGTH + 1, 3 * LENGTH + 1))
+    assert [found.at for found in record.looks()] == list(range(2 * LENGTH + 1, 3 * LENGTH + 1))
 
 
 def test_a_slot_that_is_being_written_is_passed_over():
-    book = Book(1, shared=False)
-    page = book.page(0)
+    record = CostRecord(1, shared=False)
+    page = record.page(0)
     page.write(look(at=1))
     page.write(look(at=2))
-    assert isinstance(book._memory, array)
-    book._memory[5] = 0  # the first slot's number: its writer is at work
-    assert [found.at for found in book.looks()] == [2]
+    assert isinstance(record._memory, array)
+    record._memory[5] = 0  # the first slot's number: its writer is at work
+    assert [found.at for found in record.looks()] == [2]
 
 
 def test_who_writes_on_a_page_after_another_goes_on_counting():
-    book = Book(1, shared=False)
-    page = book.page(0)
+    record = CostRecord(1, shared=False)
+    page = record.page(0)
     page.count(3, 24, 30, 1, READY)
     page.write(look())
-    again = book.page(0)
+    again = record.page(0)
     again.write(look())
     assert again.totals.batches == 3
-    assert [found.number for found in book.looks()] == [1, 2]
+    assert [found.number for found in record.looks()] == [1, 2]
 
 
 def test_books_of_ended_iterators_are_used_again():
@@ -204,12 +205,12 @@ def test_books_of_ended_iterators_are_used_again():
 
     meter = Meter()
     iterator = Iterator()
-    book = meter.book(2)
-    meter.follow(book, weakref.ref(iterator))
-    assert meter.book(2) is not book
+    record = meter.record(2)
+    meter.follow(record, weakref.ref(iterator))
+    assert meter.record(2) is not record
     del iterator
-    assert meter.book(3) is not book
-    assert meter.book(2) is book
+    assert meter.record(3) is not record
+    assert meter.record(2) is record
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------------
@@ -228,14 +229,14 @@ class Fetcher:
         return self.collate_fn([self.make(index) for index in order])
 
 
-def clocked(make, **options) -> tuple[StageClock, Book, Fetcher]:
-    book = Book(1, shared=False)
-    clock = StageClock(book, **options)
+def clocked(make, **options) -> tuple[StageClock, CostRecord, Fetcher]:
+    record = CostRecord(1, shared=False)
+    clock = StageClock(record, **options)
     clock.begin()
     fetcher = Fetcher(make)
     timed = clock.timed(Fetcher.fetch)
     fetcher.fetch = lambda order: timed(fetcher, order)  # type: ignore[method-assign]
-    return clock, book, fetcher
+    return clock, record, fetcher
 
 
 def test_a_look_tells_the_stages_apart(tmp_path):
@@ -248,12 +249,12 @@ def test_a_look_tells_the_stages_apart(tmp_path):
         with open(path) as file:
             return sum(json.loads(file.read())) + index
 
-    clock, book, fetcher = clocked(make)
+    clock, record, fetcher = clocked(make)
     try:
         assert fetcher.fetch([1, 2]) == [sum(range(3000)) + 1, sum(range(3000)) + 2]
     finally:
         clock.close()
-    (found,) = book.looks()
+    (found,) = record.looks()
     assert found.samples == 2
     assert found.bytes == 2 * path.stat().st_size
     assert found.storage > 0 and found.decode > 0
@@ -277,7 +278,7 @@ def test_libraries_and_fetchers_are_left_as_found():
 
 
 def test_errors_pass_and_leave_nothing_under_the_clock():
-    clock, book, fetcher = clocked(lambda index: 1 // index)
+    clock, record, fetcher = clocked(lambda index: 1 // index)
     try:
         with pytest.raises(ZeroDivisionError):
             fetcher.fetch([0])
@@ -286,12 +287,12 @@ def test_errors_pass_and_leave_nothing_under_the_clock():
         assert fetcher.fetch([1]) == [1]
     finally:
         clock.close()
-    assert len(list(book.looks())) == 1
+    assert len(list(record.looks())) == 1
 
 
 def test_few_batches_are_looked_at():
     """So few that what looks cost stays within the share of the time, and of a sample, that they may take."""
-    clock, _book, _ = clocked(lambda index: index)
+    clock, _record, _ = clocked(lambda index: index)
     try:
         clock._looks = FIRST
         clock._plan(64, 20 * MS, cost=2 * MS)
@@ -304,23 +305,23 @@ def test_few_batches_are_looked_at():
 
 
 def test_every_batch_is_counted_looked_at_or_not():
-    clock, book, fetcher = clocked(lambda index: index)
+    clock, record, fetcher = clocked(lambda index: index)
     try:
         for _ in range(20):
             fetcher.fetch([1, 2, 3])
     finally:
         clock.close()
-    totals = book.totals()
+    totals = record.totals()
     assert (totals.batches, totals.samples, totals.state) == (20, 60, READY)
-    assert len(list(book.looks())) < 20
+    assert len(list(record.looks())) < 20
 
 
 def test_without_stages_nothing_is_looked_at():
-    _clock, book, fetcher = clocked(lambda index: index, stages=False)
+    _clock, record, fetcher = clocked(lambda index: index, stages=False)
     for _ in range(5):
         fetcher.fetch([1])
-    assert not list(book.looks())
-    assert book.totals().batches == 5
+    assert not list(record.looks())
+    assert record.totals().batches == 5
 
 
 def test_own_code_is_charged_by_what_it_works_on():
@@ -354,40 +355,40 @@ def test_a_timed_call_has_a_price():
 def test_packing_and_sending_are_counted_and_put_back():
     import multiprocessing.connection
     import multiprocessing.queues
+    from time import thread_time_ns
 
-    before = multiprocessing.queues._ForkingPickler, multiprocessing.connection.Connection.send_bytes
-    handed = Handed()
-    handed.attach()
+    before = multiprocessing.queues._ForkingPickler, dict(vars(multiprocessing.connection.Connection))
+    handed = HandoverClock(thread_time_ns).attach()
     try:
         multiprocessing.queues._ForkingPickler.dumps(list(range(10_000)))
         _reader, writer = multiprocessing.Pipe(duplex=False)
         writer.send_bytes(b"batch")
-        spent, sent = handed.take()
-        assert spent > 0 and sent == 1
-        assert handed.take() == (0, 0)
+        counted = handed.take()
+        assert counted.dumps_ns > 0 and counted.send_ns > 0 and counted.count == 1
+        assert handed.take() == Counters()
     finally:
         handed.detach()
-    assert (multiprocessing.queues._ForkingPickler, multiprocessing.connection.Connection.send_bytes) == before
+    assert (multiprocessing.queues._ForkingPickler, dict(vars(multiprocessing.connection.Connection))) == before
 
 
 def test_a_clock_travels_to_a_worker_that_is_spawned():
-    clock = StageClock(Book(1, shared=False), len, stages=True)
+    clock = StageClock(CostRecord(1, shared=False), len, stages=True)
     assert isinstance(pickle.loads(pickle.dumps(clock)), StageClock)
 
 
 def test_a_library_that_cannot_be_patched_costs_the_figures_and_not_the_training(monkeypatch):
-    from pipefix.loader import stage_clock
-    from pipefix.loader.book import FAILED
+    from pipefix.loader.metering import stage_clock
+    from pipefix.loader.metering.cost_record import FAILED
 
     def failing(*_):
         raise TypeError("cannot set attribute of immutable type")
 
     monkeypatch.setattr(stage_clock, "install_all", failing)
     meter = Meter()
-    clock, book, fetcher = clocked(lambda index: index)
-    meter.follow(book, None)
+    clock, record, fetcher = clocked(lambda index: index)
+    meter.follow(record, None)
     for _ in range(3):
         assert fetcher.fetch([1, 2]) == [1, 2]
     clock.close()
-    assert book.totals().state == FAILED
+    assert record.totals().state == FAILED
     assert meter.reader().read().declined == "looking at stages failed where batches are made, and was given up"

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 from torchvision.datasets import ImageFolder
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.one_process import Ahead
+from pipefix.loader.threads.one_process import Ahead
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.test_fused_loader import TRAIN, folder, stacked  # noqa: F401 - a fixture
@@ -54,7 +54,8 @@ def test_threads_of_one_other_process_make_the_samples() -> None:
     assert {name for batch in batches for name in batch[2]} <= {"pipefix-0", "pipefix-1", "pipefix-2"}
     assert {int(count) for batch in batches for count in batch[3]} == {1}
     assert all(one.tolist() == [[0] * 4, [1] * 4, [True] * 4][place] for batch in batches for place, one in enumerate(batch[4]))
-    assert loader.explain().startswith("One worker process, whose 3 threads make the samples, batches handed over through memory")
+    said = "One worker process, whose 3 threads make the samples, batches handed over through reusable shared memory."
+    assert loader.explain().startswith(said)
     assert loader.num_workers == 3 and loader.stats().workers == 1
 
 
@@ -292,3 +293,41 @@ class _Queue:
         if not self.messages:
             raise queue.Empty
         return self.messages.pop(0)
+
+
+COLLATING, STACKED = threading.Event(), threading.Event()
+
+
+class Stacks(Dataset[Any]):
+    """Samples that are stacked by `default_collate`; those of the second batch while the first one is collated."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        if get_worker_info() is None:
+            return torch.zeros(2, 2000), True  # tried before the threads begin
+        if index >= 4:
+            COLLATING.wait(LONG)
+        made = torch.utils.data.default_collate([torch.full((2000,), index)] * 2)
+        if index == 7:
+            STACKED.set()
+        # In a worker torch stacks into memory of the tensor's own; in a slot it would be written again with the slot's next batch.
+        return made, made.is_shared()
+
+
+def collate_meanwhile(samples: list[Any]) -> Any:
+    if get_worker_info() is not None:
+        COLLATING.set()
+        STACKED.wait(LONG)
+    return torch.utils.data.default_collate(samples)
+
+
+@pytest.mark.timeout(2 * LONG)
+def test_samples_that_are_stacked_while_a_batch_is_collated_lie_in_memory_of_their_own() -> None:
+    COLLATING.clear()
+    STACKED.clear()
+    loader = Apart(Stacks(), batch_size=4, num_workers=4, collate_fn=collate_meanwhile)
+    for number, (samples, own_memory) in enumerate(loader):
+        assert own_memory.all()
+        assert samples[:, 0, 0].tolist() == list(range(4 * number, 4 * number + 4))

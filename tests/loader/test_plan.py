@@ -11,8 +11,8 @@ import torch
 from torch.utils.data import Dataset
 
 from pipefix.caches.convert import convert, recipe_of
-from pipefix.loader import planned
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.planning import planned
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn, write
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.loader import pipelines
@@ -64,7 +64,7 @@ def test_threads_of_workers_are_set(plan: Any) -> None:
 def test_batches_are_handed_over_as_the_plan_has_it(plan: Any) -> None:
     loader = FastLoader(pipelines.Tensors(8), num_workers=1, batch_size=4, plan=plan(loader=LoaderChange(engine="processes")))
     assert len(list(loader)) == 2
-    assert "through memory that is used again" in loader.explain()
+    assert "through reusable shared memory" in loader.explain()
     assert loader.engine == "auto", "as it was passed"
     change = LoaderChange(engine="torch", sharing="file_system")
     told = FastLoader(Strategy(), num_workers=1, batch_size=1, engine="processes", plan=plan(loader=change))
@@ -176,7 +176,18 @@ def test_augmentation_is_done_to_whole_batches(plan: Any) -> None:
     loader = FastLoader(Pictures(), batch_size=4, plan=plan(augmentation=AugmentationChange(backend="kornia")))
     images = torch.cat([images for images, _ in loader])
     assert torch.allclose(images, expected, atol=2 / 255)
-    assert "are done to whole batches" in loader.explain()
+    assert "are done to whole batches: augmentation that was moved runs on the CPU" in loader.explain()
+    assert 'device="cuda"' in loader.explain()
+
+
+def test_a_training_on_a_device_is_told_that_moved_augmentation_runs_on_the_cpu(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    loader = FastLoader(Pictures(), batch_size=4, plan=plan(augmentation=AugmentationChange(backend="kornia")))
+    with pytest.warns(RuntimeWarning, match=r"runs on the CPU, in this process \(FastLoader\(..., device=\"cuda\"\) has"):
+        list(loader)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(loader)
 
 
 def test_an_augmentation_that_cannot_be_moved_is_told(plan: Any) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 import pickle
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.loader import arena as arenas
-from pipefix.loader import portable
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.portable import Portable, prepare
+from pipefix.loader.slots import arena as arenas
+from pipefix.loader.slots import portable
+from pipefix.loader.slots.portable import Portable, prepare
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.test_contract import PIPELINES, epochs
@@ -78,6 +80,42 @@ def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
     assert isinstance(pickle.loads(pickle.dumps(prepare(pipelines.wrap))), Portable)
     with pytest.raises(TypeError, match="takes a DataLoader or a collate function, not a int"):
         prepare(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"on_bad": "skip", "max_bad": 0.5}, "on_bad='skip'"),
+        ({"fuse": "exact"}, "fuse='exact'"),
+        ({"augment": pipelines.wrap}, "augment="),
+        ({"device": "cpu"}, "device="),
+        ({"engine": "threads"}, "engine='threads'"),
+        ({"engine": "torch"}, "engine='torch'"),
+        ({"rng": "sample"}, "rng='sample'"),
+        ({"sample_timeout": 3, "rng": "sample"}, "rng='sample', sample_timeout="),
+        ({"plan": "[loader]\nfuse = 'exact'"}, "the plan's fuse"),
+        ({"plan": "[loader]\nworker_threads = 0\nengine = 'subprocess'"}, "the plan's worker_threads, the plan's engine"),
+    ],
+)
+def test_what_a_fast_loader_would_lose_is_refused_by_name(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+    if "plan" in options:
+        options = {"plan": plan(tmp_path, options["plan"])}
+    loader = FastLoader(pipelines.Tensors(16), batch_size=4, num_workers=1, **options)
+    with pytest.raises(ValueError, match=f"prepare cannot carry {re.escape(told)} of this FastLoader"):
+        prepare(loader)
+
+
+def test_what_a_plain_loader_has_as_well_is_carried(tmp_path: Path) -> None:
+    given = plan(tmp_path, "[loader]\nnum_workers = 1\nprefetch_factor = 3\nengine = 'processes'")
+    loader = prepare(FastLoader(pipelines.Tensors(16), batch_size=4, plan=given, engine="processes"))
+    assert (loader.num_workers, loader.prefetch_factor) == (1, 3)
+    assert [float(batch[0, 0]) for batch in loader] == [0.0, 4.0, 8.0, 12.0]
+
+
+def plan(folder: Path, text: str) -> Path:
+    path = folder / "pipefix.plan.toml"
+    path.write_text(f'format = "pipefix.plan/1"\n{text}\n', encoding="utf-8")
+    return path
 
 
 def test_in_a_fast_loader_it_is_unwrapped() -> None:

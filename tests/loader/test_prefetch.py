@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, UserDict, defaultdict
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import default_collate
 
+from pipefix.loader.device import Carrier, moved, tensors_in
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.iterator import Single
-from pipefix.loader.prefetch import Carrier, moved
+from pipefix.loader.iterator import InProcessLoaderIterator
 from tests.loader import pipelines
 from tests.loader.pipelines import Point
 from tests.loader.ways import made_by
@@ -52,6 +54,44 @@ def test_augment_is_told_the_epoch() -> None:
     assert Augment.told == [0, 1]
 
 
+class Slotted:
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+
+@dataclass(frozen=True)
+class Pair:
+    left: Any
+    right: Any
+
+
+def test_containers_keep_their_types_and_what_they_carry() -> None:
+    table = defaultdict(list, a=torch.ones(2))
+    found = doubled({"table": table, "pair": Pair(torch.ones(2), "word")})
+    assert type(found["table"]) is defaultdict and found["table"]["missing"] == []
+    assert found["table"]["a"].tolist() == found["pair"].left.tolist() == [2, 2]
+    assert table["a"].tolist() == [1, 1], "the batch itself is left as it is"
+
+
+def test_tensors_are_found_wherever_a_batch_holds_them() -> None:
+    held = [torch.full((1,), float(number)) for number in range(6)]
+    cycle: dict[str, Any] = {"slots": Slotted(held[0])}
+    cycle["itself"] = cycle
+    batch = [UserDict(ids=held[1]), SimpleNamespace(x=held[2]), Pair(held[3], [held[4]]), {held[5]: 1}.keys(), cycle, "word"]
+    assert {float(tensor) for tensor in tensors_in(batch)} == {0.0, 1.0, 2.0, 3.0, 4.0}
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_a_sparse_tensor_is_the_tensors_that_hold_its_memory(layout: str) -> None:
+    values = torch.eye(3).to_sparse(layout=getattr(torch, layout))
+    parts = list(tensors_in({"graph": values}))
+    assert len(parts) == (2 if layout == "sparse_coo" else 3)
+    assert all(part.layout is torch.strided for part in parts)
+    assert torch.equal(doubled([values])[0].to_dense(), torch.eye(3) * 2)
+
+
 def test_bytes_cross_the_wire_and_are_cast_afterwards() -> None:
     seen = []
 
@@ -90,7 +130,7 @@ class Staged(Carrier):
 
 def staged(loader: FastLoader[Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Staged]:
     carrier = Staged()
-    monkeypatch.setattr(Single, "_waits", lambda self: True)
+    monkeypatch.setattr(InProcessLoaderIterator, "_waits", lambda self: True)
     iterator = iter(loader)
     iterator._work.carrier, iterator._plain = carrier, False
     return iterator, carrier
@@ -123,5 +163,6 @@ def test_types_with_a_way_of_their_own_are_moved_by_it() -> None:
             return self
 
     carrier = Carrier("cpu")
-    assert carrier._whole(Encoding(), lambda tensor: tensor).asked == [torch.device("cpu")]
+    carrier.why = ""
+    assert carrier.begin((Encoding(), 3))[0][0].asked == [torch.device("cpu")]
     assert default_collate([1, 2]).tolist() == [1, 2]

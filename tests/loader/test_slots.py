@@ -17,9 +17,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from pipefix.loader import arena as arenas
-from pipefix.loader.arena import FREE, LENT, RETIRED, SPARE, Arena
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.slots import arena as arenas
+from pipefix.loader.slots.arena import FREE, LENT, RETIRED, SPARE, Arena
 from tests.loader import pipelines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ def test_keeping_every_batch_is_right_and_told() -> None:
 def test_a_caller_that_drops_batches_is_always_served_from_slots() -> None:
     loader = FastLoader(pipelines.Tensors(800), batch_size=4, num_workers=2, engine="processes")
     assert [first_value(batch) for batch in loader] == [4.0 * number for number in range(200)]
-    assert loader.explain() == "2 worker processes, batches handed over through memory that is used again."
+    assert loader.explain() == "2 worker processes, batches handed over through reusable shared memory."
 
 
 def test_a_batch_outlives_its_loader() -> None:

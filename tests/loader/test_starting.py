@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from pipefix.loader import packed
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.packed import Packed, pack, start_method
-from pipefix.loader.workers import unwatched
+from pipefix.loader.workers import dataset_once
+from pipefix.loader.workers.dataset_once import PackedDataset, pack, start_method
+from pipefix.vocabulary.garbage import existing_objects_skipped
 from tests.loader import pipelines
 
 
@@ -47,7 +47,7 @@ def test_it_is_pickled_once_for_all_workers(method: str, options: dict[str, Any]
 
 def test_small_datasets_and_those_that_hold_tensors_go_torchs_way() -> None:
     dataset = Many()
-    assert isinstance(pack(dataset), Packed)
+    assert isinstance(pack(dataset), PackedDataset)
     assert pack(pipelines.Tensors()) is None
     dataset.table = torch.zeros(10)  # type: ignore[attr-defined]
     assert pack(dataset) is None
@@ -66,9 +66,9 @@ def test_tensors_of_a_dataset_are_still_shared() -> None:
 
 def test_forked_workers_leave_what_exists_to_nobodys_collector() -> None:
     assert gc.get_freeze_count() == 0
-    with unwatched():
+    with existing_objects_skipped():
         assert gc.get_freeze_count() > 0
-        with unwatched():
+        with existing_objects_skipped():
             pass
         assert gc.get_freeze_count() > 0
     assert gc.get_freeze_count() == 0
@@ -84,12 +84,12 @@ def test_a_users_choice_of_modules_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     chosen: list[Any] = []
     monkeypatch.setattr(forkserver, "_forkserver", Server)
     monkeypatch.setattr(forkserver, "set_forkserver_preload", chosen.append)
-    packed.preload(pipelines.Tensors(), pipelines.wrap)
-    assert chosen == [["__main__", *packed.PRELOADED, "tests.loader.pipelines"]]
+    dataset_once.preload(pipelines.Tensors(), pipelines.wrap)
+    assert chosen == [["__main__", *dataset_once.PRELOADED, "tests.loader.pipelines"]]
     Server._preload_modules = ["mine"]
-    packed.preload()
+    dataset_once.preload()
     Server._preload_modules, Server._forkserver_pid = ["__main__"], 7
-    packed.preload()
+    dataset_once.preload()
     assert len(chosen) == 1
 
 

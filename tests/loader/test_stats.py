@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.meter import Meter
-from pipefix.loader.stats import FEW, Course, Stats
+from pipefix.loader.metering.meter import Meter
+from pipefix.loader.metering.stats import FEW, Course, Stats
 from tests.loader import pipelines
 
 

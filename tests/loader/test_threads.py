@@ -4,7 +4,6 @@ the suites for all (`ways`)."""
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import random
 import threading
 from collections.abc import Callable
@@ -19,12 +18,12 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, default
 
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader import crew
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.iterator import Single
-from pipefix.loader.plain_batch import Pinned
-from pipefix.loader.threads import Threads
-from pipefix.loader.workers import Workers
+from pipefix.loader.iterator import InProcessLoaderIterator
+from pipefix.loader.threads import pool
+from pipefix.loader.threads.iterator import ThreadsLoaderIterator
+from pipefix.loader.threads.sample_batches import Pinned
+from pipefix.loader.workers.iterator import ProcessesLoaderIterator
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.ways import ByThreads
@@ -52,7 +51,7 @@ def own_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("pipefix-")]
 
 
-def test_threads_of_this_process_make_the_samples() -> None:
+def test_threads_of_this_process_make_the_samples(children: Callable[[], list[Any]]) -> None:
     dataset = Made(lambda index: (index, torch.get_num_threads(), get_worker_info() is None))
     loader = ByThreads(dataset, batch_size=4, num_workers=3)
     gc.collect()  # workers of loaders that nobody has any more
@@ -60,7 +59,7 @@ def test_threads_of_this_process_make_the_samples() -> None:
     assert torch.cat([batch[0] for batch in batches]).tolist() == list(range(12))
     assert all(batch[1].tolist() == [1] * 4 and batch[2].all() for batch in batches)
     assert {name for _, name in dataset.asked[2:]} <= {"pipefix-0", "pipefix-1", "pipefix-2"}
-    assert not multiprocessing.active_children()
+    assert not children()
     assert loader.explain() == "3 threads of this process make the samples: no process is started, and nothing travels."
     assert "12 samples" in str(loader.stats())
 
@@ -184,7 +183,7 @@ class TestThreads:
         asked = threading.Event()
         iterator = iter(ByThreads(Made(lambda index: asked.set() or float(index), length=400), batch_size=4, num_workers=2))
         assert asked.wait(LONG) and len(own_threads()) >= 2
-        crew._leave()
+        pool._leave()
         assert not own_threads()
         del iterator
 
@@ -192,9 +191,9 @@ class TestThreads:
         loader = ByThreads(Made(length=40), batch_size=4, num_workers=2, persistent_workers=True)
         iterator = iter(loader)
         next(iterator)
-        threads = iterator._crew
+        threads = iterator._pool
         assert iter(loader) is iterator and [batch[0].item() for batch in loader] == list(range(0, 40, 4))
-        assert [batch[0].item() for batch in loader] == list(range(0, 40, 4)) and iterator._crew is threads
+        assert [batch[0].item() for batch in loader] == list(range(0, 40, 4)) and iterator._pool is threads
         iterator._end()
 
     def test_as_much_is_under_way_as_in_data_loader(self) -> None:
@@ -339,23 +338,24 @@ class TestDeclined:
         assert loader.explain().startswith("No threads: CachedDataset reads for one thread of a process.")
 
     def test_nobody_is_given_threads_who_did_not_ask(self) -> None:
-        assert type(iter(FastLoader(pipelines.Tensors(8), batch_size=4, num_workers=1))) is Workers
+        assert type(iter(FastLoader(pipelines.Tensors(8), batch_size=4, num_workers=1))) is ProcessesLoaderIterator
 
     def test_without_workers_nothing_is_looked_at(self) -> None:
         dataset = Made()
         loader = ByThreads(dataset, batch_size=4)
-        assert type(iter(loader)) is Single and not dataset.asked
+        assert type(iter(loader)) is InProcessLoaderIterator and not dataset.asked
 
     def test_an_empty_dataset_and_one_whose_first_sample_is_bad(self) -> None:
         assert list(ByThreads(Made(length=0), batch_size=4, num_workers=1)) == []
         loader = ByThreads(pipelines.Torn(12, bad=(0, 11)), batch_size=4, num_workers=1, on_bad="skip", max_bad=1, quarantine=None)
-        assert type(iter(loader)) is Threads
+        assert type(iter(loader)) is ThreadsLoaderIterator
         assert [len(batch) for batch in loader] == [3, 4, 3]
 
     def test_with_pictures_that_cannot_be_fused(self) -> None:
         loader = ByThreads(pipelines.Tensors(8), batch_size=4, num_workers=1, fuse="exact")
         assert len(list(loader)) == 2
         assert loader.explain() == (
-            "Not fused: the dataset has no transforms (an attribute such as transform). "
+            "Not fused: the dataset has no transforms (an attribute such as transform); in part neither, as engine='threads' would "
+            "have threads take turns at your own code. "
             "A thread of this process makes the samples: no process is started, and nothing travels."
         )

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.loader import assemble
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.trial import ENOUGH, SLOTS, TORCH, UNDECIDED, WARM, Trial
+from pipefix.loader.slots import batch_in_slot
+from pipefix.loader.slots.comparison import ENOUGH, SLOTS, TORCH, UNDECIDED, WARM, HandoverTrial
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 
 
-def told(slots: float, others: float) -> Trial:
-    trial = Trial()
+def told(slots: float, others: float) -> HandoverTrial:
+    trial = HandoverTrial()
     for turn in range(2 * (WARM + ENOUGH)):
         trial.add(SLOTS if turn % 2 else TORCH, turn, slots if turn % 2 else others)
     return trial
@@ -28,7 +28,7 @@ def test_the_cheaper_way_is_taken(slots: float, others: float, verdict: int) -> 
 
 
 def test_the_first_batches_and_too_few_decide_nothing() -> None:
-    trial = Trial()
+    trial = HandoverTrial()
     for turn in range(WARM):
         trial.add(SLOTS, turn, 1.0)
     assert not trial.costs[SLOTS]
@@ -63,7 +63,7 @@ def test_no_sample_is_read_twice(tmp_path: Any) -> None:
 
 
 def test_where_torchs_way_is_cheaper_it_is_taken_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assemble.Arrival, "seconds", property(lambda self: 1.0, lambda self, value: None), raising=False)
+    monkeypatch.setattr(batch_in_slot.Arrival, "seconds", property(lambda self: 1.0, lambda self, value: None), raising=False)
     loader = FastLoader(pipelines.Tensors(400, (64,)), batch_size=4, num_workers=1)
     first = [float(batch[0, 0]) for batch in loader]
     assert first == [4.0 * number for number in range(100)]
@@ -73,7 +73,7 @@ def test_where_torchs_way_is_cheaper_it_is_taken_from_then_on(monkeypatch: pytes
 
 
 def test_a_small_dev_shm_is_never_tried_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assemble, "shared_memory_left", lambda: 1 << 20)
+    monkeypatch.setattr(batch_in_slot, "shared_memory_left", lambda: 1 << 20)
     loader = FastLoader(pipelines.Tensors(100, (64, 64)), batch_size=4, num_workers=1)
     assert len(list(loader)) == 25
     assert loader._latest is not None and not loader._latest.handed["tried"]
@@ -82,11 +82,11 @@ def test_a_small_dev_shm_is_never_tried_on(monkeypatch: pytest.MonkeyPatch) -> N
 def test_engine_processes_tries_nothing() -> None:
     loader = FastLoader(pipelines.Tensors(200), batch_size=4, num_workers=1, engine="processes")
     assert sum(len(batch) for batch in loader) == 200
-    assert loader.explain() == "1 worker processes, batches handed over through memory that is used again."
+    assert loader.explain() == "1 worker processes, batches handed over through reusable shared memory."
 
 
 def test_a_disturbance_does_not_decide() -> None:
-    trial = Trial()
+    trial = HandoverTrial()
     for turn in range(WARM, WARM + 2 * ENOUGH):
         trial.add(SLOTS if turn % 2 else TORCH, turn, (1e-3 if turn < WARM + ENOUGH else 50e-3) if turn % 2 else 2e-3)
     assert trial.verdict == SLOTS

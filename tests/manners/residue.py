@@ -51,7 +51,7 @@ def _descriptors() -> list[str]:
     return found
 
 
-def settled(before: Residue, seconds: float = 5.0) -> Residue:
+def settled(before: Residue, seconds: float = 20.0) -> Residue:
     """What is held once processes that are ending have ended; what was held before is left out."""
     until = time.monotonic() + seconds
     while True:

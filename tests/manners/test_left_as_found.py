@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from torchvision import transforms
 
 from pipefix import api
+from pipefix.measurement import schedule
 from pipefix.vocabulary.errors import TargetError
 from tests.manners.residue import NOTHING, held, settled
 from tests.subject import pipelines
@@ -109,7 +110,8 @@ def test_libraries_and_the_interpreter(workers: int) -> None:
 
     def state() -> list[Any]:
         named = [getattr(owner, name) for owner, name in LIBRARIES]
-        ours = [vars(connection.Connection).get(name) for name in ("poll", "recv_bytes", "send_bytes")]
+        ours = dict(vars(connection.Connection))
+        assert "poll" not in ours, "an earlier probe has left its wrapper behind"
         interpreter = [
             sys.getrecursionlimit(),
             signal.getsignal(signal.SIGINT),
@@ -119,7 +121,7 @@ def test_libraries_and_the_interpreter(workers: int) -> None:
             dict(os.environ),
         ]
         torch_s = [torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()]
-        return [*named, *ours, queues._ForkingPickler, *interpreter, *torch_s]
+        return [*named, ours, queues._ForkingPickler, *interpreter, *torch_s]
 
     before = state()
     api.probe(pipelines.loader("map", workers), budget=BUDGET)
@@ -192,9 +194,11 @@ def test_nothing_is_left_behind_after_an_error(kind: type[pipelines.Map], worker
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_interrupt_gives_what_is_known_and_leaves_nothing(workers: int) -> None:
+def test_an_interrupt_gives_what_is_known_and_leaves_nothing(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Time enough for a second round, and a first one that is short.
+    monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
     before = held()
-    run = api.probe(pipelines.loader("map", workers), budget=6, progress=interrupting("round 2"), step_ms=2)
+    run = api.probe(pipelines.loader("map", workers), budget=30, progress=interrupting("round 2"), step_ms=2)
     assert run.partial and run.verdict is not None
     assert any(arm.rates for arm in run.arms)
     assert settled(before) == NOTHING
@@ -210,9 +214,13 @@ def test_an_interrupt_before_anything_is_known(workers: int) -> None:
     assert settled(before) == NOTHING
 
 
+_hangs = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+
 class Hanging(pipelines.Map):
     def __getitem__(self, index: int) -> Any:
         if index == 6:
+            _hangs[0] = 1
             time.sleep(600)
         return super().__getitem__(index)
 
@@ -222,11 +230,22 @@ class Hanging(pipelines.Map):
 def test_ctrl_c_ends_a_dataset_that_hangs(workers: int) -> None:
     """The signal reaches this process only, as ``kill -INT`` sends it: the workers are still asleep in their sample."""
     before = held()
-    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    begun = time.perf_counter()
+    interrupted: list[float] = []
+
+    def interrupt() -> None:
+        given_up = time.perf_counter() + 30
+        while not _hangs[0] and time.perf_counter() < given_up:
+            time.sleep(0.01)
+        time.sleep(0.5)  # by now this process waits for the sample too; if not, it is interrupted on its way there
+        interrupted.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    _hangs.zero_()
+    presses = threading.Thread(target=interrupt)
+    presses.start()
     run = api.probe(DataLoader(Hanging(), batch_size=4, num_workers=workers), budget=5)
-    assert time.perf_counter() - begun < 5
+    presses.join()
+    assert _hangs[0]
+    assert time.perf_counter() - interrupted[0] < 25, "nobody waits for the sample"
     assert run.partial
-    timer.join()
     assert settled(before) == NOTHING

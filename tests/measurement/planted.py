@@ -16,7 +16,7 @@ from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import StandIn, StreamStandIn
+from pipefix.measurement.stand_in import StandInDataset, StreamStandIn
 from pipefix.measurement.trace import BatchTrace
 from pipefix.subject.subject import Subject
 
@@ -30,10 +30,18 @@ WORK = torch.zeros(len(STEPS)).share_memory_()
 """Seconds that each step computes, as of now."""
 
 
+LONG = 10.0
+"""Seconds of work that no test waits for to end."""
+_at_long_work = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+
 def _count(step: int) -> None:
     info = get_worker_info()
     _calls[info.id + 1 if info is not None else 0, step] += 1
-    burn(float(WORK[step]))
+    seconds = float(WORK[step])
+    if seconds >= LONG:
+        _at_long_work[0] = 1
+    burn(seconds)
 
 
 def calls() -> dict[str, int]:
@@ -41,8 +49,24 @@ def calls() -> dict[str, int]:
     return dict(zip(STEPS, _calls.sum(dim=0).tolist(), strict=True))
 
 
+def _wait(until: Callable[[], object]) -> None:
+    given_up = time.perf_counter() + 60
+    while not until():
+        assert time.perf_counter() < given_up, calls()
+        time.sleep(0.01)
+
+
+def wait_for_calls(step: str, count: int) -> None:
+    _wait(lambda: calls()[step] >= count)
+
+
+def wait_until_a_worker_is_at_long_work() -> None:
+    _wait(lambda: _at_long_work[0])
+
+
 def forget_calls() -> None:
     _calls.zero_()
+    _at_long_work.zero_()
     WORK.zero_()
 
 
@@ -159,10 +183,10 @@ class Alone:
         given = StandInOptions(budget, 0, **options)
         self.kind = kind
         self.batch = batch
-        self.dataset: StandIn | StreamStandIn = (
+        self.dataset: StandInDataset | StreamStandIn = (
             StreamStandIn(dataset, by, self.switch, given, batch, False)
             if kind == "stream"
-            else StandIn(dataset, by, self.switch, given, kind)
+            else StandInDataset(dataset, by, self.switch, given, kind)
         )
         self.drawn = iter(self.dataset) if isinstance(self.dataset, StreamStandIn) else None
 

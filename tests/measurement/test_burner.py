@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,10 +24,20 @@ class Computes(Consumer):
 
 
 def test_the_consumer_alone_is_a_block_of_its_own_rate() -> None:
-    block = burner.alone(Emulated(0.005, name="5 ms"), None, 8, 0.1, name="alone")
-    assert (block.arm, block.rows, block.samples % 8) == ("alone", (), 0)
+    spent: list[float] = []
+
+    class Timed(Emulated):
+        def __call__(self, batch: Any) -> None:
+            begun = time.perf_counter()
+            super().__call__(batch)
+            spent.append(time.perf_counter() - begun)
+
+    block = burner.alone(Timed(0.005, name="5 ms"), None, 8, 0.1, name="alone")
+    steps = spent[1:]  # the first is a trial
+    assert (block.arm, block.rows, block.samples) == ("alone", (), 8 * len(steps))
     assert block.seconds >= 0.1
-    assert 400 < block.rate < 1600
+    assert sum(steps) <= block.seconds < 2 * sum(steps), "whatever a step takes on a busy machine"
+    assert block.rate < 1600
 
 
 def test_a_step_longer_than_the_time_still_runs_twice() -> None:
@@ -33,39 +45,40 @@ def test_a_step_longer_than_the_time_still_runs_twice() -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="processes are counted in /proc")
-def test_burners_burn_and_are_gone_afterwards() -> None:
+def test_burners_burn_and_are_gone_afterwards(children: Callable[[], list[Any]]) -> None:
     seen: list[list[Any]] = []
 
     class Looks(Computes):
         def __call__(self, batch: Any) -> None:
-            seen.append(multiprocessing.active_children())
+            seen.append(children())
             super().__call__(batch)
 
     block = burner.beside(Looks(), None, 4, 0.05, 2, name="beside")
     assert block.arm == "beside"
-    assert all(len(children) == 2 for children in seen)
-    assert multiprocessing.active_children() == []
+    assert all(len(there) == 2 for there in seen)
+    assert children() == []
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_burners_are_gone_when_the_consumer_raises(error: type[BaseException]) -> None:
+def test_burners_are_gone_when_the_consumer_raises(error: type[BaseException], children: Callable[[], list[Any]]) -> None:
     class Raises(Computes):
         def __call__(self, batch: Any) -> None:
             raise error
 
     with pytest.raises(error):
         burner.beside(Raises(), None, 4, 0.05, 2, name="beside")
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 def test_a_burner_ends_with_its_parent() -> None:
     """Its parent is told by its id: a process whose parent is another has been left behind."""
-    orphan = multiprocessing.get_context("fork").Process(target=burner._burn, args=(-1, 60.0))
+    orphan = multiprocessing.get_context("fork").Process(target=burner._burn, args=(-1, 600.0), daemon=True)
     orphan.start()
-    orphan.join(10.0)
+    orphan.join(60.0)
     assert orphan.exitcode == 0
 
 
+@pytest.mark.timing
 def test_a_timed_call_costs_little_and_is_measured() -> None:
-    """Generous, for a machine that is busy with other tests; scripts/bench_cost holds the real limit."""
+    """Generous, for a machine that is busy with other tests; scripts/bench cost holds the real limit."""
     assert 0 < calibrate.seam_cost() < 2e-5

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pipefix.measurement import gpu, transfer
+from pipefix.vocabulary.nvml import IDLE
 
 COPY_MS = {True: 2.0, False: 5.0}
 """What the fake device takes for a copy, from pinned memory and not."""
@@ -39,6 +40,9 @@ class FakeDevice:
                 return other.at - self.at
 
         class Stream:
+            def __init__(self, device: int) -> None:
+                assert device == 0
+
             def synchronize(self) -> None:
                 device.waits += 1
 
@@ -51,7 +55,7 @@ class FakeDevice:
         original = torch.Tensor.to
 
         def to(tensor: torch.Tensor, where: Any, *, non_blocking: bool = False) -> torch.Tensor:
-            assert where == "cuda"
+            assert where == torch.device("cuda", 0)
             pinned = id(tensor) in self.pinned
             device.copies.append((pinned, non_blocking))
             device.clock += COPY_MS[pinned]
@@ -68,6 +72,8 @@ class FakeDevice:
             return copy
 
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "Stream", Stream)
         monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
@@ -148,8 +154,11 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
         return 250_000
 
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
+        return 61
+
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
-        return gpu.IDLE if self.asked % 2 else 4
+        return IDLE if self.asked % 2 else 4
 
 
 class TestNvml:
@@ -158,7 +167,7 @@ class TestNvml:
         monkeypatch.setattr(gpu, "EVERY_S", 0.005)
         monkeypatch.setattr(gpu, "present", lambda: True)
         with gpu.NvmlWatch() as watch:
-            until = time.perf_counter() + 5
+            until = time.perf_counter() + 60
             while nvml.asked < looks and not watch.declined and time.perf_counter() < until:
                 time.sleep(0.002)
         return watch
@@ -169,6 +178,7 @@ class TestNvml:
         assert 0.4 <= watch.figures["nvml_utilisation"] <= 0.6
         assert watch.figures["nvml_memory_bytes"] == 1_000_000
         assert watch.figures["nvml_power_w"] == 250
+        assert watch.figures["nvml_temperature_c"] == 61
         assert 0.25 <= watch.figures["nvml_throttled"] <= 0.75, "idling is no throttling"
         assert nvml.shut == 1
 
@@ -180,7 +190,7 @@ class TestNvml:
     def test_a_figure_that_it_cannot_tell_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A part of a device has no utilisation of its own."""
         watch = self.watched(monkeypatch, FakeNvml(broken="utilisation"))
-        assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w", "nvml_throttled"}
+        assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w", "nvml_temperature_c", "nvml_throttled"}
         assert watch.declined == {"nvml_utilisation": "Not Supported"}
 
     def test_without_a_device_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
-
-pytestmark = pytest.mark.beside
 
 WITHOUT_AN_ARM = {Stage.TRANSFER: "without its copy to the device there is no step, so its time is measured by events alone"}
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipefix.measurement import machine as machine_file
-from pipefix.measurement.cgroups import Level, limits
+from pipefix.measurement.cgroups import QuotaLevel, limits
 from pipefix.measurement.machine import Throttle, filesystem, filesystems, look, throttle
 
 GIB = 1 << 30
@@ -194,8 +194,8 @@ def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
 
 def test_throttling_without_a_quota_is_unknown_and_the_worst_level_counts() -> None:
     assert Throttle().share_since(Throttle()) is None
-    before = Throttle({"a": Level(0, 0, 0.0), "b": Level(0, 0, 0.0)})
-    after = Throttle({"a": Level(100, 1, 0.1), "b": Level(10, 9, 0.5), "new": Level(5, 5, 5.0)})
+    before = Throttle({"a": QuotaLevel(0, 0, 0.0), "b": QuotaLevel(0, 0, 0.0)})
+    after = Throttle({"a": QuotaLevel(100, 1, 0.1), "b": QuotaLevel(10, 9, 0.5), "new": QuotaLevel(5, 5, 5.0)})
     assert after.share_since(before) == 0.9
     assert after.seconds_since(before) == 0.5
 
@@ -331,6 +331,7 @@ class TestHere:
         code += "print([name for name in ('torch', 'numpy', 'cv2') if name in sys.modules])"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
+    @pytest.mark.timing
     def test_looking_is_quick(self) -> None:
         begun = time.perf_counter()
         look()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
-from pipefix.measurement.replay import Orders
+from pipefix.measurement.stand_in_loader import SampleOrders
 from pipefix.measurement.trace import BatchTrace
 from pipefix.vocabulary.errors import TargetError
 from tests.measurement import planted
@@ -78,15 +79,16 @@ class TestBlock:
 
     def test_after_a_rest_the_workers_have_made_all_that_they_were_told_to(self, paths: list[str]) -> None:
         running = pool(DataLoader(Slow(paths), batch_size=4, num_workers=2, prefetch_factor=4, collate_fn=planted.collate))
+        unmade = []
         try:
-            running.block(experiments.PLAIN, 0.2)
-            ended = planted.calls()
-            running.rest()
-            rested = planted.calls()
-            time.sleep(0.1)
-            assert planted.calls() == rested != ended
+            for _ in range(4):
+                running.block(experiments.PLAIN, 0.05)
+                running.rest()
+                unmade.append(4 * running._iterator._send_idx - planted.calls()["decode"])
         finally:
             running.close()
+        # The least of several: how long they take is told by their pace, and a pause of a worker is in no pace.
+        assert min(unmade) == 0
 
     @pytest.mark.parametrize("in_order", [True, False])
     def test_a_slow_workers_batch_of_the_arm_before_is_left_out(self, in_order: bool, paths: list[str]) -> None:
@@ -107,16 +109,17 @@ class TestBlock:
         spent = time.perf_counter() - begun
         running.close()
         assert block.seconds > 0.19
-        assert spent < 2
+        assert spent < 60
+        assert len(block.rows) == 2 or block.rows[-2].done - block.rows[0].asked < 200 * MS, "only its last batch ends later"
         assert block.rate < 1050
 
     def test_a_limit_ends_it(self, paths: list[str]) -> None:
         planted.WORK[0] = 0.001
         running = pool(loader("map", paths))
         begun = time.perf_counter()
-        running.block(experiments.PLAIN, 30.0, most=0.1)
+        running.block(experiments.PLAIN, 90.0, most=0.1)
         running.close()
-        assert time.perf_counter() - begun < 2
+        assert time.perf_counter() - begun < 60
 
     def test_the_cold_arm_ends_where_evicted_samples_end(self, paths: list[str]) -> None:
         """A second pass would read from the page cache what the first has brought there."""
@@ -162,6 +165,7 @@ class TestRows:
             assert one.done - one.got >= 2 * MS
             assert one.trace.begun <= one.trace.made <= one.trace.ended
 
+    @pytest.mark.alone
     def test_a_slow_loader_is_waited_for_and_a_slow_step_is_not(self, paths: list[str]) -> None:
         running = pool(DataLoader(Slow(paths), batch_size=4, num_workers=2, collate_fn=planted.collate))
         block = running.block(experiments.PLAIN, 0.1)
@@ -170,7 +174,8 @@ class TestRows:
         running = pool(loader("map", paths, workers=2), Emulated(0.02, name="20 ms"))
         block = running.block(experiments.PLAIN, 0.1)
         running.close()
-        assert sum(one.waited for one in block.rows) < 0.3 * sum(one.done - one.asked for one in block.rows)
+        # Of the middle one, so that a worker's pause, which the next batch waits for, does not count.
+        assert statistics.median(one.waited / (one.done - one.asked) for one in block.rows) < 0.3
 
     def test_arms_without_a_consumer_leave_it_out(self, paths: list[str]) -> None:
         keeps = Keeps()
@@ -198,8 +203,8 @@ class TestRows:
         running = pool(loader("map", paths), observe=lambda batch: {"rows": float(len(batch[0]))})
         running.block(experiments.PLAIN, 0.01)
         running.close()
-        assert running.told
-        assert all(one.trace.facts["rows"] == 4.0 for one in running.told)
+        assert running.rows_with_facts
+        assert all(one.trace.facts["rows"] == 4.0 for one in running.rows_with_facts)
 
 
 class TestRecord:
@@ -225,7 +230,7 @@ class TestRecord:
         begun = time.perf_counter()
         rows = running.record(10_000_000, 0.1)
         running.close()
-        assert time.perf_counter() - begun < 2
+        assert time.perf_counter() - begun < 60
         assert rows[-1].trace.recorded > 0
 
 
@@ -233,7 +238,7 @@ class TestOrders:
     def test_the_users_own_order_epoch_after_epoch(self, paths: list[str]) -> None:
         generator = torch.Generator().manual_seed(7)
         built = loader("map", paths, sampler=RandomSampler(paths, generator=generator))
-        orders = iter(Orders(subject(built)))
+        orders = iter(SampleOrders(subject(built)))
         given = [index for _ in range(12) for index in next(orders)]
         generator.manual_seed(7)
         assert given == [index for _ in range(2) for index in built.sampler]
@@ -241,7 +246,7 @@ class TestOrders:
     @pytest.mark.parametrize("kind", ["map", "single", "batched"])
     def test_samples_that_were_read_before_come_in_batches_of_the_users_size(self, kind: str, paths: list[str]) -> None:
         known = [(0, 1, 2, 3), (4, 5, 6, 7)] if kind == "batched" else [3, 1, 4, 1, 5]
-        orders = iter(Orders(subject(loader(kind, paths)), known))
+        orders = iter(SampleOrders(subject(loader(kind, paths)), known))
         given = [next(orders) for _ in range(3)]
         assert (
             given == {"map": [[3, 1, 4, 1], [5, 3, 1, 4], [1, 5, 3, 1]], "single": [3, 1, 4], "batched": [*known, known[0]]}[kind]
@@ -283,13 +288,14 @@ class TestEnds:
     def test_workers_in_the_middle_of_a_long_batch_are_not_waited_for(self, paths: list[str]) -> None:
         running = pool(loader("map", paths, workers=2))
         running.next(consume=False)
-        planted.WORK[0] = 5.0
-        running.next(consume=False)
-        time.sleep(0.1)  # until a worker is at it
+        planted.wait_for_calls("collate", 1 + 2 * 2)  # all that is made ahead lies ready
+        planted.WORK[0] = 6 * planted.LONG
+        running.next(consume=False)  # one of those, for which a worker is told to make another
+        planted.wait_until_a_worker_is_at_long_work()
         processes = running.processes
         begun = time.perf_counter()
         running.close(at_once=True)
-        assert time.perf_counter() - begun < 4
+        assert time.perf_counter() - begun < 30
         assert not any(process.is_alive() for process in processes)
 
     def test_a_pool_that_never_started_closes(self, paths: list[str]) -> None:

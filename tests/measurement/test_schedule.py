@@ -10,18 +10,25 @@ from hypothesis import strategies as st
 
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import POOL
-from pipefix.measurement.schedule import FEWEST_ROUNDS, LONGEST, SHORTEST, TRIAL_BLOCKS, TRIED_EVERY, Schedule, Situation, schedule
+from pipefix.measurement.schedule import (
+    FEWEST_ROUNDS,
+    LONGEST,
+    SHORTEST,
+    TRIAL_BLOCKS,
+    TRIED_EVERY,
+    Schedule,
+    ScheduleFacts,
+    schedule,
+)
 from pipefix.vocabulary.stage import Stage
-
-pytestmark = pytest.mark.beside
 
 NEVER = {experiments.RECORD, experiments.COLD, experiments.TRACED}
 """Arms with a time of their own."""
 
 
-def situation(**changed: Any) -> Situation:
+def situation(**changed: Any) -> ScheduleFacts:
     even = {Stage.STORAGE: 0.3, Stage.DECODE: 0.3, Stage.AUGMENT: 0.3}
-    return Situation(**{"workers": 2, "has_consumer": True, "share": even, **changed})
+    return ScheduleFacts(**{"workers": 2, "has_consumer": True, "share": even, **changed})
 
 
 def planned(*, seconds: float = 60.0, lap: float = 0.01, trials: tuple[int, ...] = (), **changed: Any) -> Schedule:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -219,6 +221,7 @@ class TestMixed:
         assert units == list(range(2, 16))
 
 
+@pytest.mark.alone
 class TestCharges:
     @pytest.mark.parametrize("kind", ["map", "batched", "stream"])
     def test_they_add_up_to_the_samples_time(self, kind: str, paths: list[str]) -> None:
@@ -248,13 +251,13 @@ class TestCharges:
     def test_cpu_time_is_that_of_work_and_not_of_sleep(self, paths: list[str]) -> None:
         ours = Alone(_Sleeping(paths))
         ours.turn_to(experiments.REAL)
-        _, trace = ours.ask([0, 1, 2, 3, 4, 5, 6, 7])
-        burnt = next(charge for charge in trace.charges if charge.op == "decode")
-        slept = next(charge for charge in trace.charges if charge.op == "nap")
-        assert burnt.calls == slept.calls == 8
-        assert burnt.cpu_wall < burnt.wall, "only some samples have their CPU time read"
-        assert burnt.cpu > 0.2 * burnt.cpu_wall
-        assert slept.cpu < 0.2 * slept.cpu_wall
+        traces = [ours.ask([0, 1, 2, 3, 4, 5, 6, 7])[1] for _ in range(5)]
+        burnt, slept = ([charge for trace in traces for charge in trace.charges if charge.op == op] for op in ("decode", "nap"))
+        assert {charge.calls for charge in (*burnt, *slept)} == {8}
+        assert all(charge.cpu_wall < charge.wall for charge in burnt), "only some samples have their CPU time read"
+        # Of several, so that what another program took of the CPU does not count.
+        assert max(charge.cpu / charge.cpu_wall for charge in burnt) > 0.2
+        assert min(charge.cpu / charge.cpu_wall for charge in slept) < 0.2
 
     def test_cpu_time_of_the_whole_process_grows(self, paths: list[str]) -> None:
         ours = alone("map", paths)
@@ -266,8 +269,6 @@ class TestCharges:
 
 
 def nap(data: bytes) -> bytes:
-    import time
-
     time.sleep(0.002)
     return data
 
@@ -464,7 +465,7 @@ class _Torn(Mapped):
 
 class _Interrupted(Mapped):
     def __getitem__(self, index: int) -> Any:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
 
 class TestTrace:
@@ -500,15 +501,20 @@ class TestObserving:
         assert told[0].samples_made == 2 + 3
 
     def test_what_measuring_takes_is_told_apart(self, paths: list[str]) -> None:
+        at: list[int] = []
+
         def slow(batch: Any) -> dict[str, float]:
+            at.append(time.perf_counter_ns())
             planted.burn(0.01)
+            at.append(time.perf_counter_ns())
             return {"seen": 1.0}
 
         ours = alone("map", paths, observe=slow)
         ours.turn_to(experiments.PLAIN)
         _, trace = ours.ask([0, 1])
-        assert trace.extra > 8_000_000
-        assert trace.ended - trace.begun < 8_000_000
+        begun, ended = at
+        assert trace.ended <= begun
+        assert trace.extra >= ended - begun
 
 
 def test_samplers_may_name_samples_by_anything(paths: list[str]) -> None:
@@ -566,7 +572,7 @@ def test_a_worker_that_hands_tensors_to_nobody_is_silent(error: Exception, besid
     assert told == ([error] if shown else [])
 
 
-def test_an_interrupt_that_a_finaliser_swallows_is_not_shown() -> None:
+def test_an_interrupt_that_a_finaliser_swallows_is_not_shown(preloaded: str) -> None:
     """It is lost there anyway, and a user who pressed Ctrl-C wants no traces of it."""
     code = """
 import signal
@@ -581,5 +587,5 @@ class Broken:
         raise ValueError("its own")
 Broken()
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run([*preloaded.split(), "-c", code], capture_output=True, text=True, check=True)
     assert "KeyboardInterrupt" not in ran.stderr and "its own" in ran.stderr

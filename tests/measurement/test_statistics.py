@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from pipefix.measurement.statistics import FLOOR, bootstrap, interval, ratio, seconds_each
 from pipefix.vocabulary.quantity import Interval
 
-pytestmark = pytest.mark.beside
-
 rates = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
 """Samples a second of a few blocks."""
 

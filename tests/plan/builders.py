@@ -13,8 +13,8 @@ from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.advise import advise
+from pipefix.plan.case import Case
 from pipefix.plan.plan import Plan, Step
-from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.settings import LoaderSettings
 from pipefix.vocabulary.stage import Stage
@@ -170,8 +170,8 @@ class World:
         }
         return self.but(arms=arms)
 
-    def situation(self, **options: Any) -> Situation:
-        return Situation(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
+    def case(self, **options: Any) -> Case:
+        return Case(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
 
     def plan(self, **options: Any) -> Plan:
         return advise(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})

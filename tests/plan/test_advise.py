@@ -59,22 +59,22 @@ class TestRanking:
         assert len({step.id for step in plan}) == len(plan.steps)
 
     def test_one_off_costs_count_against_a_step(self) -> None:
-        at = JPEGS.situation()
+        case = JPEGS.case()
         cheap = JPEGS.step_called("workers-4")
         assert isinstance(cheap, Proposed)
-        free = saved(cheap, at)
+        free = saved(cheap, case)
         costly = Proposed(
             id="x", stage=cheap.stage, title="x", why="x", speedup=cheap.speedup, command="x", seconds=100.0, disk_bytes=50e9
         )
-        assert free - saved(costly, at) == 150.0
+        assert free - saved(costly, case) == 150.0
 
     def test_the_lower_end_counts(self) -> None:
-        at = JPEGS.situation()
+        case = JPEGS.case()
         sure, unsure = (
             Proposed(id="x", stage=INPUT[0], title="x", why="x", speedup=gain, command="x")
             for gain in (exactly(1.5), Interval(2.0, 1.2, 3.0))
         )
-        assert saved(sure, at) > saved(unsure, at)
+        assert saved(sure, case) > saved(unsure, case)
 
 
 class TestWhatFallsAway:

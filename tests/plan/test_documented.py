@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipefix.plan import advise, model, situation
+from pipefix.plan import advise, case, model
 from pipefix.plan.remedies import caches, fetching, starting, storage, wire
 from pipefix.plan.remedy import all_remedies
 
@@ -30,6 +30,6 @@ def test_its_figures_are_the_codes() -> None:
         f"{fetching.CALL_SECONDS.value * 1e6:g} µs less Python a text",
         f"A record is looked up in {caches.FIND_SECONDS.value * 1e6:g} µs and copied at {caches.COPY_RATE.value / 1e9:g} GB/s",
         f"writing it at {caches.WRITE_RATE / 1e6:g} MB/s",
-        f"{situation.PIXEL_BYTES.value:g} bytes a pixel, {situation.PIXEL_BYTES.low:g} to {situation.PIXEL_BYTES.high:g}",
+        f"{case.PIXEL_BYTES.value:g} bytes a pixel, {case.PIXEL_BYTES.low:g} to {case.PIXEL_BYTES.high:g}",
     ]
     assert [one for one in said if one not in PAGE] == []

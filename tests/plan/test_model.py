@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.plan.as_measured import line_of
-from pipefix.plan.model import Line, Part, doubted, draws, part, pooled, ratio_of
+from pipefix.plan.fit import fitted
+from pipefix.plan.model import PipelineModel, StageTime, doubted, draws, pooled, ratio_of, stage_time
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
 from tests.plan.builders import World
@@ -34,8 +34,8 @@ def worlds(draw: st.DrawFn) -> World:
     )
 
 
-def line(world: World) -> Line:
-    return line_of(world.measurement(), world.diagnosis())
+def line(world: World) -> PipelineModel:
+    return fitted(world.measurement(), world.diagnosis())
 
 
 def crowded(world: World) -> bool:
@@ -161,7 +161,7 @@ def test_another_programs_load_is_not_taken_for_our_own() -> None:
     diagnosis.starved = 0.7
     for stage, cost in diagnosis.stages.items():
         diagnosis.stages[stage] = replace(cost, waiting=0.0)
-    now = line_of(found, diagnosis)
+    now = fitted(found, diagnosis)
     assert float(now.seconds()[0]) == pytest.approx(0.0125)
     assert now.speedup(now.without(Stage.DECODE)).value == pytest.approx(0.0125 / 0.006)
 
@@ -173,7 +173,7 @@ def test_the_schedulers_record_tells_queueing_from_waiting() -> None:
     stages = diagnosis.stages
     stages[Stage.STORAGE] = replace(stages[Stage.STORAGE], waiting=0.004)
     stages[Stage.DECODE] = replace(stages[Stage.DECODE], waiting=0.0)
-    now = line_of(found, diagnosis)
+    now = fitted(found, diagnosis)
     assert float(now.seconds()[0]) == pytest.approx(0.003)
     assert 0.008 <= sum(float(one.wall[0]) for one in now.making.values()) <= 0.012
 
@@ -188,14 +188,16 @@ def test_a_step_on_the_cpu_shares_the_cores_with_the_workers() -> None:
 
 class TestDoubt:
     def test_the_interval_of_a_stage_carries_through(self) -> None:
-        now = Line({"decode": part(Interval(0.004, 0.003, 0.005), name="decode"), "augment": part(0.004)}, {}, 0, 8.0)
+        now = PipelineModel(
+            {"decode": stage_time(Interval(0.004, 0.003, 0.005), name="decode"), "augment": stage_time(0.004)}, {}, 0, 8.0
+        )
         gain = now.speedup(now.without(Stage.DECODE))
         assert gain.value == pytest.approx(2.0)
         assert gain.low == pytest.approx(1.75, abs=0.05)
         assert gain.high == pytest.approx(2.25, abs=0.05)
 
     def test_an_exact_stage_gives_an_exact_answer(self) -> None:
-        now = Line({"decode": part(0.004), "augment": part(0.004)}, {}, 0, 8.0)
+        now = PipelineModel({"decode": stage_time(0.004), "augment": stage_time(0.004)}, {}, 0, 8.0)
         assert now.speedup(now.without(Stage.DECODE)) == exactly(2.0)
 
     def test_the_same_doubt_is_drawn_alike(self) -> None:
@@ -211,21 +213,21 @@ class TestDoubt:
 
     def test_anchoring_keeps_a_measured_gain_and_adds_only_what_is_new(self) -> None:
         """An arm that gained 1.8 where the model says 2: what a cache read adds is the model's, the rest the measurement's."""
-        now = Line({"storage": part(0.004), "augment": part(0.004)}, {}, 0, 8.0)
+        now = PipelineModel({"storage": stage_time(0.004), "augment": stage_time(0.004)}, {}, 0, 8.0)
         arm = now.without(Stage.STORAGE)
         assert now.anchored(exactly(1.8), arm, arm, name="x") == exactly(1.8)
-        slower = now.replacing(Stage.STORAGE, part(0.0004))
+        slower = now.replacing(Stage.STORAGE, stage_time(0.0004))
         assert now.anchored(exactly(1.8), arm, slower, name="x").value == pytest.approx(1.8 / 1.1)
 
 
 def test_a_ratio_of_nothing_is_finite() -> None:
-    nothing = Part(np.zeros(401), np.zeros(401))
+    nothing = StageTime(np.zeros(401), np.zeros(401))
     assert ratio_of(nothing.wall, nothing.wall).value == 0.0
     assert np.isfinite(ratio_of(np.ones(401), nothing.wall).high)
 
 
 def test_shortening_goes_no_further_than_nothing() -> None:
-    now = Line({"augment": part(0.004)}, {}, 0, 8.0)
+    now = PipelineModel({"augment": stage_time(0.004)}, {}, 0, 8.0)
     assert now.shortened(Stage.AUGMENT, 0.001).wall(Stage.AUGMENT) == pytest.approx(0.003)
     assert now.shortened(Stage.AUGMENT, 1.0).wall(Stage.AUGMENT) == 0.0
     assert now.shortened(Stage.DECODE, 1.0) is now

@@ -7,6 +7,7 @@ import pytest
 from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row
 from pipefix.measurement.trace import BatchTrace, Charge
+from pipefix.plan.case import Moving
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedy import all_remedies
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -40,7 +41,7 @@ def test_ids_are_unlike() -> None:
     assert len(ids) == len(set(ids))
 
 
-class TestWorkers:
+class TestWorkerCount:
     TRIED = JPEGS.but(
         found={"trials": {"workers-4": [(900.0, 500.0), (910.0, 505.0), (890.0, 500.0)], "workers-1": [(260.0, 500.0)]}}
     )
@@ -190,6 +191,12 @@ class TestCacheSource:
         world = SLOW_NETWORK.but(source_bytes=0.0)
         assert declined(world, "cache-source") == "storage takes 10.0 ms a sample, but no bytes were seen that could be kept"
 
+    def test_declined_where_no_client_that_is_known_reads(self) -> None:
+        world = SLOW_NETWORK.but(ops={Stage.STORAGE: ("http.client.request",)})
+        assert declined(world, "cache-source").startswith("samples read through http.client.request, for which a source cache")
+        client = SLOW_NETWORK.but(ops={Stage.STORAGE: ("urllib.request.urlopen", "socket.recv", "requests.Session.send")})
+        assert proposed(client, "cache-source").command
+
 
 class TestCacheResized:
     def test_proposed(self) -> None:
@@ -335,6 +342,17 @@ class TestAugmentGpu:
         assert "on the GPU" in step.command
         assert proposed(JPEGS, "augment-gpu", cuda=True, verbs=frozenset({"swap"})).command == "pipefix swap TARGET --to kornia"
 
+    def test_what_stays_on_the_cpu_is_not_promised(self) -> None:
+        world = JPEGS.but(ops={Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("RandomResizedCrop", "ColorJitter")}).with_arms()
+        whole = proposed(world, "augment-gpu", cuda=True)
+        part = proposed(world, "augment-gpu", cuda=True, moving=Moving(frozenset({"ColorJitter"})))
+        assert "of which " in part.why and " stays on the CPU" in part.why
+        assert 1 < part.speedup.value < whole.speedup.value
+
+    def test_declined_where_nothing_can_be_moved(self) -> None:
+        moving = Moving(frozenset(), "MyOwn stays: it is not known what it does")
+        assert declined(JPEGS, "augment-gpu", cuda=True, moving=moving) == "MyOwn stays: it is not known what it does"
+
     def test_declined_without_one(self) -> None:
         assert declined(JPEGS, "augment-gpu") == (
             "no CUDA device here; augmentation takes 3.00 ms a sample (RandomResizedCrop most), so beside a GPU with time to "
@@ -350,6 +368,27 @@ class TestAugmentGpu:
 
     def test_declined_where_the_step_limits(self) -> None:
         assert declined(STEP_BOUND, "augment-gpu", cuda=True) == (
+            "the training step limits already: work moved to the GPU would slow it down"
+        )
+
+
+class TestDecodeGpu:
+    WHOLE = Moving(frozenset({"RandomResizedCrop"}))
+
+    def test_proposed_beside_a_gpu_as_the_most_it_can_bring(self) -> None:
+        step = proposed(JPEGS.with_arms(), "decode-gpu", cuda=True, whole=self.WHOLE, verbs=frozenset({"swap"}))
+        assert step.speedup.low == 1.0 < 2 < step.speedup.value
+        assert "which is the most that it can bring" in step.why
+        assert step.command == "pipefix swap TARGET --to dali"
+        assert "DALI" in proposed(JPEGS, "decode-gpu", cuda=True, whole=self.WHOLE).command
+
+    def test_declined_with_the_reason(self) -> None:
+        assert declined(JPEGS, "decode-gpu", cuda=True) == "whether DALI can make these samples could not be told"
+        why = declined(JPEGS, "decode-gpu", cuda=True, whole=Moving(frozenset(), "the dataset lists no files"))
+        assert why == "DALI cannot make these samples: the dataset lists no files"
+        assert declined(TEXTS, "decode-gpu", cuda=True) == "nothing that decodes pictures was seen"
+        assert declined(JPEGS, "decode-gpu").startswith("no CUDA device here; decoding and augmenting take 9.00 ms a sample")
+        assert declined(STEP_BOUND, "decode-gpu", cuda=True, whole=self.WHOLE) == (
             "the training step limits already: work moved to the GPU would slow it down"
         )
 
@@ -451,6 +490,35 @@ class TestPinning:
             == "a batch is copied as fast without: 4.00 ms against 4.00 ms pinned"
         )
         assert declined(JPEGS.but(found=self.COPIES), "pinning", cuda=True) == "would gain under 3 %: 1.00x (1.00-1.00x)"
+
+
+class TestEarlyCopy:
+    COPIES = {"transfer": {"pinned": 0.002, "pageable": 0.004, "exposed": 0.005, "bytes": 19_267_840.0}}
+    WORLD = STEP_BOUND.but(step=0.02 / 32, decode=0.0001, augment=0.0001, found=COPIES)
+
+    def with_copies(self, **copies: float) -> World:
+        return self.WORLD.but(found={"transfer": {**self.COPIES["transfer"], **copies}})
+
+    def test_proposed_where_steps_wait_for_their_copies(self) -> None:
+        step = proposed(self.WORLD, "early-copy", cuda=True)
+        assert step.why == (
+            "Each step waits 5.00 ms for its copy, which takes 2.00 ms from pinned memory and could run beside the step before "
+            "(20.0 ms)"
+        )
+        assert step.speedup.value == pytest.approx(25.1 / 20.1, rel=0.02)
+        assert "device='cuda'" in step.command
+
+    def test_what_is_longer_than_the_step_stays(self) -> None:
+        longer = proposed(self.with_copies(exposed=0.03, pinned=0.03), "early-copy", cuda=True)
+        assert longer.speedup.value == pytest.approx(50 / 30, rel=0.05)
+        why = declined(self.with_copies(exposed=0.005, pinned=0.03), "early-copy", cuda=True)
+        assert why == "a copy from pinned memory takes 30.0 ms and the step 20.0 ms: too little to hide it behind"
+
+    def test_declined(self) -> None:
+        assert declined(self.WORLD, "early-copy") == "no CUDA device here: nothing is copied to one"
+        assert declined(JPEGS, "early-copy", cuda=True) == "how long a step waits for its copy could not be measured"
+        hidden = declined(self.with_copies(exposed=0.0), "early-copy", cuda=True)
+        assert hidden == "the step waits for no copy: it is hidden behind other work already"
 
 
 class TestPersistentWorkers:
@@ -668,7 +736,7 @@ class TestFuseExact:
     def test_it_is_no_quicker_than_the_whole_loader_was_seen_to_be(self, world: World) -> None:
         pace = Interval(0.0025, 0.0024, 0.0026)
         seen = FusedCall(left=EXACT.left, pictures=16, apart=EXACT.apart, pace=pace)
-        now = world.situation().line.seconds()[0]
+        now = world.case().model.seconds()[0]
         assert proposed(fused(world, exact=seen), "fuse-exact").speedup.value == pytest.approx(now / pace.value, rel=0.02)
         quick = FusedCall(left=EXACT.left, pictures=16, apart=EXACT.apart, pace=Interval(1e-5, 1e-5, 1e-5))
         unseen = proposed(fused(world, exact=EXACT), "fuse-exact").speedup

@@ -26,6 +26,8 @@ def in_child(work: Callable[[], dict[str, Any]], *, timeout: float) -> dict[str,
     pid = os.fork()
     if pid == 0:
         _child(work, path)
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)  # as it does itself, later perhaps than it is to be ended; where it has ended already there is no need
     try:
         deadline = time.monotonic() + timeout
         while os.waitpid(pid, os.WNOHANG)[0] == 0:

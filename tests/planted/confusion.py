@@ -1,13 +1,8 @@
-"""Counts verdicts on planted pipelines: the confusion matrix, the shares that matter, and the page that keeps them."""
+"""Counts verdicts on planted pipelines: the confusion matrix, and the shares that matter."""
 
 from __future__ import annotations
 
-import datetime
-import json
-import os
-import platform
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from tests.planted.cases import TRUTHS
@@ -89,76 +84,3 @@ def breakdowns(results: list[dict[str, Any]]) -> str:
     return "\n\n".join(
         by(results, *pair) for pair in (("dominance", bands), ("workers", crews), ("kind", kinds), ("noise", spread))
     )
-
-
-def machine() -> dict[str, Any]:
-    import torch
-
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), ""
-    )
-    return {
-        "processor": model or platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-
-
-def machine_line() -> str:
-    found = machine()
-    return (
-        f"{found['cores']} cores ({found['processor']}), {found['memory_gb']:g} GB, {found['system']}, "
-        f"Python {found['python']}, torch {found['torch']}"
-    )
-
-
-def today() -> str:
-    return datetime.date.today().isoformat()
-
-
-def write(
-    results: list[dict[str, Any]], again: list[dict[str, Any]], out: Path, *, budget: float, longer: float, seed: int
-) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    drifts = sum(result.get("drifts", 0) for result in results)
-    said_of_drifted: Counter[str] = Counter()
-    for result in results:
-        said_of_drifted.update(result.get("drifted_said", []))
-    wrong = [result for result in results if result["outcome"] in ("wrong", "drifted", "error")]
-    why = {result["name"]: result.get("drift") or result.get("error") or result.get("sentence", "") for result in wrong}
-    listed = [f"| {result['name']} | {result['outcome']} | {result['said']} | {why[result['name']]} |" for result in wrong]
-    then = f" --longer {longer:g}" if longer else ""
-    advised = f"\n\n{followed(results, again)}." if longer else ""
-    page = f"""# Verdicts on planted pipelines
-
-`scripts/bench_verdict --cases {len(results)} --budget {budget:g}{then} --seed {seed}`, {today()}, {machine_line()}.
-
-{summary(results)}.{advised}
-
-Each pipeline's costs are real work with a known limiting stage (`tests/planted/`). What it really spent was measured before and
-after the probe, outside of it. A pipeline that had drifted from its description (its limiting stage was no longer ahead by 1.1, or
-other programs used more than a tenth of the processors during the probe) was planted again: {drifts} times in all. What the probe
-said of those: {dict(said_of_drifted)}.
-
-{table(results)}
-
-{breakdowns(results)}
-
-## Wrong, drifted, failed
-
-| pipeline | outcome | said | |
-|---|---|---|---|
-{chr(10).join(listed) or "| none | | | |"}
-"""
-    (out / "verdict.md").write_text(page)
-    slim = [{key: value for key, value in result.items() if key not in ("run", "log")} for result in results]
-    body = {"date": today(), "machine": machine(), "budget_s": budget, "seed": seed, "shares": shares(results), "cases": slim}
-    if longer:
-        body |= {
-            "longer_s": longer,
-            "probed_for_longer": [{"name": one["name"], "said": one["said"], "outcome": one["outcome"]} for one in again],
-        }
-    (out / "verdict.json").write_text(json.dumps(body, indent=1) + "\n")

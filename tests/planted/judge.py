@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from pipefix.vocabulary.errors import MissingExtra
+from tests.doubles.invariants import broken
 from tests.planted import ledger, quiet, tuning
 from tests.planted.pipelines import Pipeline, Planted
 from tests.planted.truth import POOL, Truth, drifted, truth_of
@@ -43,7 +44,7 @@ def preload() -> None:
     import pipefix
 
     for module in pkgutil.walk_packages(pipefix.__path__, "pipefix."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith(("__main__", ".sitecustomize")):
             # What stands on an optional package, or on code that was not built here, is left out.
             with contextlib.suppress(ImportError, MissingExtra):
                 importlib.import_module(module.name)
@@ -156,6 +157,7 @@ def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, A
         "kind": verdict.kind,
         "confidence": verdict.confidence,
         "sentence": verdict.sentence,
+        "broken": broken(run),
         "dominance": found.dominance,
         "others": others_share,
         "spent": costs,

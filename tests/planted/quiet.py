@@ -18,7 +18,8 @@ def busy_share(seconds: float = 0.5) -> float:
     time.sleep(seconds)
     after = _ticks()
     used, total = (later - earlier for earlier, later in zip(before, after, strict=True))
-    return used / total if total else 0.0
+    # The time that cores wait for a disk may be counted back: then more than all of it seems used.
+    return min(1.0, max(0.0, used / total)) if total else 0.0
 
 
 class Others:

@@ -43,6 +43,7 @@ def spent_as_planted(planted: Planted) -> None:
     raise AssertionError(errors)
 
 
+@pytest.mark.timing
 @pytest.mark.usefixtures("one_thread")
 class TestCostsAreSpent:
     @pytest.mark.parametrize("name", tuple(formats.ENCODERS))
@@ -66,6 +67,7 @@ class TestCostsAreSpent:
         spent_as_planted(Planted("inline", "decode", COSTS, shape="inline", format="zlib", pieces=3, collate="merge"))
 
 
+@pytest.mark.timing
 @pytest.mark.usefixtures("one_thread")
 def test_waiting_uses_no_processor() -> None:
     planted = Planted("waits", "augment", COSTS | {"augment": 3 * MS, "collate": 2 * MS}, waits=("augment", "collate"))
@@ -86,6 +88,7 @@ def test_workers_write_to_the_same_ledger() -> None:
         assert ledger.spent()["decode"].samples >= 8 * pipeline.planted.batch_size
 
 
+@pytest.mark.timing
 @pytest.mark.usefixtures("one_thread")
 def test_a_payload_makes_the_hand_over_dear() -> None:
     planted = Planted("payload", "ipc", dict.fromkeys(POOL, 0.1 * MS) | {"ipc": 2 * MS}, workers=1)
@@ -98,6 +101,7 @@ def test_a_payload_makes_the_hand_over_dear() -> None:
         assert tuning.handover(pipeline) < 0.5 * dear
 
 
+@pytest.mark.timing
 @pytest.mark.usefixtures("one_thread")
 def test_a_real_step_takes_what_was_planted() -> None:
     planted = Planted("step", "step", COSTS | {"step": 3 * MS}, consumer="real")
@@ -112,6 +116,7 @@ def test_a_real_step_takes_what_was_planted() -> None:
             assert min(abs(value / planted.step_s - 1) for value in taken) < CLOSE
 
 
+@pytest.mark.timing
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("stage", ["storage", "decode", "augment", "collate"])
 def test_what_is_taken_out_costs_next_to_nothing(stage: str) -> None:
@@ -125,6 +130,7 @@ def test_what_is_taken_out_costs_next_to_nothing(stage: str) -> None:
             assert spent[name] > 1 * MS
 
 
+@pytest.mark.timing
 def test_a_lap_is_charged_to_its_stage() -> None:
     ledger.clear()
     watch = Watch()

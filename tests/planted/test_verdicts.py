@@ -1,6 +1,6 @@
 """A few planted pipelines with one clearly limiting stage: the whole verdict must be right.
 
-`scripts/bench_verdict` runs hundreds, with dominance down to 1.2.
+`scripts/bench verdict` runs hundreds, with dominance down to 1.2.
 """
 
 from __future__ import annotations
@@ -38,19 +38,23 @@ def _ready() -> None:
 
 
 def probed(planted: Planted) -> dict[str, Any]:
-    """The case's outcome; built again where another program bent it meanwhile, or where so short a probe left it open.
+    """The case's outcome; built again where another program bent it meanwhile, or where so short a probe left it open: then it asks
+    for a longer budget, and gets one.
 
     A wrong verdict is never asked again.
     """
     result: dict[str, Any] = {}
+    longer = 1.0
     for _ in range(TRIES):
         quiet.wait(10)
-        result = in_child(functools.partial(judge, planted, budget=BUDGET), timeout=90)
+        result = in_child(functools.partial(judge, planted, budget=longer * BUDGET), timeout=90)
         assert "error" not in result, f"{result['error']}\n{result.get('log', '')}"
         if result["outcome"] not in ("drifted", "inconclusive"):
             return result
+        longer *= 2 if result["outcome"] == "inconclusive" else 1
     if result["outcome"] == "inconclusive":
         return result
+    # tests/planted/conftest.py fails a run that judged too few of its cases.
     pytest.skip(f"this machine is too busy to hold a planted pipeline still: {result['drift']}")
 
 
@@ -63,6 +67,7 @@ def test_the_limiting_stage_is_named(planted: Planted) -> None:
     assert result["kind"] == ("step-bound" if planted.truth == "step" else "input-bound"), told
     assert result["said"] == planted.truth, told
     assert result["confidence"] >= 0.95, told
+    assert result["broken"] == [], told
     named = {"ipc": "hand"}.get(planted.truth, planted.truth)
     assert named in result["sentence"].lower(), told
 

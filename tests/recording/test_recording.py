@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pipefix.recording.recording import Recording
-from pipefix.seams.tap import MISSING
+from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
 
 ROOMY = 1 << 30

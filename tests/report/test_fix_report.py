@@ -50,7 +50,8 @@ def test_the_page_is_whole_and_shows_both_pipelines_and_both_gains():
         "saved of each epoch",
     ):
         assert words in made
-    assert "slower &lt;b&gt;" in made and "<script" not in made
+    assert "slower &lt;b&gt;" in made and "slower <b>" not in made
+    assert "What each kept step added" in made and "the consumer could take" in made
     assert len(re.findall(r'class="stacked"', made)) == 2
 
 

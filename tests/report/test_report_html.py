@@ -13,21 +13,26 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pipefix.report import wording
+from pipefix.report.compare import compare
+from pipefix.report.compare_html import page as compare_page
 from pipefix.report.html import page
 from pipefix.report.markup import Markup, el, join, name, text
 from pipefix.report.plots import Scale, spanning
+from pipefix.report.run_figures import sample_classes
 from pipefix.report.runfile import (
     Arm,
     Caveat,
     Finding,
-    Op,
+    OpFigures,
     RemedyFigures,
     Run,
     StageFigures,
+    Tail,
     Throughput,
-    Verdict,
+    VerdictFigures,
     Waits,
     decode,
     read,
@@ -162,14 +167,14 @@ def test_nothing_in_a_name_becomes_markup() -> None:
 def everywhere(said: str) -> Run:
     """The same text wherever text can come from outside."""
     half = Interval(2.0, 1.5, 2.5)
-    ops = [Op(name=said, wall_s=1.0, opaque=said)]
+    ops = [OpFigures(name=said, wall_s=1.0, opaque=said)]
     return Run(
         pipefix=said,
         created=said,
         target=said,
         machine={"cpu_model": said, "gpus": [{"name": said}], "note": said},
         consumer=said,
-        verdict=Verdict(kind=said, stage=said, sentence=said, confidence=0.5, rule=said),
+        verdict=VerdictFigures(kind=said, stage=said, sentence=said, confidence=0.5, rule=said),
         throughput=Throughput(delivered=half, unit=said),
         stages=[
             StageFigures(stage=said, wall_s=half, share=0.5, marginal_gain=half, ops=ops),
@@ -251,3 +256,32 @@ def test_a_logarithmic_axis_keeps_equal_ratios_equal() -> None:
     scale = Scale(1.0, 100.0, True)
     assert scale.at(10.0) == pytest.approx(50.0)
     assert scale.at(0.0) == 0.0
+
+
+class TestSampleCosts:
+    TAIL = Tail(p50_s=1e-3, p95_s=2e-3, p99_s=3e-3, max_s=4e-3, samples=6, edges_s=[5e-4, 1e-3, 2e-3, 4e-3], counts=[1, 3, 2])
+
+    def test_a_column_for_each_class_with_its_words(self) -> None:
+        made = page(Run(tail=self.TAIL))
+        assert "What samples cost: 6 samples, 500 µs to 4.00 ms (logarithmic)" in made
+        assert "1.00 ms to 2.00 ms: 3 samples" in made
+
+    def test_older_files_have_none(self) -> None:
+        assert "What samples cost" not in page(Run(tail=replace(self.TAIL, edges_s=[], counts=[])))
+
+    @given(st.lists(st.floats(1e-6, 1e3), min_size=2))
+    def test_every_sample_is_in_a_class(self, costs: list[float]) -> None:
+        edges, counts = sample_classes(costs)
+        if len(set(costs)) > 1 and max(costs) > min(costs):
+            assert sum(counts) == len(costs)
+            assert len(edges) == len(counts) + 1
+            assert edges == sorted(edges)
+        else:
+            assert (edges, counts) == ([], [])
+
+
+def test_every_kind_of_page_can_be_printed_and_has_a_theme() -> None:
+    run = read(RUNS[0].parent / "decode-bound-workers.json")
+    for made in (page(run), compare_page(compare(run, run))):
+        found = {value for _, key, value in reading(made).attributes if key == "id"}
+        assert {"theme", "print"} <= found

@@ -5,15 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.report.columns import Paint, cells, clip, visible, wrap, wrap_command
-from pipefix.report.runfile import Op, RemedyFigures, Run, StageFigures, Verdict, read
-from pipefix.report.text import lines
+from pipefix.report.card import card
+from pipefix.report.columns import Paint, cells, clip, wrap, wrap_command
+from pipefix.report.runfile import Caveat, OpFigures, RemedyFigures, Run, StageFigures, VerdictFigures, read
+from pipefix.report.text import lines, short
 from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.terminal import printable
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 RUNS = sorted((FIXTURES / "runs").glob("*.json"))
@@ -62,7 +66,8 @@ def test_colors_change_nothing_but_the_ink() -> None:
 
 def test_escape_sequences_in_names_reach_no_terminal() -> None:
     run = Run(
-        target="\x1b]0;owned\x07.py", verdict=Verdict(kind="balanced", stage=None, sentence="\x1b[2J \u202egpj", confidence=1)
+        target="\x1b]0;owned\x07.py",
+        verdict=VerdictFigures(kind="balanced", stage=None, sentence="\x1b[2J \u202egpj", confidence=1),
     )
     text = "\n".join(lines(run))
     assert "\x1b" not in text
@@ -72,8 +77,7 @@ def test_escape_sequences_in_names_reach_no_terminal() -> None:
 
 
 def test_the_card_joins_stage_interval_and_gain() -> None:
-    text = "\n".join(lines(read(FIXTURES / "runs" / "decode-bound-workers.json")))
-    card = text.split("Where the time of a sample goes")[0]
+    card = "\n".join(short(read(FIXTURES / "runs" / "decode-bound-workers.json")))
     for label in ("VERDICT ", "WHY ", "NEXT "):
         assert label in card
     assert "clocks: decode takes 1.93 ms (1.88-1.99) a sample, 61 % of the delivered time" in card
@@ -81,16 +85,37 @@ def test_the_card_joins_stage_interval_and_gain() -> None:
     assert "pipefix convert train_data.py:train_loader --to lmdb" in card
 
 
-def test_the_manual_shows_the_card_as_it_is() -> None:
-    manual = (FIXTURES.parent / "docs" / "reading-a-report.md").read_text(encoding="utf-8")
-    shown = manual.split("```")[1].strip("\n").splitlines()
-    rules = lines(read(FIXTURES / "runs" / "decode-bound-workers.json"))
-    first, last = (number for number, line in enumerate(rules) if line.startswith("─"))
-    assert shown == rules[first + 1 : last]
+def test_without_a_consumer_a_remedy_is_worth_what_it_is_to_the_input_side_alone() -> None:
+    run = read(FIXTURES / "runs" / "decode-bound-workers.json")
+    assert "the input side alone" not in " ".join(card(run).next)
+    assert "the throughput of the input side alone, predicted" in " ".join(card(msgspec.structs.replace(run, consumer="none")).next)
+
+
+def test_the_card_comes_with_the_next_remedies_and_what_the_audit_minds() -> None:
+    run = read(FIXTURES.parent / "docs" / "demo-run.json")
+    said = short(run)
+    assert said[-1] == "The figures behind this: --full, or as a page for the browser: --html report.html"
+    assert len(said) < 24
+    assert "ALSO     2. Cache the images resized to 256 pixels: 1.25x (1.19-1.32) predicted" in said
+    assert "         3. Hand batches over through reused shared memory: 1.10x (1.07-1.13) predicted" in said
+    assert [line for line in said if line.startswith("AUDIT")] == [
+        "AUDIT    warning: Workers are started again for every epoch: 115 ms before the first batch, 54 % of"
+    ]
+    whole, rule = lines(run), "─" * 100
+    assert whole[-1] == rule, "the card is last"
+    assert whole[whole.index(rule) + 1] == said[said.index(rule) + 1]
+
+
+def test_what_was_probed_is_told_with_the_card_where_it_was_a_choice() -> None:
+    run = read(FIXTURES.parent / "docs" / "demo-run.json")
+    left_out = Caveat(id="model-left-out", sentence="The file's model is not the consumer.")
+    said = short(msgspec.structs.replace(run, caveats=[Caveat(id="cold", sentence="Cold."), left_out]))
+    assert "NOTE     The file's model is not the consumer." in said
+    assert not any("Cold." in line for line in said)
 
 
 def test_an_inconclusive_run_says_what_would_settle_it() -> None:
-    card = "\n".join(lines(read(FIXTURES / "runs" / "inconclusive-partial.json"))).split("Where the time")[0]
+    card = "\n".join(short(read(FIXTURES / "runs" / "inconclusive-partial.json")))
     assert "Interrupted: these figures are what was known by then." in card
     assert "narrow enough to tell decode from storage" in " ".join(card.split())
     assert "pipefix probe clips.py:ClipDataset --budget 180" in card
@@ -115,7 +140,7 @@ def test_empty_lists_leave_no_empty_headings() -> None:
 
 def test_unknown_figures_are_dashes_or_said_to_be_unknown() -> None:
     nan = float("nan")
-    stage = StageFigures(stage="decode", wall_s=Interval(nan, nan, nan), share=nan, ops=[Op(name="x", wall_s=nan)])
+    stage = StageFigures(stage="decode", wall_s=Interval(nan, nan, nan), share=nan, ops=[OpFigures(name="x", wall_s=nan)])
     text = "\n".join(lines(Run(stages=[stage], unattributed_s=nan, sample_s=Interval(nan, nan, nan))))
     assert "nan" not in text
     assert "inf" not in "\n".join(lines(Run(sample_s=Interval(1.0, float("-inf"), float("inf")))))
@@ -145,6 +170,17 @@ def _arguments(script: str) -> bytes:
     return subprocess.run(["bash", "-c", program], check=True, capture_output=True).stdout
 
 
+def test_what_to_do_in_words_is_broken_as_text_and_a_command_as_a_command() -> None:
+    paint = Paint(40)
+    assert paint.to_do("Put pipefix.FastLoader(...) in DataLoader's place.", indent=2) == [
+        "  Put pipefix.FastLoader(...) in",
+        "  DataLoader's place.",
+    ]
+    for command in ("pipefix fix train_data.py --only cache-source --out fixed", "FastLoader(dataset, plan='x', batch_size=64)"):
+        assert paint.to_do(command) == paint.command(command)
+        assert paint.to_do(command)[0].endswith("\\")
+
+
 def test_lines_of_a_command_stay_lines() -> None:
     assert Paint(60).command("def f(x):\n    return x", indent=2) == ["  def f(x):", "      return x"]
 
@@ -152,7 +188,7 @@ def test_lines_of_a_command_stay_lines() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=80), st.integers(min_value=12, max_value=50))
 def test_whatever_the_text_it_fits(text: str, width: int) -> None:
-    safe = visible(text)
+    safe = printable(text)
     assert safe.isprintable() or "\u200d" in safe
     assert cells(clip(safe, width)) <= width
     assert all(cells(row) <= width for row in wrap(safe, width))
@@ -176,3 +212,43 @@ def test_reading_a_report_loads_no_torch() -> None:
     program = f"import sys, {modules}; print([name for name in ('torch', 'numpy', 'rich') if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert shown.stdout.strip() == "[]"
+
+
+def remedy(id: str, stage: str, status: str = "proposed", **others: Any) -> RemedyFigures:
+    return RemedyFigures(id=id, stage=stage, title=f"Do {id}", status=status, why=f"why {id}", **others)
+
+
+@pytest.mark.parametrize(
+    ("remedies", "said"),
+    [
+        ([remedy("a", "decode", relieves=["augment"])], None),
+        ([remedy("a", "augment")], None),
+        (
+            [remedy("a", "decode"), remedy("b", "ipc", relieves=["augment"], speedup=Interval(1.4, 1.2, 1.6))],
+            "It leaves augment as it is; remedy 2 acts on that: Do b, 1.40x (1.20-1.60).",
+        ),
+        (
+            [
+                remedy("a", "decode"),
+                remedy("b", "augment", "declined"),
+                remedy("c", "augment", "declined", speedup=Interval(2, 2, 2)),
+            ],
+            "It leaves augment as it is; what acts on that does not apply here: Do c: why c.",
+        ),
+        ([remedy("a", "decode")], "It leaves augment as it is; pipefix knows no remedy that acts on that."),
+    ],
+)
+def test_the_first_remedy_acts_on_the_named_stage_or_the_card_says_which_would(
+    remedies: list[RemedyFigures], said: str | None
+) -> None:
+    verdict = VerdictFigures(kind="input-bound", stage="augment", sentence="Input-bound.", confidence=1.0, rule="")
+    told = card(Run(verdict=verdict, remedies=remedies)).next
+    assert [one for one in told if one.startswith("It leaves")] == ([said] if said is not None else [])
+
+
+def test_where_the_sampler_limits_the_card_says_that_no_remedy_acts_on_it() -> None:
+    verdict = VerdictFigures(kind="input-bound", stage=None, sentence="Input-bound: the sampler.", confidence=1.0, rule="")
+    told = card(Run(verdict=verdict, remedies=[remedy("a", "decode")])).next
+    assert [one for one in told if one.startswith("It leaves")] == [
+        "It leaves the sampler as it is, as every remedy does that pipefix knows; the verdict says what would help."
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.report.trace import Level, Process, Slice, chrome_trace, encode
+from pipefix.report.trace import CounterValue, Process, Slice, chrome_trace, encode
 
 
 def piece(name: str, begin: int, end: int, pid: int = 10, tid: int = 10) -> Slice:
@@ -22,7 +22,7 @@ def drawn(trace: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_trace_in_full() -> None:
     trace = chrome_trace(
         [piece("load", 5_000, 9_500), piece("open", 2_000, 3_000)],
-        [Level(pid=1, name="batches ready", at_ns=4_000, value=2)],
+        [CounterValue(pid=1, name="batches ready", at_ns=4_000, value=2)],
         [Process(pid=1, name="main", threads={1: "loop"}), Process(pid=10, name="worker 0")],
         target="data.py",
     )

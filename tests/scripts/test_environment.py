@@ -183,8 +183,18 @@ def test_a_checkout_that_was_moved_installs_itself_again(
     assert (played.created, len(played.installed)) == (1, 2)
 
 
-def test_two_at_once_install_once(script: ModuleType, played: Played, capsys: pytest.CaptureFixture[str]) -> None:
-    played.meanwhile = lambda: time.sleep(0.3)
+def test_two_at_once_install_once(
+    script: ModuleType, played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits, say = threading.Event(), script.say
+
+    def told_that_it_waits(sentence: str) -> None:
+        say(sentence)
+        if sentence.startswith("Another set-up"):
+            waits.set()
+
+    monkeypatch.setattr(script, "say", told_that_it_waits)
+    played.meanwhile = lambda: waits.wait(60)
     both = [threading.Thread(target=script.main) for _ in range(2)]
     for thread in both:
         thread.start()

@@ -11,8 +11,9 @@ import pytest
 
 from pipefix.seams.extents import Extents
 from pipefix.seams.fresh import Uncopyable, fresh
-from pipefix.seams.seam import Patches
-from pipefix.seams.tap import MISSING, Tap
+from pipefix.seams.patches import Patches, held
+from pipefix.seams.tap import Tap
+from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
 
 EVERY = frozenset((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT))
@@ -76,16 +77,14 @@ class Seams:
 
     def undo(self) -> None:
         """Undo, and check that every attribute is the very object it was."""
-        replaced = list(self.patches._undo)
+        replaced = list(self.patches.replaced)
         self.patches.undo()
         seen = set()
-        for owner, name, original in replaced:
-            if (id(owner), name) in seen:
+        for one in replaced:
+            if (id(one.owner), one.name) in seen:
                 continue
-            seen.add((id(owner), name))
-            now = vars(owner).get(name, MISSING)
-            absent = type(original) is object
-            assert now is MISSING if absent else now is original, f"{owner}.{name} was not restored"
+            seen.add((id(one.owner), one.name))
+            assert held(one.owner, one.name) is one.original, f"{one.owner}.{one.name} was not restored"
 
     def run(self, call: Callable[[], Any], *, unit: object = 0, record: bool = False, replace: Any = ()) -> Any:
         tap = self.tap

@@ -126,8 +126,44 @@ def test_results_written_in_place_are_never_answered(seams):
     assert seams.run(into, replace=[Stage.AUGMENT]) == bare
 
 
-def test_video_is_left_alone_and_says_so(seams):
-    capture = cv2.VideoCapture
+def test_frames_of_a_video_are_decoded(seams, monkeypatch):
+    class Capture:
+        """As OpenCV's own, which this build may be without a codec for."""
+
+        def __init__(self, path: str = "") -> None:
+            self.left = 2
+
+        def read(self, image=None):
+            self.left -= 1
+            if image is not None:
+                image[:] = 7
+            return self.left >= 0, PIXELS.copy()
+
+        grab = retrieve = open = set = read
+
+    monkeypatch.setattr(cv2, "VideoCapture", Capture)
     seams.install("cv2")
-    assert cv2.VideoCapture is capture
-    assert "written in C" in opaque_reasons()["cv2.VideoCapture"]
+
+    def frames():
+        capture, shapes = cv2.VideoCapture("v.mp4"), []
+        while (got := capture.read())[0]:
+            shapes.append(got[1].shape)
+        return shapes
+
+    assert seams.run(frames, record=True) == [PIXELS.shape] * 2
+    assert seams.charged() == {"cv2.VideoCapture": "decode", "cv2.VideoCapture.read": "decode"}
+    assert seams.run(frames, replace=[Stage.DECODE]) == [PIXELS.shape] * 2
+    assert seams.charged() == {"cv2.VideoCapture": "decode"}
+    assert (
+        isinstance(Capture(), cv2.VideoCapture) and issubclass(Capture, cv2.VideoCapture) and cv2.VideoCapture.read is Capture.read
+    )
+
+    def into():
+        out = np.zeros((2, 2), np.uint8)
+        cv2.VideoCapture("v.mp4").read(out)
+        return out.sum()
+
+    assert seams.run(into, record=True) == seams.run(into, replace=[Stage.DECODE]) == 28
+    seams.undo()
+    assert cv2.VideoCapture is Capture
+    assert "one call" in opaque_reasons()["cv2.VideoCapture"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from pipefix.seams import handover
+from pipefix.seams import handover, torch_internals
 
 
 class Numbers(Dataset):
@@ -53,25 +53,31 @@ def test_the_worker_counts_pickling_and_sending(attached):
     assert all(value > 0 for value in later), later
 
 
+def replaced_here():
+    """What the classes themselves hold: inherited methods are to be inherited again."""
+    return dict(vars(multiprocessing.connection.Connection)), multiprocessing.queues._ForkingPickler
+
+
 def test_put_back_when_nobody_looks():
-    before = (
-        multiprocessing.connection.Connection.poll,
-        multiprocessing.connection.Connection.send_bytes,
-        multiprocessing.connection.Connection.recv_bytes,
-        multiprocessing.queues._ForkingPickler,
-    )
+    before = replaced_here()
+    assert "poll" not in before[0], "the methods are inherited, as nobody has replaced them so far"
     first, second = handover.attach(), handover.attach()
-    assert multiprocessing.queues._ForkingPickler is not before[3]
+    assert replaced_here()[1] is not before[1]
     first.detach()
-    assert multiprocessing.queues._ForkingPickler is not before[3]
+    assert replaced_here()[1] is not before[1]
     second.detach()
-    after = (
-        multiprocessing.connection.Connection.poll,
-        multiprocessing.connection.Connection.send_bytes,
-        multiprocessing.connection.Connection.recv_bytes,
-        multiprocessing.queues._ForkingPickler,
-    )
-    assert after == before
+    assert replaced_here() == before
+    second.detach()
+    assert replaced_here() == before
+
+
+def test_what_is_counted_while_it_is_taken_is_not_lost():
+    side = handover.HandoverClock(clock=lambda: 0)
+    side._sums.count = 3
+    assert side.take().count == 3
+    side._sums.count += 2
+    assert side.take() == handover.Counters(count=2)
+    assert side.take() == handover.Counters()
 
 
 class Shared(Dataset):
@@ -80,11 +86,11 @@ class Shared(Dataset):
 
     def __getitem__(self, index):
         samples = [torch.zeros(10), torch.zeros(10)]
-        with handover.plain_memory():
+        with torch_internals.not_a_worker():
             inside = torch.utils.data.default_collate(samples).is_shared()
         return inside, torch.utils.data.default_collate(samples).is_shared(), get_worker_info().id
 
 
-def test_plain_memory_inside_a_worker():
+def test_ordinary_memory_inside_a_worker():
     for inside, outside, worker in DataLoader(Shared(), batch_size=None, num_workers=1):
         assert (inside, outside, worker) == (False, True, 0)

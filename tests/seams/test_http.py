@@ -16,6 +16,7 @@ import fsspec
 import fsspec.asyn
 import pytest
 import requests
+import urllib3
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
@@ -80,14 +81,14 @@ def _urlopen(url):
 
 def test_urlopen_timed_reads_the_body_apart(seams, server):
     bare = _urlopen(server)
-    seams.install("sockets", "http")
+    seams.install("sockets", "http", "urllib")
     assert seams.run(lambda: _urlopen(server)) == bare
     assert seams.charged() == {"urllib.request.urlopen": "storage", "http.client.HTTPResponse.read": "storage"}
     assert seams.tap.bytes_read >= len(BODY)
 
 
 def test_urlopen_replayed_asks_nobody(seams, server):
-    seams.install("sockets", "http")
+    seams.install("sockets", "http", "urllib")
     bare = _urlopen(server)
     assert seams.run(lambda: _urlopen(server), record=True) == bare
     hits = Handler.hits
@@ -97,7 +98,7 @@ def test_urlopen_replayed_asks_nobody(seams, server):
 
 
 def test_errors_stay_errors(seams, server):
-    seams.install("sockets", "http", "requests")
+    seams.install("sockets", "http", "urllib", "requests")
 
     def fails():
         with pytest.raises(urllib.error.HTTPError) as caught:
@@ -115,7 +116,7 @@ def test_urlopen_taken_by_name(seams, server):
     exec("from urllib.request import urlopen", vars(module))
     sys.modules[module.__name__] = module
     try:
-        seams.install("sockets", "http")
+        seams.install("sockets", "http", "urllib")
         seams.run(lambda: module.urlopen(server + "/x").read())
         assert "urllib.request.urlopen" in seams.charged()
     finally:
@@ -250,3 +251,17 @@ def test_fsspec_local_files_are_files(seams, tmp_path):
     for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
         assert seams.run(read, **how) == BODY
     assert "read" not in seams.charged()
+
+
+def test_urllib3_is_timed_by_request(seams, server):
+    pool = urllib3.PoolManager()
+
+    def get():
+        return pool.request("GET", server + "/x").data, pool.request("GET", server + "/x", preload_content=False).read(100)
+
+    bare = get()
+    seams.install("sockets", "http", "urllib3")
+    for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
+        assert seams.run(get, **how) == bare
+        assert seams.charged()["urllib3.urlopen"] == "storage"
+    assert seams.tap.bytes_read > len(BODY)

@@ -256,7 +256,7 @@ def test_a_lazy_image_loaded_inside_an_entry_recorded_whole_is_kept(seams, jpeg)
 
     def sample():
         image = Image.open(jpeg)
-        return seams.tap.entry(Stage.AUGMENT, "to array", lambda: np.asarray(image).copy(), force=force)
+        return seams.tap.through(Stage.AUGMENT, "to array", lambda: np.asarray(image).copy(), force=force)
 
     bare = seams.run(sample, record=True)
     assert seams.tap.mixed == set()

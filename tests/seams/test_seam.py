@@ -9,7 +9,8 @@ import types
 import pytest
 
 from pipefix.seams import seam
-from pipefix.seams.seam import Patches, cut, install_all
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import cut, install_all
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
@@ -19,7 +20,8 @@ LOADED_BY_PYTHON = {"files", "os_calls", "json", "pickle", "compression", "archi
 def test_only_what_is_loaded_is_cut():
     code = """
 import sys
-from pipefix.seams.seam import Patches, install_all
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import install_all
 from pipefix.seams.tap import Tap
 before = set(sys.modules)
 print(sorted(install_all(Tap(), Patches())))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipefix.seams import charges as charges_module
 from pipefix.seams import tap as tap_module
-from pipefix.seams.tap import OWN_BEFORE, OWN_DECODED, OWN_RAW, Tap
+from pipefix.seams.charges import OWN_BEFORE, OWN_DECODED, OWN_RAW
+from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 STORAGE, DECODE, AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
@@ -26,8 +28,9 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(tap_module, "perf_counter_ns", lambda: made.now)
-    monkeypatch.setattr(tap_module, "thread_time_ns", lambda: made.cpu)
+    for module in (tap_module, charges_module):
+        monkeypatch.setattr(module, "perf_counter_ns", lambda: made.now)
+        monkeypatch.setattr(module, "thread_time_ns", lambda: made.cpu)
     return made
 
 
@@ -149,10 +152,10 @@ def test_entries_are_recorded_whole_unless_mixed(seams):
     tap = seams.tap
 
     def whole():
-        return tap.entry(AUGMENT, "jitter", lambda: tap.through(AUGMENT, "flip", lambda: [1]), force=lambda *_: None)
+        return tap.through(AUGMENT, "jitter", lambda: tap.through(AUGMENT, "flip", lambda: [1]), force=lambda *_: None, leaf=False)
 
     def mixed():
-        return tap.entry(DECODE, "load", lambda: [tap.through(STORAGE, "get", lambda: 2)], force=lambda *_: None)
+        return tap.through(DECODE, "load", lambda: [tap.through(STORAGE, "get", lambda: 2)], force=lambda *_: None, leaf=False)
 
     seams.run(mixed)
     assert tap.mixed == {"load"}
@@ -162,9 +165,7 @@ def test_entries_are_recorded_whole_unless_mixed(seams):
     assert "flip" not in seams.charged()
 
 
-def test_answering_is_the_instruments_own_time(seams, monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(tap_module, "perf_counter_ns", lambda: clock.now)
+def test_answering_is_the_instruments_own_time(seams, clock, monkeypatch):
     seams.run(lambda: seams.tap.through(DECODE, "decode", clock.spend, (50,)), record=True)
     find = seams.tape.find
     monkeypatch.setattr(seams.tape, "find", lambda *place: (clock.spend(11), find(*place))[1])

@@ -58,9 +58,8 @@ def test_an_instance_of_a_class_without_dataset(write: Write) -> None:
     ("text", "names"),
     [
         ("a = Numbers()\nb = Numbers()", ["a", "b"]),
-        ("def train_loader(): ...\ndef val_loader(): ...\ndel Numbers", ["train_loader", "val_loader"]),
-        ("from torch.utils.data import random_split\ntrain, val = random_split(Numbers(), [6, 2])", ["train", "val"]),
         ("class Other(Numbers): ...", ["Numbers", "Other"]),
+        ("one, two = DataLoader(Numbers()), DataLoader(Numbers())\nval_data = Numbers()", ["one", "two", "val_data"]),
     ],
 )
 def test_several(write: Write, text: str, names: list[str]) -> None:
@@ -69,6 +68,53 @@ def test_several(write: Write, text: str, names: list[str]) -> None:
         load(path)
     assert [line.split()[0] for line in str(raised.value).splitlines()[1:]] == [f"{path}:{name}" for name in names]
     assert raised.value.advice == "Name the one you mean, as listed above."
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "others"),
+    [
+        ("loader = DataLoader(Numbers())\nother = Numbers()", "loader", ["other (Numbers)"]),
+        ("data = Numbers()\ndef get_loader():\n    return DataLoader(Numbers())", "get_loader", ["data (Numbers)"]),
+        ("data = Numbers()\ndef image_loader(path=None):\n    return open(path)", "data", ["image_loader (function)"]),
+        ("data = Numbers()\ndef make_dataset():\n    return Numbers()", "data", ["make_dataset (function)"]),
+        ("def make_loader() -> DataLoader: ...\nloader = DataLoader(Numbers())", "loader", ["make_loader (function)"]),
+        ("def val_loader(): return DataLoader(Numbers())\ndef train_loader(): return DataLoader(Numbers())", "train_loader",
+         ["val_loader (function)"]),
+        ("from torch.utils.data import random_split\nval, train = random_split(Numbers(), [2, 6])", "train", ["val (Subset)"]),
+        ("testset, trainset = Numbers(), Numbers()", "trainset", ["testset (Numbers)"]),
+        ("test_data, data, device_data = Numbers(), Numbers(), [1]", "data", ["test_data (Numbers)"]),
+        ("val_data = Numbers()\nloader = DataLoader(Numbers())", "loader", ["val_data (Numbers)"]),
+        ("data = Numbers()\ndef train():\n    return DataLoader(data)", "train", ["data (Numbers)"]),
+        ("data = Numbers()\ndef train():\n    for x in DataLoader(data): return x\ndef make():\n    return Numbers(2)", "data",
+         ["make (function)"]),
+    ],
+    ids=["loader before dataset", "function of a loader before dataset", "a name alone makes no loader", "instance before function",
+         "loader before its function", "train before val", "split", "words run together", "rest before test", "kind before name",
+         "a function by what it returns", "instance before what returns one"],
+)  # fmt: skip
+def test_the_most_whole_is_taken_and_the_others_are_told(write: Write, text: str, name: str, others: list[str]) -> None:
+    path = write("train.py", text)
+    subject = load(path)
+    assert subject.target == f"{path}:{name}"
+    assert subject.choice.startswith(f"{path} holds several targets, and {name}")
+    assert subject.choice.endswith(f"name another one with {path}:NAME ({', '.join(others)}).")
+
+
+def test_a_class_beside_its_instance_is_no_choice(write: Write) -> None:
+    assert load(write("train.py", "data = Numbers()")).choice == ""
+
+
+def test_a_class_of_ducks_comes_after_its_instance(write: Write) -> None:
+    text = """
+        class Duck:
+            def __len__(self):
+                return 4
+            def __getitem__(self, i):
+                return i
+        duck = Duck()
+    """
+    path = write("train.py", text, bare=True)
+    assert load(path).target == f"{path}:duck"
 
 
 def test_wrappers_that_hold_themselves_do_not_hang(write: Write) -> None:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from pipefix import api
 from tests.subject import pipelines
 
-BUDGET = 1.0
+BUDGET = 0.25
 WITH_WORKERS = ("worker init", "persistent", "out of order", "numpy order", "sized stream")
 """Kinds that differ from another one only where there are workers."""
 

@@ -111,6 +111,43 @@ def test_other_workers_keep_a_batch_sampler_and_a_stream() -> None:
     assert (stream.batch_size, stream.drop_last, stream.num_workers) == (8, True, 2)
 
 
+class Whole(Numbers):
+    """Makes whole batches."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.tensor(index)
+
+
+class Ragged(Sampler[Any]):
+    """By length, as samplers for text do; what it draws is torch's own random numbers."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        torch.randperm(4)
+        yield from ([0, 1, 2], [3], [4, 5, 6, 7], [8, 9, 10, 11])
+
+
+@pytest.mark.parametrize(
+    ("made", "each", "drawn"),
+    [
+        (lambda: DataLoader(Numbers(), batch_sampler=BatchSampler(range(12), 5, False)), 5.0, None),
+        (lambda: DataLoader(Numbers(), batch_sampler=Ragged()), 3.0, None),
+        (lambda: DataLoader(Numbers(), batch_sampler=[[0, 1], [2]]), 1.5, None),
+        (lambda: DataLoader(Whole(), sampler=BatchSampler(range(6), 3, False), batch_size=None), 3.0, 6),
+        (lambda: DataLoader(Numbers(), batch_size=None), 1.0, None),
+        (lambda: DataLoader(Numbers(), batch_size=4), 4.0, None),
+        (lambda: DataLoader(Stream(), batch_size=None), 1.0, None),
+        (lambda: DataLoader(Numbers(), batch_sampler=[3]), 1.0, None),
+    ],
+    ids=["batch sampler", "ragged", "list", "batches as indices", "samples", "batch size", "stream", "no batches"],
+)
+def test_a_batch_holds_what_its_sampler_gives(made: Any, each: float, drawn: int | None) -> None:
+    before = torch.get_rng_state()
+    settings = Subject("it", made()).settings
+    assert settings.samples_a_batch == each
+    assert settings.drawn == drawn
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 # -- orders ------------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch.utils.data import (
 )
 
 from pipefix.subject.load import load
+from pipefix.subject.naming import with_arguments
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 from tests.subject.conftest import Write
 
@@ -206,11 +208,34 @@ def test_a_name_that_the_file_lacks_lists_what_it_has(write: Write) -> None:
     assert f"{path}:data" in raised.value.advice
 
 
+@pytest.mark.parametrize("form", ["file", "file and name", "module"])
+def test_a_function_that_parses_arguments_sees_the_file_alone(
+    form: str, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+        import argparse, sys
+
+        def make_loader():
+            options = argparse.ArgumentParser()
+            options.add_argument("--batch-size", type=int, default=3)
+            loader = DataLoader(Numbers(), batch_size=options.parse_args().batch_size)
+            loader.seen = list(sys.argv)
+            return loader
+    """
+    path = write("parses.py", text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pipefix", "probe", "parses.py", "--quick"])
+    loader: Any = load({"file": path, "file and name": f"{path}:make_loader", "module": "parses:make_loader"}[form]).loader
+    assert loader.batch_size == 3
+    assert [Path(word).name for word in loader.seen] == ["parses.py"]
+    assert sys.argv == ["pipefix", "probe", "parses.py", "--quick"]
+
+
 def test_several_candidates_are_listed(write: Write) -> None:
-    path = write("train.py", "train = DataLoader(Numbers())\nval = DataLoader(Numbers())")
+    path = write("train.py", "one = DataLoader(Numbers())\ntwo = DataLoader(Numbers())")
     with pytest.raises(TargetError, match="defines 2 candidates") as raised:
         load(path)
-    assert f"{path}:train  (DataLoader)" in str(raised.value) and f"{path}:val" in str(raised.value)
+    assert f"{path}:one  (DataLoader)" in str(raised.value) and f"{path}:two" in str(raised.value)
 
 
 def test_no_candidate(write: Write) -> None:
@@ -307,3 +332,72 @@ def test_a_step_and_a_model_beside_the_target(write: Write) -> None:
 def test_no_step_is_no_consumer(write: Write) -> None:
     subject = load(write("train.py", "data = Numbers()\nmodel = 'resnet'\ntrain_step = None"))
     assert subject.consumer is None and subject.model is None
+
+
+class TestArguments:
+    """Classes that need some: in the target's name, or with --arg, which is put into it."""
+
+    FILE = """
+        from torch.utils.data import Dataset
+
+        class Rows(Dataset):
+            def __init__(self, root, count=4, scale=1.0):
+                self.root, self.count, self.scale = root, count, scale
+
+            def __len__(self):
+                return self.count
+
+            def __getitem__(self, index):
+                return index * self.scale
+
+        made = Rows("there")
+    """
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> str:
+        path = tmp_path / "rows_with_arguments.py"
+        path.write_text(textwrap.dedent(self.FILE), encoding="utf-8")
+        return str(path)
+
+    def test_they_are_given_in_the_name(self, file: str) -> None:
+        subject = load(f"{file}:Rows('a b', count=8)")
+        assert (subject.dataset.root, subject.dataset.count) == ("a b", 8)
+        assert subject.target == f"{file}:Rows('a b', count=8)"
+
+    def test_or_one_by_one(self, file: str) -> None:
+        target = with_arguments(f"{file}:Rows", ["root=/data/it's", "count=8", "scale=0.5"])
+        dataset = load(target).dataset
+        assert (dataset.root, dataset.count, dataset.scale) == ("/data/it's", 8, 0.5)
+
+    def test_a_class_that_needs_some_says_which(self, file: str) -> None:
+        with pytest.raises(TargetError) as caught:
+            load(f"{file}:Rows")
+        assert caught.value.advice.startswith(f"Give them: {file}:Rows --arg root=VALUE;")
+
+    def test_a_file_of_nothing_else_names_it(self, file: str) -> None:
+        Path(file).write_text(Path(file).read_text(encoding="utf-8").replace('made = Rows("there")', ""), encoding="utf-8")
+        with pytest.raises(TargetError) as caught:
+            load(file)
+        assert "Rows (root, count=4, scale=1.0)" in str(caught.value)
+        assert caught.value.advice == f"Give them: {file}:Rows --arg root=VALUE"
+
+    @pytest.mark.parametrize(
+        ("target", "written", "said"),
+        [
+            ("data.py:Rows", "root", "--arg 'root' is not NAME=VALUE."),
+            ("data.py:Rows", "a b=1", "--arg 'a b=1' is not NAME=VALUE."),
+            ("data.py", "root=1", "--arg root=1 is an argument of a class or a function, and 'data.py' names none."),
+        ],
+    )
+    def test_what_is_no_argument(self, target: str, written: str, said: str) -> None:
+        with pytest.raises(BadUsage) as caught:
+            with_arguments(target, [written])
+        assert str(caught.value) == said
+
+    def test_code_in_a_name_is_not_run(self, file: str) -> None:
+        with pytest.raises(BadUsage, match="are no literals of Python"):
+            load(f"{file}:Rows(__import__('os').getcwd())")
+
+    def test_what_was_made_already_takes_none(self, file: str) -> None:
+        with pytest.raises(BadUsage, match="is of type Rows, which takes no arguments"):
+            load(f"{file}:made(1)")

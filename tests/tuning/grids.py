@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipefix.tuning.seen import Goal, Look, Seen
+from pipefix.tuning.results import Goal, Preview, TrialResult
 from pipefix.tuning.space import Settings, Space
 
 MEASURED = Path(__file__).resolve().parents[2] / "fixtures" / "grids" / "measured.json"
@@ -90,10 +90,12 @@ class Grid:
 
     # -- measured with noise -------------------------------------------------------------------------------------------
 
-    def measured(self, settings: Settings, draw: np.random.Generator, *, noise: float | None = None) -> Seen:
+    def measured(self, settings: Settings, draw: np.random.Generator, *, noise: float | None = None) -> TrialResult:
         sigma = self.noise if noise is None else noise
         rate = self.delivered(settings) * math.exp(sigma * draw.standard_normal())
-        told = Seen(settings.normal(), rate, sigma * math.exp(0.3 * draw.standard_normal()), tail=self.tail, threads=self.threads)
+        told = TrialResult(
+            settings.normal(), rate, sigma * math.exp(0.3 * draw.standard_normal()), tail=self.tail, threads=self.threads
+        )
         if self.demand is None:
             return told
         stall = min(1.0, max(0.0, self.stall(settings) + 0.002 * draw.standard_normal()))
@@ -103,10 +105,10 @@ class Grid:
             told, rate=rate, stall=stall, demand=self.demand * math.exp(0.005 * draw.standard_normal()), potential=potential
         )
 
-    def looked_at(self, draw: np.random.Generator) -> Look:
+    def looked_at(self, draw: np.random.Generator) -> Preview:
         alone = self.curve(0)
         rate = alone * math.exp(0.08 * draw.standard_normal())
-        return Look(rate, cpu_s=self.computing * self.threads / alone * math.exp(0.05 * draw.standard_normal()))
+        return Preview(rate, cpu_s=self.computing * self.threads / alone * math.exp(0.05 * draw.standard_normal()))
 
 
 def _uneven(name: str, workers: int) -> float:

@@ -13,16 +13,16 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pipefix.tuning import usage
-from pipefix.tuning.limits import Limits
-from pipefix.tuning.seen import Goal
+from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import Goal
 from pipefix.tuning.space import Settings
-from pipefix.tuning.tuner import Plan, Tuner
+from pipefix.tuning.tuner import Tuner, TuningPlan
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning.grids import Grid
 from tests.tuning.machine import Appetite, Machine, breaches
 
 
-def drawn(seed: int) -> tuple[Appetite, Limits, Settings]:
+def drawn(seed: int) -> tuple[Appetite, ResourceLimits, Settings]:
     """A pipeline's appetite, limits around it, and settings to begin with."""
     draw = np.random.default_rng(seed)
 
@@ -33,7 +33,7 @@ def drawn(seed: int) -> tuple[Appetite, Limits, Settings]:
         process=around(300e6, 0.5, 3), worker=around(60e6, 0.3, 8), batch=around(8e6, 0.01, 10), storages=int(draw.integers(1, 60)),
         worker_files=around(9, 0.7, 1.3), growth=around(2e6, 0.1, 10) if draw.random() < 0.2 else 0.0,
     )  # fmt: skip
-    limits = Limits(
+    limits = ResourceLimits(
         memory_bytes=around(appetite.process + 8 * appetite.worker, 0.2, 20) if draw.random() < 0.8 else None,
         shm_bytes=around(20 * appetite.batch, 0.05, 20) if draw.random() < 0.6 else None,
         files=around(200, 0.3, 10) if draw.random() < 0.6 else None,
@@ -47,7 +47,7 @@ def made_up(seed: int, grids: Sequence[Grid]) -> dict[str, Any]:
     appetite, limits, start = drawn(seed)
     grid = grids[seed % len(grids)]
     machine = Machine(grid, appetite, seed=seed, break_at=float(seed % 60) if seed % 10 == 3 else None)
-    plan = Plan(grid.space, Goal(has_consumer=grid.demand is not None), start, limits, budget=60.0)
+    plan = TuningPlan(grid.space, Goal(has_consumer=grid.demand is not None), start, limits, budget=60.0)
     ending = "could not run at all"
     try:
         found = Tuner(machine, plan, clock=machine.clock).run()

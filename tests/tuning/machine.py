@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipefix.tuning.limits import Batch, Limits, Usage
+from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.limits import BatchCost, ResourceLimits, Usage
 from pipefix.tuning.space import Settings
-from pipefix.tuning.told import Told
-from pipefix.tuning.trial import Ended, Watch
+from pipefix.tuning.trial import TrialEnded, Watch
 from tests.tuning.grids import Grid
 
 TICK = 0.05
@@ -59,6 +59,8 @@ class Machine:
     seed: int = 0
     break_at: float | None = None
     """Seconds of its clock at which somebody presses Ctrl-C."""
+    compiling: float = 0.0
+    """Seconds that the first step of each trial takes beside a step."""
 
     def __post_init__(self) -> None:
         self.now = 0.0
@@ -73,8 +75,9 @@ class Machine:
     def own(self) -> Usage:
         return Usage(0.6 * self.appetite.process, 0.0, self.appetite.process_files)
 
-    def look(self, settings: Settings, watch: Watch) -> Batch:
+    def look(self, settings: Settings, watch: Watch) -> BatchCost:
         trial = self.start(settings, watch)
+        trial.steps = False
         try:
             trial.block(0.2)
         finally:
@@ -83,7 +86,7 @@ class Machine:
         seconds = BATCH / self.grid.curve(0)
         own = self.appetite
         wrong = np.exp(0.05 * self.draw.standard_normal(3))
-        return Batch(
+        return BatchCost(
             own.batch, own.storages, own.process * wrong[0], own.process_files,
             self.grid.computing * seconds * wrong[1], seconds, BATCH,
         )  # fmt: skip
@@ -106,9 +109,11 @@ class FakeTrial:
         self.used = self.now = Usage()
         self.age = 0.0
         self.started_s = 0.0
+        self.steps = True
+        """Whether its consumer is run."""
         self._watch = watch
 
-    def block(self, seconds: float) -> Told:
+    def block(self, seconds: float) -> TrialBlock:
         assert self in self.machine.running, "a trial that was closed is asked for batches"
         machine, grid = self.machine, self.machine.grid
         until = machine.now + seconds + (START_S if not self.started_s else 0.0)
@@ -121,7 +126,9 @@ class FakeTrial:
             why = self._watch(self.now)
             if why is not None:
                 self.close()
-                raise Ended(why, limit=True)
+                raise TrialEnded(why, limit=True)
+        late = machine.compiling if self.steps and not self.started_s else 0.0
+        machine.now += late
         self.started_s = START_S
         rate = grid.delivered(self.settings) * float(np.exp(grid.noise * machine.draw.standard_normal()))
         count = max(4, int(rate * seconds / BATCH))
@@ -129,9 +136,9 @@ class FakeTrial:
         step = BATCH / grid.demand if grid.demand is not None else 0.0
         wait = max(0.0, each - step)
         making = BATCH * max(1, self.settings.workers) / grid.supply(self.settings)
-        return Told(
+        return TrialBlock(
             count * each, count * BATCH, (wait,) * count, (step,) * count, (making,) * count,
-            grid.threads if self.settings.workers else None, self.settings.workers, START_S,
+            grid.threads if self.settings.workers else None, self.settings.workers, START_S, late_s=late,
         )  # fmt: skip
 
     def _take(self) -> None:
@@ -155,7 +162,7 @@ class FakeTrial:
             self.machine.running.remove(self)
 
 
-def breaches(limits: Limits, highest: Usage) -> list[str]:
+def breaches(limits: ResourceLimits, highest: Usage) -> list[str]:
     """Figures that were above their limit at any time."""
     return [
         name

@@ -15,7 +15,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from pipefix import FastLoader
-from pipefix.tuning.child import with_settings
+from pipefix.loader.planning.as_planned import with_settings
 from pipefix.tuning.space import Settings
 
 COUNTS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
@@ -87,7 +87,7 @@ def loader(name: str, settings: Settings | None = None) -> DataLoader[Any]:
     make, batch = PIPELINES[name]
     settings = settings or Settings(0)
     kind = DataLoader if settings.engine is None else functools.partial(FastLoader, engine=settings.engine)
-    return with_settings(kind(Made(make), batch_size=batch, num_workers=settings.workers, shuffle=True), settings)
+    return with_settings(kind(Made(make), batch_size=batch, num_workers=settings.workers, shuffle=True), **settings.arguments())
 
 
 def rate(name: str, settings: Settings, seconds: float) -> float:

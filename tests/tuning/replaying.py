@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.tuning.search import Done, Search, Try
-from pipefix.tuning.seen import Goal, Seen
+from pipefix.tuning.results import Goal, TrialResult
+from pipefix.tuning.search import Finished, NextTrial, Search
 from pipefix.tuning.space import Settings
 from tests.tuning.grids import Grid
 
@@ -25,7 +25,7 @@ class Played:
     workers: int
     fewest: int | None
     """That feed the consumer, where any do."""
-    path: tuple[Seen, ...]
+    path: tuple[TrialResult, ...]
 
 
 def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
@@ -33,12 +33,12 @@ def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
     goal = Goal(has_consumer=grid.demand is not None)
     search = Search(grid.space, goal, start, most_trials=most)
     look = grid.looked_at(draw)
-    seen: list[Seen] = []
+    seen: list[TrialResult] = []
     while True:
         said = search.next(seen, look=look)
-        if isinstance(said, Done):
+        if isinstance(said, Finished):
             break
-        assert isinstance(said, Try)
+        assert isinstance(said, NextTrial)
         seen.append(grid.measured(said.settings, draw))
     best = search.best(seen, look=look)
     assert best is not None

@@ -8,8 +8,6 @@ import pytest
 from pipefix.tuning.model import Point, fit
 from tests.tuning.grids import roof, usl
 
-pytestmark = pytest.mark.beside
-
 COUNTS = [*range(17), 20, 24, 28, 32, 48, 64]
 
 

@@ -5,14 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipefix.tuning.search import Done, Search, Try
-from pipefix.tuning.seen import Goal, Look, Seen
+from pipefix.tuning.results import Goal, Preview, TrialResult
+from pipefix.tuning.search import Finished, NextTrial, Search
 from pipefix.tuning.space import Settings, Space, most_workers, said
 from pipefix.tuning.verdict import beaten
 from tests.tuning import grids
 from tests.tuning.replaying import play
-
-pytestmark = pytest.mark.beside
 
 SPACE = Space(most_workers=32, cores=8)
 BY_NAME = {grid.name: grid for grid in grids.every()}
@@ -20,7 +18,7 @@ BY_NAME = {grid.name: grid for grid in grids.every()}
 
 def test_it_begins_with_the_settings_as_they_are() -> None:
     asked = Search(SPACE, Goal(), Settings(3)).next([])
-    assert asked == Try(Settings(3), "the settings as they are")
+    assert asked == NextTrial(Settings(3), "the settings as they are")
 
 
 def test_no_trial_is_made_twice_and_eight_are_the_most() -> None:
@@ -52,26 +50,26 @@ def test_late_batches_suggest_another_order_and_threads_a_cap() -> None:
     capped = play(BY_NAME["threads-everywhere"], Settings(4), seed=0)
     assert capped.chosen.worker_threads == 1
     kept = Search(replace(SPACE, reorder=False), Goal(), Settings(4))
-    seen = [Seen(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
+    seen = [TrialResult(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
     asked = kept.next(seen)
-    assert not isinstance(asked, Try) or asked.settings.in_order
+    assert not isinstance(asked, NextTrial) or asked.settings.in_order
 
 
 @pytest.mark.parametrize(
     ("look", "turned"),
     [
-        (Look(100.0, handing=0.3), {"engine": "processes"}),
-        (Look(100.0, tensors=40), {"sharing": "file_system"}),
-        (Look(100.0, handing=0.01, tensors=2), {}),
+        (Preview(100.0, handing=0.3), {"engine": "processes"}),
+        (Preview(100.0, tensors=40), {"sharing": "file_system"}),
+        (Preview(100.0, handing=0.01, tensors=2), {}),
     ],
 )
-def test_batches_that_are_large_or_scattered_are_handed_over_another_way(look: Look, turned: dict[str, str]) -> None:
+def test_batches_that_are_large_or_scattered_are_handed_over_another_way(look: Preview, turned: dict[str, str]) -> None:
     space = Space(most_workers=4, cores=2, slots=True, sharing=True, reorder=False)
     search = Search(space, Goal(), Settings(2))
-    seen: list[Seen] = []
-    while isinstance(asked := search.next(seen, look=look), Try):
+    seen: list[TrialResult] = []
+    while isinstance(asked := search.next(seen, look=look), NextTrial):
         better = 1.3 if asked.settings.engine or asked.settings.sharing else 1.0
-        seen.append(Seen(asked.settings, 100.0 * better * min(2, asked.settings.workers or 1), doubt=0.01))
+        seen.append(TrialResult(asked.settings, 100.0 * better * min(2, asked.settings.workers or 1), doubt=0.01))
     best = search.best(seen, look=look)
     assert best is not None
     assert {name: getattr(best.settings, name) for name in turned} == turned
@@ -87,13 +85,13 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
 ) -> None:
     goal = Goal(has_consumer=stall is not None)
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), goal, Settings(2))
-    seen: list[Seen] = []
-    while isinstance(asked := search.next(seen, look=Look(100.0)), Try):
+    seen: list[TrialResult] = []
+    while isinstance(asked := search.next(seen, look=Preview(100.0)), NextTrial):
         of = asked.settings
         rate = 100.0 * (1.4 if of.engine else 1.0) * min(2, of.workers or 1)
         more = potential * min(2, of.workers) if potential is not None and of.workers else None
-        seen.append(Seen(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
-    best = search.best(seen, look=Look(100.0))
+        seen.append(TrialResult(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
+    best = search.best(seen, look=Preview(100.0))
     assert best is not None
     assert (best.settings.engine == "processes") == turned
 
@@ -101,9 +99,9 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.06, False)])
 def test_what_is_thought_to_gain_more_than_another_count_is_tried_before_it(handing: float, turned: bool) -> None:
     search = Search(Space(most_workers=16, cores=4, slots=True, reorder=False), Goal(), Settings(2))
-    seen = [Seen(Settings(2), 200.0, doubt=0.02), Seen(Settings(5), 380.0, doubt=0.02)]
-    asked = search.next(seen, look=Look(105.0, handing=handing))
-    assert isinstance(asked, Try)
+    seen = [TrialResult(Settings(2), 200.0, doubt=0.02), TrialResult(Settings(5), 380.0, doubt=0.02)]
+    asked = search.next(seen, look=Preview(105.0, handing=handing))
+    assert isinstance(asked, NextTrial)
     assert (asked.settings.engine is not None) == turned
 
 
@@ -112,9 +110,9 @@ def test_open_files_that_do_not_fit_are_shared_by_name() -> None:
         return None if settings.sharing or not settings.workers else "it would take about 300 open files"
 
     asked = Search(replace(SPACE, sharing=True), Goal(), Settings(4)).next([], fits=fits)
-    assert isinstance(asked, Try)
+    assert isinstance(asked, NextTrial)
     assert asked.settings == Settings(2, sharing="file_system")
-    assert isinstance(Search(SPACE, Goal(), Settings(4)).next([], fits=fits), Try)
+    assert isinstance(Search(SPACE, Goal(), Settings(4)).next([], fits=fits), NextTrial)
 
 
 def test_what_does_not_fit_is_not_asked_for() -> None:
@@ -123,10 +121,10 @@ def test_what_does_not_fit_is_not_asked_for() -> None:
     def fits(settings: Settings) -> str | None:
         return "too much" if settings.workers > 5 or settings.prefetch > 2 else None
 
-    seen: list[Seen] = []
-    while isinstance(asked := search.next(seen, fits=fits, look=Look(100.0)), Try):
+    seen: list[TrialResult] = []
+    while isinstance(asked := search.next(seen, fits=fits, look=Preview(100.0)), NextTrial):
         assert fits(asked.settings) is None
-        seen.append(Seen(asked.settings, 100.0 * max(1, asked.settings.workers)))
+        seen.append(TrialResult(asked.settings, 100.0 * max(1, asked.settings.workers)))
     best = search.best(seen)
     assert best is not None
     assert best.settings.workers == 5
@@ -135,25 +133,25 @@ def test_what_does_not_fit_is_not_asked_for() -> None:
 def test_a_start_that_does_not_fit_gives_way_to_a_smaller_one() -> None:
     search = Search(SPACE, Goal(), Settings(8, prefetch=4))
     asked = search.next([], fits=lambda settings: "too much" if settings.workers > 2 else None)
-    assert isinstance(asked, Try)
+    assert isinstance(asked, NextTrial)
     assert asked.settings == Settings(1, prefetch=2)
-    assert search.next([], fits=lambda _: "too much") == Done("no settings fit the limits")
+    assert search.next([], fits=lambda _: "too much") == Finished("no settings fit the limits")
 
 
 def test_what_takes_more_than_a_trial_that_was_ended_is_not_tried() -> None:
     search = Search(SPACE, Goal(), Settings(4))
-    seen = [Seen(Settings(4), 400.0), Seen(Settings(8), ended="it took too much")]
+    seen = [TrialResult(Settings(4), 400.0), TrialResult(Settings(8), ended="it took too much")]
     for _ in range(4):
         asked = search.next(seen)
-        if isinstance(asked, Done):
+        if isinstance(asked, Finished):
             break
         assert asked.settings.workers < 8
-        seen.append(Seen(asked.settings, 100.0 * asked.settings.workers))
+        seen.append(TrialResult(asked.settings, 100.0 * asked.settings.workers))
 
 
 def test_the_start_is_kept_unless_it_is_beaten() -> None:
     goal = Goal()
-    start, more = Seen(Settings(2), 100.0, 0.02), Seen(Settings(8), 103.0, 0.02)
+    start, more = TrialResult(Settings(2), 100.0, 0.02), TrialResult(Settings(8), 103.0, 0.02)
     assert beaten(start, more, goal) == "measured side by side, the settings found deliver 3.0 % more, which is within the noise"
     assert beaten(start, replace(more, rate=130.0), goal) is None
     assert "deliver 20 % less" in str(beaten(start, replace(more, rate=80.0), goal))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from dataclasses import replace
+from multiprocessing import forkserver
 from typing import Any
 
 import pytest
@@ -11,17 +13,17 @@ from torch.utils.data import DataLoader
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan.planfile import LoaderChange
 from pipefix.report import tune_text
-from pipefix.report.tell_tune import Consumer, Telling
+from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.subject.load import load
-from pipefix.tuning.child import Work
-from pipefix.tuning.limits import Limits
-from pipefix.tuning.search import NOT_FORKED, Done, Search, Try
-from pipefix.tuning.seen import Goal, Seen
+from pipefix.tuning.block_figures import TrialBlock, around, starting
+from pipefix.tuning.child import TrialWork
+from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import Goal, TrialResult
+from pipefix.tuning.search import NOT_FORKED, Finished, NextTrial, Search
 from pipefix.tuning.space import Settings, Space, said
 from pipefix.tuning.starting import Starting
-from pipefix.tuning.told import Told, around, starting
-from pipefix.tuning.trial import Processes
-from pipefix.tuning.tuner import Found, Tried
+from pipefix.tuning.trial import TrialProcesses
+from pipefix.tuning.tuner import Found, TrialLine
 from pipefix.tuning.verdict import beaten
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning.paced import Paced, as_list
@@ -32,14 +34,14 @@ START = Settings(4)
 SERVED = replace(START, start_method="forkserver")
 
 
-def searched(how: Starting, late: float, served: float, *, pace: float = 1.0, most: int = 8) -> tuple[Search, list[Seen]]:
+def searched(how: Starting, late: float, served: float, *, pace: float = 1.0, most: int = 8) -> tuple[Search, list[TrialResult]]:
     """A search to its end: workers start late by ``late`` seconds, and from the fork server by ``served``."""
     search = Search(Space(most_workers=4, cores=4, starting=how), Goal(), START, most_trials=most)
-    seen: list[Seen] = []
-    while isinstance(asked := search.next(seen), Try):
+    seen: list[TrialResult] = []
+    while isinstance(asked := search.next(seen), NextTrial):
         other = asked.settings.start_method is not None
         seen.append(
-            Seen(
+            TrialResult(
                 asked.settings,
                 100.0 * max(1, asked.settings.workers) * (pace if other else 1.0),
                 doubt=0.01,
@@ -49,7 +51,7 @@ def searched(how: Starting, late: float, served: float, *, pace: float = 1.0, mo
     return search, seen
 
 
-def tried(seen: list[Seen]) -> list[Settings]:
+def tried(seen: list[TrialResult]) -> list[Settings]:
     return [one.settings for one in seen if one.settings.start_method is not None]
 
 
@@ -84,10 +86,10 @@ def test_the_last_trial_is_kept_for_it_and_no_trial_is_added() -> None:
 
 def test_where_trials_start_late_it_comes_first_and_serves_the_others() -> None:
     search = Search(Space(most_workers=16, cores=8, starting=SPAWN), Goal(), START)
-    seen: list[Seen] = []
-    while isinstance(asked := search.next(seen), Try):
+    seen: list[TrialResult] = []
+    while isinstance(asked := search.next(seen), NextTrial):
         late = 1.0 if asked.settings.start_method else 9.0
-        seen.append(Seen(asked.settings, 100.0 * min(8, asked.settings.workers or 1), 0.01, starting=late))
+        seen.append(TrialResult(asked.settings, 100.0 * min(8, asked.settings.workers or 1), 0.01, starting=late))
     assert [one.settings for one in seen[:2]] == [START, SERVED]
     assert len(seen) > 2
     assert all(one.settings.start_method == "forkserver" for one in seen[1:] if one.settings.workers)
@@ -121,9 +123,9 @@ def test_what_is_for_the_worse_is_not_kept(late: float, served: float, pace: flo
 
 def test_what_was_no_better_is_not_tried_again_with_other_settings() -> None:
     search = Search(Space(most_workers=16, cores=8, starting=SPAWN), Goal(), START)
-    seen: list[Seen] = []
-    while isinstance(asked := search.next(seen), Try):
-        seen.append(Seen(asked.settings, 100.0 * min(8, asked.settings.workers or 1), 0.01, starting=9.0))
+    seen: list[TrialResult] = []
+    while isinstance(asked := search.next(seen), NextTrial):
+        seen.append(TrialResult(asked.settings, 100.0 * min(8, asked.settings.workers or 1), 0.01, starting=9.0))
     assert tried(seen) == [SERVED]
     best = search.best(seen)
     assert best is not None and best.settings.start_method is None and best.settings.workers >= 8
@@ -136,7 +138,7 @@ def test_an_unsafe_fork_gives_way_for_a_small_price_and_stays_for_a_large_one() 
     best = search.best(seen)
     assert best is not None and best.settings == SERVED
     asked = Search(search.space, Goal(), START, most_trials=2).next(seen[:1])
-    assert isinstance(asked, Try)
+    assert isinstance(asked, NextTrial)
     assert asked.why == "fork copies a process in which threads run (logger, uploads): a lock that one holds then stays locked"
     search, seen = searched(how, 0.1, 20.0)
     best = search.best(seen)
@@ -159,31 +161,31 @@ def test_why_nothing_was_tried() -> None:
         "workers come from a fork server that has modules loaded already"
     )  # fmt: skip
     search = Search(Space(most_workers=4, cores=4, starting=FORK), Goal(), Settings(0))
-    assert search.start_left([Seen(Settings(0), 100.0)]) == "there are no workers to start"
+    assert search.start_left([TrialResult(Settings(0), 100.0)]) == "there are no workers to start"
 
 
 def test_a_fork_that_cuda_refuses_is_tried_from_the_server_and_goes_on_there() -> None:
     search = Search(Space(most_workers=8, cores=4, starting=FORK), Goal(), START)
-    failed = Seen(START, ended=f"it failed: dataset[3] raised RuntimeError: {NOT_FORKED}. To use CUDA ...")
+    failed = TrialResult(START, ended=f"it failed: dataset[3] raised RuntimeError: {NOT_FORKED}. To use CUDA ...")
     asked = search.next([failed])
-    assert asked == Try(SERVED, "the dataset uses CUDA, which no forked worker can")
-    seen = [failed, Seen(SERVED, 400.0, starting=2.0)]
+    assert asked == NextTrial(SERVED, "the dataset uses CUDA, which no forked worker can")
+    seen = [failed, TrialResult(SERVED, 400.0, starting=2.0)]
     asked = search.next(seen)
-    assert isinstance(asked, Try) and asked.settings.start_method == "forkserver"
+    assert isinstance(asked, NextTrial) and asked.settings.start_method == "forkserver"
     best = search.best(seen)
     assert best is not None and best.settings == SERVED
 
 
 def test_a_fork_server_that_fails_stands_in_nobodys_way() -> None:
     search = Search(Space(most_workers=8, cores=8, starting=SPAWN), Goal(), START)
-    seen = [Seen(START, 400.0, 0.01, starting=9.0), Seen(SERVED, ended="it failed: it cannot be pickled")]
+    seen = [TrialResult(START, 400.0, 0.01, starting=9.0), TrialResult(SERVED, ended="it failed: it cannot be pickled")]
     asked = search.next(seen)
-    assert isinstance(asked, Try) and asked.settings.workers > 4
+    assert isinstance(asked, NextTrial) and asked.settings.workers > 4
     assert search.start_left(seen) == "forkserver was tried, and it failed: it cannot be pickled"
 
 
 def test_the_winner_is_confirmed_by_its_start_too() -> None:
-    now, then = Seen(START, 400.0, 0.01, starting=9.0), Seen(SERVED, 390.0, 0.01, starting=1.0)
+    now, then = TrialResult(START, 400.0, 0.01, starting=9.0), TrialResult(SERVED, 390.0, 0.01, starting=1.0)
     assert "delivers 2.5 % less" in str(beaten(now, then, Goal(), SPAWN))
     now, then = replace(now, doubt=0.03), replace(then, doubt=0.03)
     assert beaten(now, then, Goal(), SPAWN) is None
@@ -194,24 +196,24 @@ def test_the_winner_is_confirmed_by_its_start_too() -> None:
 
 
 def test_a_start_is_told_without_the_making_of_a_batch() -> None:
-    block = Told(1.0, 40, (0.1,) * 4, (0.0,) * 4, (0.3, 0.2, 0.3, 0.9), None, 2, 5.0)
+    block = TrialBlock(1.0, 40, (0.1,) * 4, (0.0,) * 4, (0.3, 0.2, 0.3, 0.9), None, 2, 5.0)
     assert starting([block]) == pytest.approx(4.7)
     assert starting([replace(block, workers=0)]) is None
     assert starting([replace(block, started_s=0.1)]) == 0.0
 
 
-def telling(found: Found, how: Starting = SPAWN) -> Telling:
+def telling(found: Found, how: Starting = SPAWN) -> TuneReporter:
     settings = LoaderSettings(batch_size=10, num_workers=4, start_method="spawn", length=100_000)
-    return Telling(
-        "train.py", settings, START, Space(4, 4, starting=how), Limits(), found, Consumer("none", present=False), 0.01
+    return TuneReporter(
+        "train.py", settings, START, Space(4, 4, starting=how), ResourceLimits(), found, ConsumerName("none", present=False), 0.01
     )  # fmt: skip
 
 
 def test_what_is_said_and_typed() -> None:
     rate = around(400.0, 0.01)
     rows = (
-        Tried(START, "the settings as they are", "run", rate=rate, started_s=9.1),
-        Tried(SERVED, "by spawn the first batch is 9.00 s late", "run", rate=rate, started_s=1.6),
+        TrialLine(START, "the settings as they are", "run", rate=rate, started_s=9.1),
+        TrialLine(SERVED, "by spawn the first batch is 9.00 s late", "run", rate=rate, started_s=1.6),
     )
     found = Found(rows, SERVED, None, rate, rate.scaled(0.999), (), None, "8 trials were made", started_s=1.6)
     report = telling(found).report(created="", written=None)
@@ -243,10 +245,12 @@ def test_threads_and_reasons_are_told() -> None:
     assert said(SERVED, than=START) == "4 workers, started by forkserver"
 
 
-def test_what_the_code_has_is_seen() -> None:
+def test_what_the_code_has_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     from pipefix.loader.fast_loader import FastLoader
     from pipefix.verbs.tune import _starting
 
+    # As in a process that has no fork server yet.
+    monkeypatch.setattr(forkserver._forkserver, "_preload_modules", ["__main__"])
     plain: DataLoader[Any] = DataLoader(Paced(0.0), batch_size=4, num_workers=1, multiprocessing_context="forkserver")
     how = _starting(load(plain), ("uploads",))
     assert (how.method, how.preloaded, how.threads, how.epoch) == ("forkserver", False, ("uploads",), len(Paced(0.0)))
@@ -256,7 +260,7 @@ def test_what_the_code_has_is_seen() -> None:
 
 def test_workers_of_a_trial_come_from_a_preloaded_server() -> None:
     subject = load(DataLoader(Paced(0.001), batch_size=2, collate_fn=as_list, multiprocessing_context="spawn", num_workers=1))
-    bench = Processes(Work(subject, lambda one: consumer_for(one), lots=1))
+    bench = TrialProcesses(TrialWork(subject, lambda one: consumer_for(one), lots=1))
     trial = bench.start(Settings(1, start_method="forkserver"), lambda _: None)
     try:
         told = trial.block(0.2)
@@ -266,6 +270,17 @@ def test_workers_of_a_trial_come_from_a_preloaded_server() -> None:
         trial.close()
 
 
+@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="needs a fork server")
+def test_a_trial_starts_a_server_of_its_own_where_its_parent_has_one() -> None:
+    multiprocessing.get_context("forkserver").Process(target=int).start()
+    assert forkserver._forkserver._forkserver_pid is not None
+    test_workers_of_a_trial_come_from_a_preloaded_server()
+    child = multiprocessing.get_context("forkserver").Process(target=int)
+    child.start()
+    child.join()
+    assert child.exitcode == 0, "the parent's own goes on"
+
+
 def test_the_search_ends_where_nothing_is_left() -> None:
     search, seen = searched(FORK, 0.1, 0.1)
-    assert isinstance(search.next(seen), Done)
+    assert isinstance(search.next(seen), Finished)

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.tuning import told
-from pipefix.tuning.supply import Made, shortage, turns
-from pipefix.tuning.told import Told
-
-pytestmark = pytest.mark.beside
+from pipefix.tuning import block_figures as figures
+from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.supply import BatchTimes, shortage, turns
 
 STEP = 0.02
 BETWEEN = 0.0004
@@ -33,7 +31,7 @@ class Line:
     jitter: float = 0.0
     seed: int = 0
 
-    def run(self, batches: int) -> Told:
+    def run(self, batches: int) -> TrialBlock:
         """A block that begins when the queue is full, as a trial's does after the others had their turn."""
         draw = np.random.default_rng(self.seed)
         flight = self.workers * self.prefetch
@@ -45,13 +43,13 @@ class Line:
             before = made[number - self.workers].ended if number >= self.workers else 0.0
             begun = max(room, before) + BETWEEN
             spent = making * float(np.exp(self.jitter * draw.standard_normal()))
-            made.append(Made(number % self.workers, room, begun, begun + spent))
+            made.append(BatchTimes(number % self.workers, room, begun, begun + spent))
             asked.append(done[-1] if done else FILLING)
             got.append(max(asked[-1], made[-1].ended))
             done.append(got[-1] + STEP)
         shown = slice(skipped, None)
         waits = [taken - wanted for wanted, taken in zip(asked[shown], got[shown], strict=True)]
-        return Told(
+        return TrialBlock(
             done[-1] - asked[skipped], 8 * batches, tuple(waits), (STEP,) * batches,
             tuple(one.ended - one.begun for one in made[shown]), None, self.workers, 0.1, turns(made[shown]),
         )  # fmt: skip
@@ -67,7 +65,7 @@ def in_the_long_run(line: Line) -> float:
 def test_the_stall_of_a_short_block_is_that_of_a_long_run(ratio: float, workers: int) -> None:
     block = Line(ratio, workers).run(-(-36 // workers) * workers)
     assert block.stall == pytest.approx(max(0.0, 1 - ratio), abs=0.005)
-    assert told.stall([block] * 3).value == pytest.approx(block.stall)
+    assert figures.stall([block] * 3).value == pytest.approx(block.stall)
     assert block.rate == pytest.approx(8 / STEP * min(1.0, ratio), rel=0.01)
 
 
@@ -85,12 +83,12 @@ def test_waiting_alone_would_not_show_it() -> None:
 def test_uneven_batches_are_no_shortage(ratio: float, workers: int, prefetch: int, jitter: float, seed: int) -> None:
     line = Line(ratio, workers, prefetch, jitter, seed)
     few = 3 * jitter / np.sqrt(120)
-    assert told.stall([line.run(120)]).value == pytest.approx(in_the_long_run(line), abs=0.01 + few)
+    assert figures.stall([line.run(120)]).value == pytest.approx(in_the_long_run(line), abs=0.01 + few)
 
 
 def test_a_full_queue_is_no_turn() -> None:
     """The second batch could be begun only when the consumer had made room for it."""
-    made = [Made(0, 0.0, 0.0, 1.0), Made(0, 5.0, 5.1, 6.1), Made(0, 5.5, 6.2, 7.2)]
+    made = [BatchTimes(0, 0.0, 0.0, 1.0), BatchTimes(0, 5.0, 5.1, 6.1), BatchTimes(0, 5.5, 6.2, 7.2)]
     assert turns(made) == pytest.approx((1.1, 1.1))
     assert turns(made[:1]) == ()
 
@@ -100,5 +98,5 @@ def test_nothing_is_known_of_too_few() -> None:
     assert shortage(0.1, 0, STEP) == 0.0
     assert shortage(0.1, 2, 0.0) == 0.0
     assert shortage(0.1, 2, 0.04) == pytest.approx(0.2)
-    one = Told(1.0, 8, (0.0,) * 4, (0.02,) * 4, (0.1,) * 4, None, 3, 0.1, (0.1, 0.1))
+    one = TrialBlock(1.0, 8, (0.0,) * 4, (0.02,) * 4, (0.1,) * 4, None, 3, 0.1, (0.1, 0.1))
     assert one.stall == 0.0, "two turns of three workers tell nothing"

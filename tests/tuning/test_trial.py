@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import pipefix
+from pipefix.loader.planning.as_planned import with_settings
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile
 from pipefix.subject.load import load
+from pipefix.tuning import trial as trials
 from pipefix.tuning import usage
-from pipefix.tuning.child import Lot, Work, with_settings
+from pipefix.tuning.child import EveryNth, TrialWork
 from pipefix.tuning.space import Settings
-from pipefix.tuning.trial import Processes
+from pipefix.tuning.trial import TrialProcesses
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning.paced import Paced, as_list
 
@@ -53,10 +56,17 @@ def nothing_left() -> Any:
     before, shm = set(children()), set(os.listdir(usage.SHM))
     yield
     assert set(children()) <= before
-    assert not [name for name in set(os.listdir(usage.SHM)) - shm if name.startswith("torch_")]
+    left = {name for name in set(os.listdir(usage.SHM)) - shm if name.startswith("torch_")}
+    # What other test processes hand over lies there for a moment too; what nobody removes stays.
+    until = time.monotonic() + 10
+    while left and time.monotonic() < until:
+        time.sleep(0.05)
+        left &= set(os.listdir(usage.SHM))
+    assert not left
 
 
 @pytest.mark.usefixtures("nothing_left")
+@pytest.mark.alone
 def test_a_slow_loader_is_given_workers_and_a_plan(tmp_path: Path) -> None:
     loader: DataLoader[Any] = DataLoader(Paced(0.004), batch_size=4, collate_fn=as_list)
     threads = torch.get_num_threads()
@@ -73,6 +83,7 @@ def test_a_slow_loader_is_given_workers_and_a_plan(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
+@pytest.mark.alone
 def test_an_emulated_consumer_that_is_fed_keeps_its_settings_and_writes_nothing(tmp_path: Path) -> None:
     loader: DataLoader[Any] = DataLoader(Paced(0.0005), batch_size=2, num_workers=1, persistent_workers=True, collate_fn=as_list)
     tuned = pipefix.tune(loader, step_ms=40, stall=0.2, budget=4.0, trials=1, write=tmp_path / "pipefix.plan.toml")
@@ -98,6 +109,7 @@ print(json.dumps([[one.status, one.used and one.used.memory_bytes / limit] for o
 """
 
 
+@pytest.mark.alone
 def test_a_trial_that_outgrows_its_memory_is_ended(root: Path) -> None:
     """In a process of its own: pages that a large one shares with its trials count for each of them in part only.
 
@@ -109,6 +121,18 @@ def test_a_trial_that_outgrows_its_memory_is_ended(root: Path) -> None:
     trials = json.loads(told.stdout)
     assert any(status in ("ended", "refused") for status, _ in trials), trials
     assert all(used is None or used < 1 for status, used in trials if status == "ended"), trials
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_model_that_cannot_be_fed_is_no_consumer_in_any_trial() -> None:
+    subject = replace(load(DataLoader(Paced(0.001), batch_size=8, collate_fn=as_list)), model=torch.nn.Linear(3, 1))
+    bench = TrialProcesses(TrialWork(subject, lambda one: consumer_for(one), lots=1))
+    assert "without a tensor at its top level" in bench.look(Settings(0), lambda _: None).why_none
+    trial = bench.start(Settings(0), lambda _: None)
+    try:
+        assert not any(trial.block(0.05).steps)
+    finally:
+        trial.close()
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -128,21 +152,28 @@ def test_what_does_not_fit_together_is_refused() -> None:
 
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("engine", [None, "processes"])
-def test_workers_stand_still_between_blocks(engine: str | None) -> None:
+def test_workers_stand_still_between_blocks(engine: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a trial had asked for ahead would be made while another is measured beside it."""
+    monkeypatch.setattr(trials, "LEAVING", 60.0)  # a busy machine needs a part of it, and whoever stands still needs it all
     subject = load(DataLoader(Wide(), batch_size=8))
-    trial = Processes(Work(subject, lambda one: consumer_for(one), lots=1)).start(Settings(2, engine=engine), lambda _: None)
+    before = set(children())
+    trial = TrialProcesses(TrialWork(subject, lambda one: consumer_for(one), lots=1)).start(
+        Settings(2, engine=engine), lambda _: None
+    )
     try:
         for _ in range(2):
             assert trial.block(0.2).rate > 0
-            until = time.monotonic() + 5
-            while (still := [pid for pid in children() if state(pid) == "T"]) and len(still) < 2 and time.monotonic() < until:
+            until = time.monotonic() + 60
+            still: list[int] = []
+            while len(still) < 2 and time.monotonic() < until:
                 time.sleep(0.01)
+                still = [pid for pid in set(children()) - before if state(pid) == "T"]
             assert len(still) == 2
     finally:
         begun = time.monotonic()
         trial.close()
-    assert time.monotonic() - begun < 2, "they are woken up to end"
+    assert time.monotonic() - begun < 50, "they are woken up to end"
+    assert trial._process.exitcode == 0
 
 
 KILLED = """
@@ -157,19 +188,18 @@ pipefix.tune(DataLoader(Paced(0.01), batch_size=4, num_workers=2, collate_fn=as_
 
 
 def test_nothing_outlives_a_tuner_that_is_killed(root: Path) -> None:
+    before = set(children())
     process = subprocess.Popen([sys.executable, "-c", KILLED.format(root=str(root))], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    before = set(children())
-    until = time.monotonic() + 30
-    while len(set(children()) - before) < 3 and time.monotonic() < until:
+    until = time.monotonic() + 60
+    while len(born := set(children()) - before - {process.pid}) < 3 and time.monotonic() < until:
         time.sleep(0.02)
-    born = set(children()) - before
     assert len(born) >= 3
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 40
     while (left := [pid for pid in born if alive(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left
@@ -186,13 +216,13 @@ def alive(pid: int) -> bool:
 
 def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:
     loader: DataLoader[Any] = DataLoader(Paced(0.0), batch_size=4, shuffle=True, drop_last=True)
-    made = with_settings(loader, Settings(3, prefetch=4, in_order=False, start_method="spawn", batch_size=8))
+    made = with_settings(loader, **Settings(3, prefetch=4, in_order=False, start_method="spawn", batch_size=8).arguments())
     assert (made.num_workers, made.prefetch_factor, made.in_order, made.batch_size) == (3, 4, False, 8)
     assert made.multiprocessing_context is not None
     assert made.multiprocessing_context.get_start_method() == "spawn"
     assert next(iter(made.batch_sampler)).__len__() == 8
     assert (loader.num_workers, loader.batch_size, loader.in_order) == (0, 4, True)
-    assert with_settings(made, Settings(0)).prefetch_factor is None
+    assert with_settings(made, **Settings(0).arguments()).prefetch_factor is None
 
 
 def test_lots_share_no_batch_and_leave_none_out() -> None:
@@ -202,7 +232,7 @@ def test_lots_share_no_batch_and_leave_none_out() -> None:
         def orders(self) -> Any:
             return iter(range(12))
 
-    lots = [list(Lot(Numbered(), number, 3).orders()) for number in range(3)]
+    lots = [list(EveryNth(Numbered(), number, 3).orders()) for number in range(3)]
     assert sorted(order for lot in lots for order in lot) == list(range(12))
 
 
@@ -232,13 +262,13 @@ class Wide(Dataset[Any]):
 def test_other_ways_of_handing_over_run_and_leave_nothing(settings: Settings) -> None:
     files = usage.read([os.getpid()]).files
     subject = load(DataLoader(Wide(), batch_size=8))
-    bench = Processes(Work(subject, lambda one: consumer_for(one, step_ms=5.0), lots=1))
+    bench = TrialProcesses(TrialWork(subject, lambda one: consumer_for(one, step_ms=5.0), lots=1))
     trial = bench.start(settings, lambda _: None)
     try:
-        told = trial.block(0.3)
-        assert told.rate > 0
-        assert len(told.turns) > 2
-        assert 0 <= told.stall < 1
+        blocks = [trial.block(0.15) for _ in range(2)]  # of one that the machine holds up, two turns are left
+        assert all(told.rate > 0 for told in blocks)
+        assert sum(len(told.turns) for told in blocks) > 2
+        assert all(0 <= told.stall < 1 for told in blocks)
         if settings.engine is not None:
             assert trial.used.files < files + 60, "no descriptor for each of 20 tensors of 4 batches"
     finally:

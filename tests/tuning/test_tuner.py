@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
-from pipefix.tuning.seen import Goal
+from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
+from pipefix.tuning.results import Goal
 from pipefix.tuning.space import Settings
-from pipefix.tuning.trial import Ended, Watch
-from pipefix.tuning.tuner import Found, Plan, Tuner
+from pipefix.tuning.trial import TrialEnded, Watch
+from pipefix.tuning.tuner import Found, Tuner, TuningPlan
 from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
 from tests.tuning.limited import made_up
 from tests.tuning.machine import Appetite, FakeTrial, Machine, breaches
-
-pytestmark = pytest.mark.beside
 
 BY_NAME = {grid.name: grid for grid in grids.every()}
 EIGHT = BY_NAME["eight-cores"]
 
 
-ONE, NONE = Settings(1), Limits()
+ONE, NONE = Settings(1), ResourceLimits()
 
 
-def tuned(machine: Machine, start: Settings = ONE, limits: Limits = NONE, **more: float) -> Found:
-    plan = Plan(
+def tuned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: float) -> Found:
+    plan = TuningPlan(
         machine.grid.space, Goal(has_consumer=machine.grid.demand is not None), start, limits, budget=more.get("budget", 60.0)
     )
     return Tuner(machine, plan, clock=machine.clock).run()
@@ -45,6 +46,41 @@ def test_the_winner_is_confirmed_and_nothing_is_left_running() -> None:
     assert found.blocks
 
 
+def test_steps_that_are_compiled_first_do_not_eat_the_budget() -> None:
+    """Each trial is a process of its own, in which the step is compiled anew."""
+    plain, compiling = Machine(EIGHT), Machine(EIGHT, compiling=40.0)
+    one, other = tuned(plain), tuned(compiling)
+    assert len(compiling.started) == len(plain.started) > 3
+    assert other.chosen == one.chosen
+
+
+class Unfed(Machine):
+    """A machine whose trials could not feed the model of the target's file."""
+
+    def look(self, settings: Settings, watch: Watch) -> BatchCost:
+        return replace(super().look(settings, watch), why_none="TypeError: no")
+
+
+def test_where_the_model_cannot_be_fed_the_loader_alone_is_tuned() -> None:
+    grid = next(grid for grid in grids.every() if grid.demand is not None)
+    machine = Unfed(grid)
+    plan = TuningPlan(grid.space, Goal(has_consumer=True), ONE, budget=60.0, most_trials=2)
+    found = Tuner(machine, plan, clock=machine.clock).run()
+    telling = TuneReporter(
+        "data.py",
+        LoaderSettings(),
+        ONE,
+        grid.space,
+        NONE,
+        found,
+        ConsumerName("none", present=False, why_none="TypeError: no"),
+        0.01,
+    )
+    told = telling.certificate()
+    assert (told.fed, told.stall, told.demand) == (None, None, None)
+    assert "no consumer to feed, because a training step made around the file's model failed (TypeError: no)" in told.sentence
+
+
 def test_the_budget_is_kept() -> None:
     machine = Machine(BY_NAME["noisy-usl"])
     tuned(machine, budget=30.0)
@@ -53,16 +89,16 @@ def test_the_budget_is_kept() -> None:
 
 def test_settings_that_would_break_a_limit_are_told_and_never_started() -> None:
     machine = Machine(EIGHT, Appetite(worker=100e6))
-    found = tuned(machine, limits=Limits(memory_bytes=1.2e9))
+    found = tuned(machine, limits=ResourceLimits(memory_bytes=1.2e9))
     refused = [one for one in found.tried if one.status == "refused"]
     assert refused
     assert all("the limit is 1.20 GB of memory" in one.reason for one in refused)
     assert not {one.settings for one in refused} & set(machine.started)
-    assert breaches(Limits(memory_bytes=1.2e9), machine.highest) == []
+    assert breaches(ResourceLimits(memory_bytes=1.2e9), machine.highest) == []
 
 
 def test_a_trial_that_comes_near_a_limit_is_ended_and_larger_ones_are_left() -> None:
-    limits = Limits(memory_bytes=3e9)
+    limits = ResourceLimits(memory_bytes=3e9)
     machine = Machine(EIGHT, Appetite(worker=60e6, crowd=5))
     found = tuned(machine, limits=limits)
     ended = [one for one in found.tried if one.status == "ended"]
@@ -101,7 +137,7 @@ class Failing(Machine):
 
             def block(seconds: float) -> object:
                 trial.close()
-                raise Ended("it failed: dataset[3] raised OSError", error=TargetError("dataset[3] raised OSError"))
+                raise TrialEnded("it failed: dataset[3] raised OSError", error=TargetError("dataset[3] raised OSError"))
 
             trial.block = block  # type: ignore[method-assign,assignment]
         return trial
@@ -126,16 +162,16 @@ def test_where_everything_fails_the_users_own_error_is_raised() -> None:
 
 def test_a_look_that_breaks_a_limit_says_what_to_do() -> None:
     with pytest.raises(TargetError, match="Not even one process without workers") as caught:
-        tuned(Machine(EIGHT), limits=Limits(memory_bytes=250e6))
+        tuned(Machine(EIGHT), limits=ResourceLimits(memory_bytes=250e6))
     assert "a smaller batch" in caught.value.advice
     machine = Machine(EIGHT)
     with pytest.raises(BadUsage, match="before the first batch is made, it would take about 180 MB of memory"):
-        tuned(machine, limits=Limits(memory_bytes=100e6))
+        tuned(machine, limits=ResourceLimits(memory_bytes=100e6))
     assert not machine.started
 
 
 def test_predictions_grow_with_every_setting_and_learn_from_trials() -> None:
-    batch = Batch(10e6, 3, 300e6, 40, 0.1, 0.1, 8)
+    batch = BatchCost(10e6, 3, 300e6, 40, 0.1, 0.1, 8)
     fresh = Footprint(batch)
     one, two, deep = (fresh.predict(settings) for settings in (Settings(1), Settings(2), Settings(2, prefetch=8)))
     assert one.memory_bytes < two.memory_bytes < deep.memory_bytes
@@ -147,10 +183,10 @@ def test_predictions_grow_with_every_setting_and_learn_from_trials() -> None:
 
 
 def test_the_sentences_of_limits() -> None:
-    limits = Limits(memory_bytes=1e9, files=100, cores=2.0, shm_bytes=64e6)
+    limits = ResourceLimits(memory_bytes=1e9, files=100, cores=2.0, shm_bytes=64e6)
     assert refusal(limits, Usage(memory_bytes=9e8)) == "it would take about 900 MB of memory, and the limit is 1.00 GB of memory"
     assert refusal(limits, Usage(files=101)) == "it would take about 101 open files, and the limit is 100 open files"
     assert ending(limits, Usage(cores=1.95)) == "it took 1.9 CPU cores, which is near the limit of 2 CPU cores"
     assert ending(limits, Usage(shm_bytes=63e6)) == "it took 63.0 MB of /dev/shm, which is near the limit of 64.0 MB of /dev/shm"
     assert refusal(limits, Usage()) is None
-    assert ending(Limits(), Usage(1e12, 1e12, 1e6, 1e3)) is None
+    assert ending(ResourceLimits(), Usage(1e12, 1e12, 1e6, 1e3)) is None

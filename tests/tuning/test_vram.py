@@ -11,7 +11,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import pipefix
-from pipefix.tuning.limits import Batch, Footprint, Limits, Usage, ending, refusal
+from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.vram import Vram
 from tests.tuning.paced import Paced, as_list
@@ -85,8 +85,10 @@ def test_why_nothing_is_watched_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_device_memory_is_a_limit_like_any_other() -> None:
-    limits = Limits(vram_bytes=8 * GIB)
-    footprint = Footprint(Batch(1e6, 1, 3e8, 40, 0.01, 0.01)).with_trial(Settings(2, batch_size=32), Usage(vram_bytes=3.0 * GIB))
+    limits = ResourceLimits(vram_bytes=8 * GIB)
+    footprint = Footprint(BatchCost(1e6, 1, 3e8, 40, 0.01, 0.01)).with_trial(
+        Settings(2, batch_size=32), Usage(vram_bytes=3.0 * GIB)
+    )
     assert refusal(limits, footprint.predict(Settings(4, batch_size=32))) is None
     told = refusal(limits, footprint.predict(Settings(2, batch_size=96)))
     assert told == "it would take about 9.66 GB of the device's memory, and the limit is 8.59 GB of the device's memory"

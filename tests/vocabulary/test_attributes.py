@@ -152,3 +152,28 @@ def test_a_probe_leaves_a_pipelines_objects_as_quick_as_they_were(workers: int) 
     api.probe(DataLoader(data, batch_size=8, num_workers=workers), budget=1.5)
     assert not asked_for(data)
     assert not asked_for(data.transform)
+
+
+class Incomparable:
+    """As a table of Arrow's is: comparing it with something else raises."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("cannot compare")
+
+    def take(self, index: int) -> int:
+        return index
+
+
+class HoldsMethods:
+    def __init__(self, table: Incomparable) -> None:
+        self.fetch = table.take
+        self.own = self.get
+
+    def get(self, index: int) -> Any:
+        return self.own(index) if index < 0 else self.fetch(index)
+
+
+def test_methods_of_objects_that_cannot_be_compared() -> None:
+    assert attributes(HoldsMethods(Incomparable()))["fetch"](3) == 3

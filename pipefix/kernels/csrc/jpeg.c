@@ -9,16 +9,16 @@
 #include <jpeglib.h> /* before jerror.h, which needs it */
 #include <jerror.h>
 
-/* Twice Pillow's threshold of a decompression bomb, which is where Pillow refuses. */
-#define MOST_PIXELS 357913940.0
-/* A progressive file of a few bytes may ask for any number of passes over the whole picture. */
+/* More pixels than that Pillow refuses as a decompression bomb (twice its MAX_IMAGE_PIXELS). */
+#define MOST_PIXELS 178956970.0
+/* A progressive file of a few bytes may ask for any number of passes over the whole picture: at most so many, over so many pixels
+ * in all. Usual files make about ten passes. */
 #define MOST_SCANS 500
+#define MOST_VISITS 2e9
 /* Rows that are read together. libjpeg answers with at most as many as a block row has. */
 #define ROWS 16
 /* Columns beside the wanted ones: where a region ends, chroma has no neighbour to be interpolated with. */
 #define BESIDE 2
-/* Memory beyond this is given back after a call. */
-#define KEPT_BYTES ((size_t)16 << 20)
 
 typedef struct {
     struct jpeg_error_mgr base;
@@ -26,13 +26,13 @@ typedef struct {
     pf_fault *fault;
 } errors;
 
-struct pf_decoder {
+/* Of one picture: libjpeg keeps tables from one picture to the next, so that no two of them share a decoder. */
+typedef struct {
     struct jpeg_decompress_struct jpeg;
     errors errors;
     struct jpeg_progress_mgr progress;
     pf_arena arena;
-    int made; /* whether `jpeg` has been created */
-};
+} decoder;
 
 /* ---- libjpeg's ways to speak ---- */
 
@@ -43,6 +43,7 @@ static int meaning(int code) {
     case JERR_SOI_DUPLICATE:
         return PF_NOT_JPEG;
     case JERR_INPUT_EOF:
+    case JWRN_JPEG_EOF:
         return PF_TRUNCATED;
     case JERR_OUT_OF_MEMORY:
     case JERR_NO_BACKING_STORE:
@@ -72,57 +73,30 @@ static void on_error(j_common_ptr jpeg) {
 }
 
 static void on_message(j_common_ptr jpeg, int level) {
-    /* Below zero is a warning: the decoder goes on over damaged data. It is judged when the wanted rows are there. */
-    if (level >= 0 || jpeg->err->num_warnings++) return;
-    char text[JMSG_LENGTH_MAX];
-    jpeg->err->format_message(jpeg, text);
-    pf_say(((errors *)jpeg->err)->fault, jpeg->err->msg_code == JWRN_JPEG_EOF ? PF_TRUNCATED : PF_CORRUPT, "%s", text);
+    /* Below zero is a warning: the decoder would go on over damaged data. Nobody wants what it makes of that. */
+    if (level < 0) on_error(jpeg);
 }
 
 static void silent(j_common_ptr jpeg) { (void)jpeg; }
 
 static void on_progress(j_common_ptr jpeg) {
     if (!jpeg->is_decompressor) return;
-    int scans = ((j_decompress_ptr)jpeg)->input_scan_number;
-    if (scans <= MOST_SCANS) return;
+    j_decompress_ptr of = (j_decompress_ptr)jpeg;
+    int scans = of->input_scan_number;
+    if (scans <= MOST_SCANS && (double)scans * of->image_width * of->image_height <= MOST_VISITS) return;
     errors *self = (errors *)jpeg->err;
-    pf_say(self->fault, PF_TOO_LARGE, "more than %d passes over the picture", MOST_SCANS);
+    pf_say(self->fault, PF_TOO_LARGE, "it takes %d passes and more over %u x %u pixels", scans, of->image_width, of->image_height);
     longjmp(self->out, 1);
 }
 
-/* ---- a decoder's life ---- */
-
-pf_decoder *pf_decoder_new(void) { return calloc(1, sizeof(pf_decoder)); }
-
-static void forget(pf_decoder *self) {
-    if (self->made) jpeg_destroy_decompress(&self->jpeg);
-    self->made = 0;
-}
-
-void pf_decoder_free(pf_decoder *self) {
-    if (!self) return;
-    forget(self);
-    free(self->arena.memory);
-    free(self);
-}
+/* ---- a picture's decoder ---- */
 
 /* Make room for one call's buffers. */
-static int reserve(pf_decoder *self, size_t bytes, pf_fault *fault) {
-    self->arena.used = 0;
-    if (bytes <= self->arena.size) return PF_FINE;
-    free(self->arena.memory);
-    self->arena.memory = NULL, self->arena.size = 0;
-    /* 64-byte blocks: see pf_take. */
+static int reserve(pf_arena *arena, size_t bytes, pf_fault *fault) {
     void *memory = NULL;
     if (posix_memalign(&memory, 64, bytes)) return pf_say(fault, PF_NO_MEMORY, "%zu bytes are not to be had", bytes);
-    self->arena.memory = memory, self->arena.size = bytes;
+    arena->memory = memory, arena->size = bytes, arena->used = 0;
     return PF_FINE;
-}
-
-static void settle(pf_decoder *self) {
-    if (self->arena.size <= KEPT_BYTES) return;
-    free(self->arena.memory);
-    memset(&self->arena, 0, sizeof self->arena);
 }
 
 /* The end of the picture must be there, even where the wanted rows end before it: a program that decodes all of it would say so.
@@ -134,28 +108,20 @@ static int has_end(const struct jpeg_source_mgr *scans) {
     return 0;
 }
 
-static int open_picture(pf_decoder *self, const uint8_t *data, size_t size, pf_fault *fault) {
+static int open_picture(decoder *self, const pf_bytes *data, pf_fault *fault) {
     struct jpeg_decompress_struct *jpeg = &self->jpeg;
-    if (size < 4 || data[0] != 0xFF || data[1] != 0xD8)
-        return pf_say(fault, PF_NOT_JPEG, size ? "it begins with no JPEG marker" : "it is empty");
-    self->errors.fault = fault;
-    if (!self->made) {
-        jpeg->err = jpeg_std_error(&self->errors.base);
-        self->errors.base.error_exit = on_error;
-        self->errors.base.emit_message = on_message;
-        self->errors.base.output_message = silent;
-        jpeg_create_decompress(jpeg);
-        self->made = 1;
-        self->progress.progress_monitor = on_progress;
-        jpeg->progress = &self->progress;
-    }
-    jpeg_mem_src(jpeg, (unsigned char *)data, (unsigned long)size);
+    if (data->size < 4 || data->at[0] != 0xFF || data->at[1] != 0xD8)
+        return pf_say(fault, PF_NOT_JPEG, data->size ? "it begins with no JPEG marker" : "it is empty");
+    jpeg_create_decompress(jpeg);
+    self->progress.progress_monitor = on_progress;
+    jpeg->progress = &self->progress;
+    jpeg_mem_src(jpeg, (unsigned char *)data->at, (unsigned long)data->size);
     jpeg_read_header(jpeg, TRUE);
-    if (jpeg->err->num_warnings) return fault->code;
     if ((double)jpeg->image_width * jpeg->image_height > MOST_PIXELS)
         return pf_say(fault, PF_TOO_LARGE, "it claims %u x %u pixels", jpeg->image_width, jpeg->image_height);
     if (jpeg->jpeg_color_space != JCS_YCbCr && jpeg->jpeg_color_space != JCS_GRAYSCALE && jpeg->jpeg_color_space != JCS_RGB)
         return pf_say(fault, PF_UNSUPPORTED, "its %d components are neither grey nor colour in three", jpeg->num_components);
+    if (jpeg->arith_code) return pf_say(fault, PF_UNSUPPORTED, "it is coded arithmetically");
     if (!has_end(jpeg->src)) return pf_say(fault, PF_TRUNCATED, "the end of the picture is missing");
     jpeg->out_color_space = JCS_RGB;
     return PF_FINE;
@@ -169,6 +135,16 @@ static int usual_sampling(const struct jpeg_decompress_struct *jpeg) {
     for (int k = 1; k < 3; k++)
         if (part[k].h_samp_factor != 1 || part[k].v_samp_factor != 1) return 0;
     return 1;
+}
+
+/* Whether scans of a progressive picture are missing, though it ends as it should. The decoder then makes up what is missing from
+ * neighbouring blocks, which a region lacks, and every version of the library in another way. */
+static int lacks_scans(const struct jpeg_decompress_struct *jpeg) {
+    if (!jpeg->progressive_mode || !jpeg->coef_bits) return 0;
+    for (int part = 0; part < jpeg->num_components; part++)
+        for (int k = 0; k < DCTSIZE2; k++)
+            if (jpeg->coef_bits[part][k]) return 1;
+    return 0;
 }
 
 static int box_inside(const pf_box *box, int width, int height, pf_fault *fault) {
@@ -190,10 +166,11 @@ typedef void take_pause(void *who);
 
 /* Decode `wanted` and hand its rows, from its first column on, to `row`; `pause` says that the rows are about to be overwritten.
  * The decompression must have been set up, not started. Rows have PF_SLACK readable bytes behind them. */
-static int rows_of(pf_decoder *self, const region *wanted, take_row *row, take_pause *pause, void *who, pf_fault *fault) {
+static int rows_of(decoder *self, const region *wanted, take_row *row, take_pause *pause, void *who, pf_fault *fault) {
     struct jpeg_decompress_struct *jpeg = &self->jpeg;
     int part = usual_sampling(jpeg);
     jpeg_start_decompress(jpeg);
+    if (lacks_scans(jpeg)) return pf_say(fault, PF_UNSUPPORTED, "its last scans are missing");
     int full = (int)jpeg->output_width, begin = wanted->x - BESIDE, end = wanted->x + wanted->width + BESIDE;
     JDIMENSION left = begin < 0 ? 0 : begin, width = (end > full ? full : end) - left;
     if (part && width < jpeg->output_width)
@@ -220,10 +197,15 @@ static int rows_of(pf_decoder *self, const region *wanted, take_row *row, take_p
         pause(who);
         at += filled;
     }
-    return jpeg->err->num_warnings ? fault->code : PF_FINE;
+    return PF_FINE;
 }
 
 /* ---- the jobs ---- */
+
+typedef struct {
+    const pf_request *request;
+    const pf_target *target;
+} resampling;
 
 static void row_resampled(void *who, const uint8_t *row) { pf_resampler_row(who, row); }
 static void pause_resampled(void *who) { pf_resampler_idle(who); }
@@ -233,7 +215,7 @@ static int denominator(const pf_request *request) {
     double across = (double)request->box.width / request->full_width, down = (double)request->box.height / request->full_height;
     double least = (across < down ? across : down) / request->sharp;
     int by = 1;
-    while (by < request->coarsest && least >= 2 * by) by *= 2;
+    while (by < 8 && by < request->coarsest && least >= 2 * by) by *= 2;
     return by;
 }
 
@@ -280,14 +262,15 @@ static int sensible(const pf_request *request, pf_fault *fault) {
     return PF_FINE;
 }
 
-static int resample_jpeg(pf_decoder *self, const uint8_t *data, size_t size, const pf_request *request, const pf_target *target,
-                         pf_fault *fault) {
+static int resample_jpeg(decoder *self, const pf_bytes *data, const void *asked, pf_fault *fault) {
+    const resampling *of = asked;
+    const pf_request *request = of->request;
     struct jpeg_decompress_struct *jpeg = &self->jpeg;
-    pf_resampler job = {.target = *target};
-    int code = open_picture(self, data, size, fault);
+    pf_resampler job = {.target = *of->target};
+    int code = open_picture(self, data, fault);
     if (!code) code = box_inside(&request->box, jpeg->image_width, jpeg->image_height, fault);
     if (!code) code = sensible(request, fault);
-    if (!code) code = reserve(self, job_bytes(request, 3 * (size_t)jpeg->image_width), fault);
+    if (!code) code = reserve(&self->arena, job_bytes(request, 3 * (size_t)jpeg->image_width), fault);
     if (code) return code;
     pf_span across, down;
     region wanted;
@@ -304,75 +287,80 @@ static int resample_jpeg(pf_decoder *self, const uint8_t *data, size_t size, con
 }
 
 typedef struct {
+    const pf_box *box;
     uint8_t *out;
-    ptrdiff_t stride;
-    size_t bytes;
 } copying;
 
 static void row_copied(void *who, const uint8_t *row) {
     copying *self = who;
-    memcpy(self->out, row, self->bytes);
-    self->out += self->stride;
+    size_t bytes = (size_t)self->box->width * 3;
+    memcpy(self->out, row, bytes);
+    self->out += bytes;
 }
 
 static void no_pause(void *who) { (void)who; }
 
-static int copy_region(pf_decoder *self, const uint8_t *data, size_t size, const pf_box *box, uint8_t *out, ptrdiff_t stride,
-                       pf_fault *fault) {
-    int code = open_picture(self, data, size, fault);
+static int copy_region(decoder *self, const pf_bytes *data, const void *asked, pf_fault *fault) {
+    copying job = *(const copying *)asked;
+    const pf_box *box = job.box;
+    int code = open_picture(self, data, fault);
     if (!code) code = box_inside(box, self->jpeg.image_width, self->jpeg.image_height, fault);
-    if (!code) code = reserve(self, ROWS * (3 * (size_t)self->jpeg.image_width + 2 * PF_SLACK) + 4096, fault);
+    if (!code) code = reserve(&self->arena, ROWS * (3 * (size_t)self->jpeg.image_width + 2 * PF_SLACK) + 4096, fault);
     if (code) return code;
     region wanted = {box->x, box->y, box->width, box->height};
-    copying job = {out, stride, (size_t)box->width * 3};
     return rows_of(self, &wanted, row_copied, no_pause, &job, fault);
 }
 
-/* Leave the decoder as the next call wants it. */
-static int done(pf_decoder *self, int code, pf_fault *fault) {
-    if (code)
-        forget(self);
-    else {
-        jpeg_abort_decompress(&self->jpeg);
-        self->jpeg.err->num_warnings = 0;
-    }
-    settle(self);
+typedef int work(decoder *self, const pf_bytes *data, const void *asked, pf_fault *fault);
+
+/* Apart from `decode`, whose variables would be lost by the jump. */
+static int guarded(decoder *self, const pf_bytes *data, work *work, const void *asked) {
+    if (setjmp(self->errors.out)) return self->errors.fault->code;
+    return work(self, data, asked, self->errors.fault);
+}
+
+static int decode(const pf_bytes *data, work *work, const void *asked, pf_fault *fault) {
+    decoder self = {0};
+    fault->code = PF_FINE;
+    self.errors.fault = fault;
+    self.jpeg.err = jpeg_std_error(&self.errors.base);
+    self.errors.base.error_exit = on_error;
+    self.errors.base.emit_message = on_message;
+    self.errors.base.output_message = silent;
+    int code = guarded(&self, data, work, asked);
+    jpeg_destroy_decompress(&self.jpeg);
+    free(self.arena.memory);
     return fault->code = code;
 }
 
-int pf_jpeg_resampled(pf_decoder *self, const uint8_t *data, size_t size, const pf_request *request, const pf_target *target,
-                      pf_fault *fault) {
-    fault->code = PF_FINE;
-    if (setjmp(self->errors.out)) return done(self, fault->code, fault);
-    return done(self, resample_jpeg(self, data, size, request, target, fault), fault);
+int pf_jpeg_resampled(const pf_bytes *data, const pf_request *request, const pf_target *target, pf_fault *fault) {
+    const resampling asked = {request, target};
+    return decode(data, resample_jpeg, &asked, fault);
 }
 
-int pf_jpeg_region(pf_decoder *self, const uint8_t *data, size_t size, const pf_box *box, uint8_t *out, ptrdiff_t stride,
-                   pf_fault *fault) {
-    fault->code = PF_FINE;
-    if (setjmp(self->errors.out)) return done(self, fault->code, fault);
-    return done(self, copy_region(self, data, size, box, out, stride, fault), fault);
+int pf_jpeg_region(const pf_bytes *data, const pf_box *box, uint8_t *out, pf_fault *fault) {
+    const copying asked = {box, out};
+    return decode(data, copy_region, &asked, fault);
 }
 
-int pf_pixels_resampled(pf_decoder *self, const uint8_t *pixels, int width, int height, ptrdiff_t stride,
-                        const pf_request *request, const pf_target *target, pf_fault *fault) {
+static int resample_pixels(const pf_pixels *pixels, const pf_request *request, const pf_target *target, pf_arena *arena,
+                           pf_fault *fault) {
     pf_resampler job = {.target = *target};
     pf_span across, down;
-    int x, y;
+    int x, y, width = pixels->width, height = pixels->height;
     size_t most = ((size_t)request->box.width * 3 + 2 * PF_SLACK + 63) & ~(size_t)63;
-    fault->code = PF_FINE;
     if (box_inside(&request->box, width, height, fault) || sensible(request, fault)) return fault->code;
-    if (reserve(self, job_bytes(request, most), fault)) return fault->code;
+    if (reserve(arena, job_bytes(request, most), fault)) return fault->code;
     scaled(request->box.x, request->box.width, 1, width, &x, &across);
     scaled(request->box.y, request->box.height, 1, height, &y, &down);
-    if (axes_of(&job, &self->arena, request, &across, &down, fault)) return fault->code;
-    if (pf_resampler_start(&job, &self->arena, fault)) return fault->code;
-    uint8_t *spare[2] = {pf_take(&self->arena, most, fault), pf_take(&self->arena, most, fault)};
+    if (axes_of(&job, arena, request, &across, &down, fault)) return fault->code;
+    if (pf_resampler_start(&job, arena, fault)) return fault->code;
+    uint8_t *spare[2] = {pf_take(arena, most, fault), pf_take(arena, most, fault)};
     if (!spare[0] || !spare[1]) return fault->code;
-    const uint8_t *end = pixels + (height - 1) * stride + (ptrdiff_t)width * 3;
+    const uint8_t *end = pixels->at + (height - 1) * pixels->stride + (ptrdiff_t)width * 3;
     size_t bytes = (size_t)(job.across.high - job.across.low) * 3;
     for (int row = job.down.low; row < job.down.high; row++) {
-        const uint8_t *from = pixels + (y + row) * stride + (ptrdiff_t)(x + job.across.low) * 3;
+        const uint8_t *from = pixels->at + (y + row) * pixels->stride + (ptrdiff_t)(x + job.across.low) * 3;
         if (end - from < (ptrdiff_t)(bytes + PF_SLACK)) { /* the caller's memory may end here */
             uint8_t *copy = spare[row & 1];
             memcpy(copy, from, bytes);
@@ -381,6 +369,13 @@ int pf_pixels_resampled(pf_decoder *self, const uint8_t *pixels, int width, int 
         pf_resampler_row(&job, from);
     }
     pf_resampler_idle(&job);
-    settle(self);
     return PF_FINE;
+}
+
+int pf_pixels_resampled(const pf_pixels *pixels, const pf_request *request, const pf_target *target, pf_fault *fault) {
+    pf_arena arena = {0};
+    fault->code = PF_FINE;
+    resample_pixels(pixels, request, target, &arena, fault);
+    free(arena.memory);
+    return fault->code;
 }

@@ -24,22 +24,26 @@ typedef struct {
     int width, height, components, precision, progressive, orientation;
 } pf_header;
 
+/* Of an encoded picture. */
+typedef struct {
+    const uint8_t *at;
+    size_t size;
+} pf_bytes;
+
+/* RGB rows, `stride` bytes apart. */
+typedef struct {
+    const uint8_t *at;
+    int width, height;
+    ptrdiff_t stride;
+} pf_pixels;
+
 /* Read as pipefix.kernels.header does. */
-int pf_jpeg_header(const uint8_t *data, size_t size, pf_header *header, pf_fault *fault);
-
-typedef struct pf_decoder pf_decoder;
-
-pf_decoder *pf_decoder_new(void);
-void pf_decoder_free(pf_decoder *decoder);
-
+int pf_jpeg_header(const pf_bytes *data, pf_header *header, pf_fault *fault);
 /* Everything that was asked for, straight into the target. */
-int pf_jpeg_resampled(pf_decoder *decoder, const uint8_t *data, size_t size, const pf_request *request, const pf_target *target,
-                      pf_fault *fault);
-/* The box as it is, as RGB rows of `stride` bytes. */
-int pf_jpeg_region(pf_decoder *decoder, const uint8_t *data, size_t size, const pf_box *box, uint8_t *out, ptrdiff_t stride,
-                   pf_fault *fault);
-/* The same as pf_jpeg_resampled from RGB pixels, rows `stride` bytes apart. */
-int pf_pixels_resampled(pf_decoder *decoder, const uint8_t *pixels, int width, int height, ptrdiff_t stride,
-                        const pf_request *request, const pf_target *target, pf_fault *fault);
+int pf_jpeg_resampled(const pf_bytes *data, const pf_request *request, const pf_target *target, pf_fault *fault);
+/* The box as it is, as RGB rows without gaps. */
+int pf_jpeg_region(const pf_bytes *data, const pf_box *box, uint8_t *out, pf_fault *fault);
+/* The same as pf_jpeg_resampled from pixels. */
+int pf_pixels_resampled(const pf_pixels *pixels, const pf_request *request, const pf_target *target, pf_fault *fault);
 
 #endif

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pipefix.kernels.picture import Arithmetic, Box, Cut, Filter
+import copy
+
+from PIL import Image
+
+from pipefix.kernels.picture import Arithmetic, Box, Filter, PictureCut
 
 
 class CannotFollow(Exception):
@@ -21,6 +25,13 @@ class Layout:
         self.window: Box | None = None
         self.mirrored = self.upside_down = False
         self.filter = Filter.BILINEAR
+
+    def copy(self) -> Layout:
+        return copy.copy(self)
+
+    @property
+    def flipped(self) -> bool:
+        return self.mirrored or self.upside_down
 
     @property
     def size(self) -> tuple[int, int]:
@@ -51,7 +62,21 @@ class Layout:
         else:
             self.upside_down = not self.upside_down
 
-    def cut(self, arithmetic: Arithmetic, coarsest: int = 1) -> Cut:
+    def cut(self, arithmetic: Arithmetic, coarsest: int = 1) -> PictureCut:
         whole = self.full or (self.box.width, self.box.height)
         window = self.window or Box(0, 0, *whole)
-        return Cut(self.box, whole, window, self.mirrored, self.upside_down, self.filter, arithmetic, coarsest)
+        return PictureCut(self.box, whole, window, self.mirrored, self.upside_down, self.filter, arithmetic, coarsest)
+
+    def applied(self, picture: Image.Image) -> Image.Image:
+        """The same by Pillow, of the whole picture."""
+        x, y, width, height = self.box
+        picture = picture.crop((x, y, x + width, y + height))
+        if self.full is not None:
+            by = Image.Resampling.BILINEAR if self.filter is Filter.BILINEAR else Image.Resampling.BICUBIC
+            picture = picture.resize(self.full, by)
+        if self.window is not None:
+            x, y, width, height = self.window
+            picture = picture.crop((x, y, x + width, y + height))
+        if self.mirrored:
+            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return picture.transpose(Image.Transpose.FLIP_TOP_BOTTOM) if self.upside_down else picture

@@ -16,11 +16,12 @@ from torch.utils.data import Subset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader.fusing import own_code, stand_in
+from pipefix.loader.fusing import own_getitem, stand_in
 from pipefix.loader.fusing.layout import CannotFollow
-from pipefix.loader.fusing.opening import Opening, opening_of
-from pipefix.loader.fusing.recipe import Declined
-from pipefix.loader.fusing.stand_in import Made, StandIn, Touched
+from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
+from pipefix.vocabulary.random_state import RandomState, seeded
 
 TRIED = 8
 """Samples that the dataset's code is looked at with, spread over its length."""
@@ -35,14 +36,14 @@ class Unlisted(Exception):
 class Listing:
     """``dataset`` with a stand-in for each picture. One thread at a time runs the user's code in it."""
 
-    def __init__(self, dataset: Any, transform: Any, opening: Opening, read: Callable[[int, Made], Any]) -> None:
-        self.dataset, self.transform, self.opening = dataset, transform, opening
+    def __init__(self, dataset: Any, transform: Any, loading: PictureLoading, read: Callable[[int, PicturePlace], Any]) -> None:
+        self.dataset, self.transform, self.loading = dataset, transform, loading
         self._read = read
         self._turn = threading.Lock()
         self.like: Any = None
         """A sample as the dataset's code makes it: where its picture lies."""
 
-    def sample(self, index: Any) -> tuple[Any, Made]:
+    def sample(self, index: Any) -> tuple[Any, PicturePlace]:
         """A sample but for its picture, and the picture's place in it. Raises what the user's code raises, or `Touched`."""
         with self._turn:
             sample = self.dataset[index]
@@ -51,17 +52,17 @@ class Listing:
             raise Touched(f"gives {len(made) or 'no'} pictures a sample")
         return sample, made[0]
 
-    def data(self, index: Any, made: Made) -> Any:
+    def data(self, index: Any, made: PicturePlace) -> Any:
         """What is to be decoded (bytes), or already is (an array of height x width x 3)."""
         return self._read(index, made)
 
 
-def listed(dataset: Any) -> Listing | Declined:
+def listed(dataset: Any) -> Listing | NotFused:
     try:
         found = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
         found.like = _try(found, len(dataset))
     except Unlisted as error:
-        return Declined(str(error))
+        return NotFused(str(error))
     return found
 
 
@@ -74,8 +75,8 @@ def _try(found: Listing, length: int) -> Any:
     if not length:
         raise Unlisted("the dataset is empty")
     sample: Any = None
-    with cuts.seeded(0, 0):
-        before = cuts.drawn()
+    with seeded(0):
+        before = RandomState()
         for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
             try:
                 sample, _ = found.sample(index)
@@ -83,7 +84,7 @@ def _try(found: Listing, length: int) -> Any:
                 raise Unlisted(f"the dataset's code {error}") from error
             except Exception as error:
                 raise Unlisted(f"the dataset's code does not go without its picture ({type(error).__name__}: {error})") from error
-        if cuts.drawn() != before:
+        if before.changed():
             raise Unlisted("the dataset's code draws random numbers beside its transforms")
     return sample
 
@@ -92,11 +93,11 @@ def _try(found: Listing, length: int) -> Any:
 
 
 def _of_files(dataset: Any) -> Listing:
-    chain, transform, opening = _stood_in(dataset)
-    return Listing(chain[0], transform, opening, lambda _, made: _file(made.what))
+    chain, transform, loading = _stood_in(dataset)
+    return Listing(chain[0], transform, loading, lambda _, made: _file(made.what))
 
 
-def _stood_in(dataset: Any) -> tuple[list[Any], Any, Opening]:
+def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:
     """The dataset's chain with stand-ins, its transforms, and how pictures come to them."""
     if not hasattr(type(dataset), "__getitem__"):
         raise Unlisted("the dataset is no map from index to sample")
@@ -110,17 +111,17 @@ def _stood_in(dataset: Any) -> tuple[list[Any], Any, Opening]:
     return chain, transform, _without_loading(chain)
 
 
-def _without_loading(chain: list[Any]) -> Opening:
+def _without_loading(chain: list[Any]) -> PictureLoading:
     """The picture's loader, which a stand-in takes the place of."""
     for owner in reversed(chain):
         if callable(vars(owner).get("loader")):
-            opening = opening_of(owner.loader)
-            if isinstance(opening, Declined):
-                raise Unlisted(opening.why)
+            loading = loading_of(owner.loader)
+            if isinstance(loading, NotFused):
+                raise Unlisted(loading.why)
             vars(owner)["loader"] = stand_in.loaded
-            return opening
+            return loading
     for owner in reversed(chain):
-        own = own_code.stood_in(owner)
+        own = own_getitem.with_stand_ins(owner)
         if own is not None:
             return own
     raise Unlisted(
@@ -175,20 +176,20 @@ def _of_source(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
         raise Unlisted("the cache stores source files, and was given no dataset whose code reads them")
     if cache.transform is not None:
         raise Unlisted("the cache has transforms of its own beside the dataset's")
-    chain, transform, opening = _stood_in(cache.dataset)
+    chain, transform, loading = _stood_in(cache.dataset)
     numbers = _Numbered(cache, chain[0])
     outer[place] = numbers
     if place:
         vars(outer[place - 1])["dataset"] = numbers
 
-    def read(_: int, made: Made) -> bytes:
+    def read(_: int, made: PicturePlace) -> bytes:
         path, index = made.what
         files = cache.files(index)
         if len(files) != 1:
             raise CannotFollow(f"{path} is one of {len(files)} files of its sample")
         return next(iter(files.values()))
 
-    return Listing(outer[0], transform, opening, read)
+    return Listing(outer[0], transform, loading, read)
 
 
 class _Numbered:
@@ -203,19 +204,19 @@ class _Numbered:
     def __getitem__(self, index: Any) -> Any:
         sample = self.dataset[self.cache.sample_number(index.__index__())]
         found = stand_in.parts(sample)
-        return stand_in.placed(sample, sample, Made((found[0].what, index.__index__()))) if len(found) == 1 else sample
+        return stand_in.placed(sample, sample, PicturePlace((found[0].what, index.__index__()))) if len(found) == 1 else sample
 
 
 def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     likes: set[str] = set()
 
-    def picture(one: Any) -> StandIn:
+    def picture(one: Any) -> PictureStandIn:
         likes.add(one.like)
-        return StandIn(one.data, f"jpeg {one.width}x{one.height}" if one.kind == "jpeg" else one.kind)
+        return PictureStandIn(one.data, f"jpeg {one.width}x{one.height}" if one.kind == "jpeg" else one.kind)
 
-    def pixels(one: Any) -> StandIn:
+    def pixels(one: Any) -> PictureStandIn:
         likes.add(one.like)
-        return StandIn(one.array, "pixels")
+        return PictureStandIn(one.array, "pixels")
 
     if len(outer) > 1 and any(name for one in outer[:place] for name in vars(one) if name == "transform"):
         raise Unlisted("the cache is wrapped in a dataset with transforms of its own")
@@ -234,10 +235,10 @@ def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     form = cache.images if cache.images != "as-was" else next(iter(likes))
     if form not in ("image", "tensor"):
         raise Unlisted(f"the cache gives its pictures as {form}")
-    return Listing(outer[0], transform, Opening("pil" if form == "image" else "tensor", every_kind=False), _held)
+    return Listing(outer[0], transform, PictureLoading("pil" if form == "image" else "tensor", every_kind=False), _held)
 
 
-def _held(_: int, made: Made) -> Any:
+def _held(_: int, made: PicturePlace) -> Any:
     """What a record holds. Grey pictures stay grey when a cache gives them, and other kinds are left to it too."""
     if made.kind == "pixels":
         array = made.what

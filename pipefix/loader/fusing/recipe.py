@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipefix.kernels.picture import Arithmetic, Cut, Finish
-from pipefix.loader.fusing.chance import chance_of
+from pipefix.kernels.picture import Arithmetic, Finish, PictureCut
 from pipefix.loader.fusing.layout import Layout
-from pipefix.loader.fusing.steps import Step
+from pipefix.loader.fusing.sample_random import numbers_of
+from pipefix.loader.fusing.steps import GeometryStep
 
 
 @dataclass(frozen=True)
-class Declined:
+class NotFused:
     """Not fused, and why."""
 
     why: str
 
 
 @dataclass(frozen=True)
-class Recipe:
-    steps: tuple[Step, ...]
+class FusedRecipe:
+    steps: tuple[GeometryStep, ...]
     finish: Finish
     arithmetic: Arithmetic
     """Of the library that the list resizes with."""
     inexact: str | None
     """Why pixels cannot equal the list's own to the bit; None: they can."""
 
-    def cut(self, width: int, height: int, key: int, *, exact: bool) -> Cut:
+    def cut(self, width: int, height: int, key: int, *, exact: bool) -> PictureCut:
         """What the key's random choices ask of a picture. Raises `CannotFollow`."""
-        chance = chance_of(key)
+        numbers = numbers_of(key)
         layout = Layout(width, height)
         for step in self.steps:
-            step.take(layout, chance)
+            step.take(layout, numbers)
         return layout.cut(self.arithmetic) if exact else layout.cut(Arithmetic.TORCH, coarsest=8)

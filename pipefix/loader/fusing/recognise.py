@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import PIL
 import torch
+import torchvision
 from PIL import Image
 from torchvision import transforms as v1
 from torchvision.transforms import v2
@@ -16,70 +17,72 @@ from torchvision.transforms.functional import InterpolationMode
 
 from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
 from pipefix.loader.fusing import steps
-from pipefix.loader.fusing.chance import seeded
-from pipefix.loader.fusing.recipe import Declined, Recipe
+from pipefix.loader.fusing.recipe import FusedRecipe, NotFused
+from pipefix.loader.fusing.sample_random import seeded
 
 FILTERS = {InterpolationMode.BILINEAR: Filter.BILINEAR, InterpolationMode.BICUBIC: Filter.BICUBIC}
 
 
-class Unfit(Exception):
+class NotRecognised(Exception):
     """This list cannot be fused; ``str(error)`` says why."""
 
 
-def recognise(transform: Any, *, source: str) -> Recipe | Declined:
+def recognise(transform: Any, *, source: str) -> FusedRecipe | NotFused:
     """The recipe of a transform list. ``source``: what enters it, ``pil`` or ``tensor`` (3 x H x W of uint8)."""
     if source not in ("pil", "tensor"):
         raise ValueError(f"What enters a transform list is pil or tensor, not {source!r}.")
     try:
-        return _recipe(list(_flat(transform)), source)
-    except Unfit as error:
-        return Declined(str(error))
+        return _recipe(list(flat(transform)), source)
+    except NotRecognised as error:
+        return NotFused(str(error))
 
 
-def _flat(transform: Any) -> Iterator[Any]:
+def flat(transform: Any) -> Iterator[Any]:
     """The list without its nesting."""
     if type(transform) in (v1.Compose, v2.Compose):
         for one in transform.transforms:
-            yield from _flat(one)
+            yield from flat(one)
     elif type(transform) is torch.nn.Sequential or isinstance(transform, (list, tuple)):
         for one in transform:
-            yield from _flat(one)
+            yield from flat(one)
     elif type(transform) not in (v2.Identity, torch.nn.Identity):
         yield transform
 
 
-def _recipe(transforms: list[Any], source: str) -> Recipe:
-    geometry: list[steps.Step] = []
+def _recipe(transforms: list[Any], source: str) -> FusedRecipe:
+    geometry: list[steps.GeometryStep] = []
     rest: list[Any] = []
     kind, resized_as, inexact = source, source, None
     for one in transforms:
         make = _GEOMETRY.get(type(one))
         if make is None:
             if type(one) not in _VALUES:
-                raise Unfit(f"{_name(one)} is no transform that can be fused")
+                raise NotRecognised(f"{_name(one)} is no transform that can be fused")
             rest.append(one)
             kind = _kind_after(rest, source)
             continue
         step = make(one)
         if step.resizes:
             if any(earlier.resizes for earlier in geometry):
-                raise Unfit("the list resizes twice")
+                raise NotRecognised("the list resizes twice")
             if kind != "pil" and one.antialias is not True:
-                raise Unfit(f"{_name(one)} resizes tensors without antialiasing")
+                raise NotRecognised(f"{_name(one)} resizes tensors without antialiasing")
             resized_as = kind
             if kind == "tensor" and isinstance(one, (v1.Resize, v1.RandomResizedCrop)):
                 inexact = "torchvision's v1 turns tensors to floats to resize them"
             elif kind == "float":
                 inexact = "the list resizes floats, the kernel bytes"
-            elif any(isinstance(earlier, steps.Flip) for earlier in geometry):
+            elif kind == "tensor" and not resizes_bytes(_filter(one)):
+                inexact = f"torchvision {torchvision.__version__} turns bytes into floats to resize them on this CPU"
+            elif any(isinstance(earlier, steps.FlipStep) for earlier in geometry):
                 inexact = "the list flips before it resizes"
         geometry.append(step)
     if not geometry:
-        raise Unfit("the list crops and resizes nothing: there is nothing to fuse")
+        raise NotRecognised("the list crops and resizes nothing: there is nothing to fuse")
     arithmetic = pillow_order() if resized_as == "pil" else Arithmetic.TORCH
     if arithmetic is None:
         inexact = inexact or f"Pillow {PIL.__version__} resizes in a way that is not known"
-    return Recipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
+    return FusedRecipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
 
 
 def _name(one: Any) -> str:
@@ -95,7 +98,7 @@ def _filter(one: Any) -> Filter:
     mode = one.interpolation
     found = FILTERS.get(InterpolationMode(mode) if isinstance(mode, str) else mode)
     if found is None:
-        raise Unfit(f"{_name(one)} interpolates by {getattr(mode, 'value', mode)}; bilinear and bicubic can be fused")
+        raise NotRecognised(f"{_name(one)} interpolates by {getattr(mode, 'value', mode)}; bilinear and bicubic can be fused")
     return found
 
 
@@ -106,37 +109,37 @@ def _pair(size: Any) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def _random_resized_crop(one: Any) -> steps.Step:
+def _random_resized_crop(one: Any) -> steps.GeometryStep:
     scale, ratio = (tuple(float(end) for end in ends) for ends in (one.scale, one.ratio))
-    return steps.RandomResizedCrop(*_pair(one.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(one))
+    return steps.RandomResizedCropStep(*_pair(one.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(one))
 
 
-def _resize(one: Any) -> steps.Step:
+def _resize(one: Any) -> steps.GeometryStep:
     if one.size is None or one.max_size is not None:
-        raise Unfit("Resize with max_size is not fused")
+        raise NotRecognised("Resize with max_size is not fused")
     size = (one.size,) if isinstance(one.size, int) else tuple(int(side) for side in one.size)
-    return steps.Resize(size, _filter(one))
+    return steps.ResizeStep(size, _filter(one))
 
 
-def _random_crop(one: Any, *, both: bool) -> steps.Step:
+def _random_crop(one: Any, *, both: bool) -> steps.GeometryStep:
     if one.padding is not None:
-        raise Unfit("RandomCrop with padding is not fused")
-    return steps.RandomCrop(*_pair(one.size), both)
+        raise NotRecognised("RandomCrop with padding is not fused")
+    return steps.RandomCropStep(*_pair(one.size), both)
 
 
-_GEOMETRY: dict[type, Callable[[Any], steps.Step]] = {
+_GEOMETRY: dict[type, Callable[[Any], steps.GeometryStep]] = {
     v1.RandomResizedCrop: _random_resized_crop,
     v2.RandomResizedCrop: _random_resized_crop,
     v1.Resize: _resize,
     v2.Resize: _resize,
-    v1.CenterCrop: lambda one: steps.CenterCrop(*_pair(one.size)),
-    v2.CenterCrop: lambda one: steps.CenterCrop(*_pair(one.size)),
+    v1.CenterCrop: lambda one: steps.CenterCropStep(*_pair(one.size)),
+    v2.CenterCrop: lambda one: steps.CenterCropStep(*_pair(one.size)),
     v1.RandomCrop: functools.partial(_random_crop, both=True),
     v2.RandomCrop: functools.partial(_random_crop, both=False),
-    v1.RandomHorizontalFlip: lambda one: steps.Flip(float(one.p), across=True),
-    v2.RandomHorizontalFlip: lambda one: steps.Flip(float(one.p), across=True),
-    v1.RandomVerticalFlip: lambda one: steps.Flip(float(one.p), across=False),
-    v2.RandomVerticalFlip: lambda one: steps.Flip(float(one.p), across=False),
+    v1.RandomHorizontalFlip: lambda one: steps.FlipStep(float(one.p), across=True),
+    v2.RandomHorizontalFlip: lambda one: steps.FlipStep(float(one.p), across=True),
+    v1.RandomVerticalFlip: lambda one: steps.FlipStep(float(one.p), across=False),
+    v2.RandomVerticalFlip: lambda one: steps.FlipStep(float(one.p), across=False),
 }
 """By the very class: a subclass may do anything."""
 
@@ -148,6 +151,9 @@ _VALUES: set[type] = {
     v2.ToTensor, v2.PILToTensor, v2.ConvertImageDtype, v2.Normalize, v2.ToImage, v2.ToPureTensor, v2.ToDtype, v2.RGB,
 }  # fmt: skip
 """Each value of the outcome depends on one byte of the picture; that of the same place and channel."""
+_TO_TENSOR: set[type] = {v1.ToTensor, v1.PILToTensor, v2.ToTensor, v2.PILToTensor, v2.ToImage}
+_OTHERS_TO_TENSOR = {f"timm.data.transforms.{name}" for name in ("MaybeToTensor", "MaybePILToTensor")}
+"""Subclasses that take tensors as well, and do the same to pictures."""
 
 
 @functools.cache
@@ -164,7 +170,7 @@ def _valued(rest: list[Any], source: str) -> Any:
             try:
                 picture = one(picture)
             except (TypeError, ValueError, RuntimeError) as error:
-                raise Unfit(f"{_name(one)} cannot take what the list hands it: {error}") from error
+                raise NotRecognised(f"{_name(one)} cannot take what the list hands it: {error}") from error
     return picture
 
 
@@ -175,18 +181,42 @@ def _kind_after(rest: list[Any], source: str) -> str:
     return "float" if made.is_floating_point() else "tensor"
 
 
+def turns_to_tensor(one: Any) -> bool:
+    """Whether this operation makes a tensor of a picture of Pillow's, and no more of it."""
+    return type(one) in _TO_TENSOR or _full_name(one) in _OTHERS_TO_TENSOR
+
+
+def places_pixels(one: Any) -> bool:
+    """Whether this operation only says where the pixels of a picture go."""
+    return type(one) in _GEOMETRY
+
+
+def value_of_level(one: Any) -> bool:
+    """Whether each value that this operation makes depends on one value of the picture."""
+    return type(one) in _VALUES
+
+
+def finish_of(values: list[Any]) -> tuple[Finish, type]:
+    """What such operations, the first of which takes a picture of Pillow's, make of every level, and what type of tensor."""
+    return _finish(values, "pil"), type(_valued(values, "pil"))
+
+
+def _full_name(one: Any) -> str:
+    return f"{type(one).__module__}.{type(one).__qualname__}"
+
+
 def _finish(rest: list[Any], source: str) -> Finish:
     made = _valued(rest, source)
     if not isinstance(made, torch.Tensor):
-        raise Unfit("the list ends with a picture of Pillow's, not with a tensor")
+        raise NotRecognised("the list ends with a picture of Pillow's, not with a tensor")
     if tuple(made.shape) != (3, 1, 256):
-        raise Unfit(f"the list ends with {made.shape[0]} channels, not with 3")
+        raise NotRecognised(f"the list ends with {made.shape[0]} channels, not with 3")
     if made.dtype == torch.uint8:
         if not np.array_equal(made.numpy()[:, 0], _levels()[0].T):
-            raise Unfit("the list changes bytes into other bytes")
+            raise NotRecognised("the list changes bytes into other bytes")
         return UINT8
     if made.dtype != torch.float32:
-        raise Unfit(f"the list ends with {made.dtype}; float32 and uint8 can be fused")
+        raise NotRecognised(f"the list ends with {made.dtype}; float32 and uint8 can be fused")
     table = made.as_subclass(torch.Tensor).numpy()[:, 0].copy()
     return _with_ramp(table, [one for one in rest if type(one) in (v1.Normalize, v2.Normalize)])
 
@@ -205,13 +235,22 @@ def _with_ramp(table: np.ndarray[Any, Any], normalising: list[Any]) -> Finish:
     return Finish(table)
 
 
-# ---- Pillow ----
+# ---- what resizes the list's pictures ----
+
+
+@functools.cache
+def resizes_bytes(filter: Filter) -> bool:
+    """Whether torchvision's v2 resizes bytes as bytes, found by asking it: older versions turn them into floats on some CPUs."""
+    mode = next(mode for mode, found in FILTERS.items() if found is filter)
+    pixels = torch.from_numpy(np.random.default_rng(5).integers(0, 256, (3, 40, 61), dtype=np.uint8))
+    own = v2.functional.resize(pixels, [30, 41], interpolation=mode, antialias=True)
+    return torch.equal(own, torch.nn.functional.interpolate(pixels[None], size=(30, 41), mode=mode.value, antialias=True)[0])
 
 
 @functools.cache
 def pillow_order() -> Arithmetic | None:
     """In which order the installed Pillow resizes, found by asking it; None where it is neither known one."""
-    from pipefix.kernels.picture import Box, Cut, Target
+    from pipefix.kernels.picture import Box, PictureCut, Target
     from pipefix.kernels.twin import TwinKernel
 
     rng = np.random.default_rng(5)
@@ -221,7 +260,9 @@ def pillow_order() -> Arithmetic | None:
         pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         own = np.asarray(Image.fromarray(pixels).resize((new_width, new_height), Image.Resampling.BILINEAR))
         for arithmetic in tuple(fits):
-            cut = Cut(Box(0, 0, width, height), (new_width, new_height), Box(0, 0, new_width, new_height), arithmetic=arithmetic)
+            cut = PictureCut(
+                Box(0, 0, width, height), (new_width, new_height), Box(0, 0, new_width, new_height), arithmetic=arithmetic
+            )
             out = np.empty((1, 3, new_height, new_width), dtype=np.uint8)
             TwinKernel().pixels_into(pixels, cut, UINT8, Target(out), 0)
             if not np.array_equal(out[0].transpose(1, 2, 0), own):

@@ -6,25 +6,29 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from pipefix.kernels.picture import Target
-from pipefix.loader.fuse import Fused, fuse
 from pipefix.loader.fusing import stand_in
-from pipefix.loader.fusing.chance import seeded
+from pipefix.loader.fusing.fuse import Fused, fuse
 from pipefix.loader.fusing.layout import CannotFollow
 from pipefix.loader.fusing.listing import Coloured, Listing, listed
-from pipefix.loader.fusing.recipe import Declined
-from pipefix.loader.fusing.trial import MEAN_BAR
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.sample_random import seeded
+from pipefix.loader.fusing.steps import FlipStep, RandomCropStep, RandomResizedCropStep
+from pipefix.loader.fusing.trial import MEAN_BAR, spread
 
-COMPARED = 2
-"""Samples of the user's that are made both ways before anything is fused."""
+TRIED, COMPARED, LEAST_COMPARED = 16, 4, 2
+"""Before anything is fused, samples of the user's are made both ways: of so many from all over the dataset, until so many were
+compared; with fewer than the last, nothing is known of the dataset."""
 
 
-class Source:
+class FusedSource:
     """What batches are made from. Calls of `begin` may come from any number of threads, `finish` from one."""
 
     def __init__(self, dataset: Any, listing: Listing, fused: Fused, size: tuple[int, int]) -> None:
         self.dataset, self.listing, self.fused = dataset, listing, fused
+        self.like = listing.like
         self.width, self.height = size
         self.mode = "exact" if fused.exact else "close"
         self.kind = torch.uint8 if fused.recipe.finish.table is None else torch.float32
@@ -43,14 +47,14 @@ class Source:
         elif isinstance(data, Coloured):
             fused.attempt(data.data, target, place, key, every_kind=False, coloured=True)
         else:
-            fused.attempt(data, target, place, key, every_kind=self.listing.opening.every_kind)
+            fused.attempt(data, target, place, key, every_kind=self.listing.loading.every_kind)
         return sample
 
     def finish(self, index: Any, key: int, target: Target, place: int, why: Exception) -> Any:
         """As the dataset itself makes it, with its own errors; the key's random numbers are the process's meanwhile."""
         with seeded(key):
             sample = self.dataset[index]
-        picture = stand_in.picture_of(sample, self.listing.like)
+        picture = stand_in.picture_of(sample, self.like)
         wanted = (3, self.height, self.width)
         if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != wanted:
             found = list(picture.shape) if isinstance(picture, torch.Tensor) else type(picture).__name__
@@ -59,77 +63,106 @@ class Source:
             )
         target.tensor[place].copy_(picture)
         self.fused.elsewhere[str(why) or type(why).__name__] += 1
-        return stand_in.placed(sample, self.listing.like, stand_in.Made(None))
+        return stand_in.placed(sample, self.like, stand_in.PicturePlace(None))
+
+    @property
+    def draws(self) -> bool:
+        """Whether the transforms draw random numbers."""
+        return any(isinstance(step, (RandomResizedCropStep, RandomCropStep, FlipStep)) for step in self.fused.recipe.steps)
 
     def explain(self) -> str:
         return self.fused.explain()
 
 
-def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> Source | Declined:
+def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> FusedSource | NotFused:
     """What the samples of a dataset are made from by fused calls, after a few of them were made both ways; or why not.
 
     ``known``: lists that were compiled before, to be looked up and added to.
     """
     known = {} if known is None else known
     listing = listed(dataset)
-    if isinstance(listing, Declined):
+    if isinstance(listing, NotFused):
         return listing
-    opening = listing.opening
-    key = (mode, opening, repr(listing.transform))
+    loading = listing.loading
+    key = (mode, loading, repr(listing.transform))
     if key not in known:
-        known[key] = _sized(fuse(listing.transform, source=opening.source, mode=mode, upright=opening.upright))
+        known[key] = _sized(fuse(listing.transform, source=loading.source, mode=mode, upright=loading.upright))
     fused, size = known[key]
-    if isinstance(fused, Declined):
+    if isinstance(fused, NotFused):
         return fused
-    source = Source(dataset, listing, fused, size)
+    source = FusedSource(dataset, listing, fused, size)
     if ("compared", key) not in known:
-        known["compared", key] = _differs(source, len(dataset))
+        known["compared", key] = differing(source, len(dataset))
     why = known["compared", key]
-    return source if why is None else Declined(why)
+    return source if why is None else NotFused(why)
 
 
-def _again(dataset: Any, mode: str) -> Source:
+def _again(dataset: Any, mode: str) -> FusedSource:
     source = compiled(dataset, mode)
-    if isinstance(source, Declined):
+    if isinstance(source, NotFused):
         raise RuntimeError(f"In a worker, the dataset is not what it was: {source.why}.")
     return source
 
 
-def _sized(fused: Fused | Declined) -> tuple[Fused | Declined, Any]:
-    size = None if isinstance(fused, Declined) else fused.size()
-    if size is None and not isinstance(fused, Declined):
-        return Declined("samples are of different sizes, as their pictures are"), None
+def _sized(fused: Fused | NotFused) -> tuple[Fused | NotFused, Any]:
+    size = None if isinstance(fused, NotFused) else fused.size()
+    if size is None and not isinstance(fused, NotFused):
+        return NotFused("samples are of different sizes, as their pictures are"), None
     return fused, size
 
 
-def _differs(source: Source, length: int) -> str | None:
-    """What is wrong with the first samples made in this way, by the user's own; samples that cannot be read are not judged."""
-    made = Target(torch.empty((2, 3, source.height, source.width), dtype=source.kind))
+def differing(source: FusedSource, length: int) -> str | None:
+    """What is wrong with samples from all over the dataset made in this way, or that too few could be compared; None: nothing.
+
+    A sample that neither the fused call nor the dataset's own code can make says nothing of either, and is not counted.
+    """
+    both = Target(torch.empty((2, 3, source.height, source.width), dtype=source.kind))
     bar = (0.0 if source.fused.exact else MEAN_BAR) * source.fused.level()
-    for index in range(min(COMPARED, length)):
+    indices, compared, not_made = spread(length, TRIED), 0, ""
+    for index in (index for first in (0, 2, 1, 3) for index in indices[first::4]):  # the first few come from everywhere already
+        rest, own, error, own_error = None, None, None, None
         try:
-            rest = source.begin(index, index, made, 0)
-            own = source.finish(index, index, made, 1, CannotFollow("it was compared"))
-        except Exception:  # noqa: BLE001, S112 - whatever is wrong with this sample, it is raised where it is asked for
+            rest = source.begin(index, index, both, 0)
+        except Exception as raised:  # noqa: BLE001 - left to the dataset's code, which is asked next
+            error = raised
+        try:
+            own = source.finish(index, index, both, 1, CannotFollow("it was compared"))
+        except Exception as raised:  # noqa: BLE001 - whatever is wrong with this sample, it is raised where it is asked for
+            own_error = raised
+        if error is not None:
+            not_made = not_made or f" (sample {index}: {type(error).__name__}: {error})"
             continue
-        apart = (made.tensor[0].double() - made.tensor[1].double()).abs().mean(dim=(1, 2))
-        if bool((apart > bar).any()):
-            worst = float((apart / source.fused.level()).max())
+        if own_error is not None:
+            said = f"{type(own_error).__name__} ({own_error})"
+            return f"the dataset's own code raises {said} for sample {index}, which the call makes"
+        distance = (both.tensor[0].double() - both.tensor[1].double()).abs().mean(dim=(1, 2))
+        if bool((distance > bar).any()):
+            worst = float((distance / source.fused.level()).max())
             return f"sample {index} differs from the dataset's own by {worst:.2f} levels of 255 on average"
-        if not _alike(rest, own):
+        if not alike(rest, own):
             return f"beside its picture, sample {index} is not what the dataset's code makes"
+        compared += 1
+        if compared == COMPARED:
+            break
     source.fused.elsewhere.clear()
-    return None
+    if compared >= min(LEAST_COMPARED, length):
+        return None
+    return (
+        f"of {len(indices)} samples that were tried, {compared} could be compared with what the dataset's own code makes of "
+        f"them{not_made}"
+    )
 
 
-def _alike(one: Any, other: Any) -> bool:
+def alike(one: Any, other: Any) -> bool:
     """Values that can be compared, are; the user's own types are taken for alike."""
-    if type(one) is not type(other) or type(one) is stand_in.Made:
+    if type(one) is not type(other) or type(one) is stand_in.PicturePlace:
         return type(one) is type(other)
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_alike(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
     if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(map(_alike, one, other))
+        return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
+    if isinstance(one, (np.ndarray, Image.Image)):
+        return np.array_equal(np.asarray(one), np.asarray(other))
     return not isinstance(one, (int, float, str, bytes)) or one == other or one != one

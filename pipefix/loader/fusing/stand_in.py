@@ -8,20 +8,18 @@ does anything to the picture but hand it on touches the stand-in, and is found o
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from torch.utils.data._utils.collate import collate, default_collate_fn_map
-
 from pipefix.caches import cut as cuts
+from pipefix.seams.torch_internals import collate_by, collate_table
 
 
 class Touched(Exception):
     """The dataset's code looked into the picture. No AttributeError: `hasattr` would take that for an answer."""
 
 
-class StandIn:
+class PictureStandIn:
     """A picture that is not there: its file's path, or what a cache holds of it."""
 
     __slots__ = ("kind", "what")
@@ -47,33 +45,36 @@ class StandIn:
     __eq__ = __bool__ = __hash__ = _touch
 
 
-class Made(StandIn):
+class PicturePlace(PictureStandIn):
     """What the transforms will make of a picture: its place in the sample."""
 
     __slots__ = ()
 
+    def __reduce__(self) -> Any:
+        return PicturePlace, (self.what, self.kind)
+
 
 def is_stand_in(value: Any) -> bool:
-    return type(value) is StandIn
+    return type(value) is PictureStandIn
 
 
 class Transforms:
     """Stands in the place of the transforms."""
 
-    def __call__(self, *given: Any, **named: Any) -> Made:
+    def __call__(self, *given: Any, **named: Any) -> PicturePlace:
         if len(given) != 1 or named or not is_stand_in(given[0]):
             raise Touched("hands its transforms something else than the picture that was loaded")
-        return Made(given[0].what, given[0].kind)
+        return PicturePlace(given[0].what, given[0].kind)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Touched(f"asks its transforms for their {name}")
 
 
-def loaded(path: Any, *more: Any, **named: Any) -> StandIn:
+def loaded(path: Any, *more: Any, **named: Any) -> PictureStandIn:
     """Stands in the place of a loader."""
     if more or named:
         raise Touched("loads pictures with more than a path")
-    return StandIn(path)
+    return PictureStandIn(path)
 
 
 def chain_of(dataset: Any) -> list[Any]:
@@ -100,9 +101,9 @@ def transforms_of(dataset: Any) -> list[cuts.Holder]:
     return cuts.holders(dataset)
 
 
-def parts(sample: Any) -> list[Made]:
+def parts(sample: Any) -> list[PicturePlace]:
     """The pictures in a sample."""
-    if type(sample) is Made:
+    if type(sample) is PicturePlace:
         return [sample]
     if isinstance(sample, dict):
         return [one for value in sample.values() for one in parts(value)]
@@ -111,19 +112,31 @@ def parts(sample: Any) -> list[Made]:
     return []
 
 
+def places(sample: Any) -> Any:
+    """Where the pictures of a sample lie, and nothing else of it: what `placed` and `picture_of` go by."""
+    if type(sample) is PicturePlace:
+        return PicturePlace(None)
+    if isinstance(sample, dict):
+        return {key: found for key, value in sample.items() if (found := places(value)) is not None}
+    if isinstance(sample, (tuple, list)):
+        return tuple(map(places, sample))
+    return None
+
+
 def collated(samples: list[Any], pictures: Any) -> Any:
-    """The batch: what `default_collate` makes of the samples, with ``pictures`` where they have a `Made`."""
+    """The batch: what `default_collate` makes of the samples, with ``pictures`` where they have a `PicturePlace`."""
 
     def put(*_: Any, **__: Any) -> Any:
         return pictures
 
-    known: dict[Any, Callable[..., Any]] = {Made: put, **default_collate_fn_map}
-    return collate(samples, collate_fn_map=known)
+    assert collate_by is not None
+    assert collate_table is not None
+    return collate_by(samples, collate_fn_map={PicturePlace: put, **collate_table})
 
 
 def placed(sample: Any, like: Any, picture: Any) -> Any:
-    """``sample`` with ``picture`` where ``like`` has a `Made`."""
-    if type(like) is Made:
+    """``sample`` with ``picture`` where ``like`` has a `PicturePlace`."""
+    if type(like) is PicturePlace:
         return picture
     if isinstance(like, dict):
         changed = copy.copy(sample)
@@ -138,8 +151,8 @@ def placed(sample: Any, like: Any, picture: Any) -> Any:
 
 
 def picture_of(sample: Any, like: Any) -> Any:
-    """The value of a real sample that stands where ``like`` has a `Made`."""
-    if type(like) is Made:
+    """The value of a real sample that stands where ``like`` has a `PicturePlace`."""
+    if type(like) is PicturePlace:
         return sample
     pairs = like.items() if isinstance(like, dict) else enumerate(like) if isinstance(like, (tuple, list)) else ()
     for key, value in pairs:

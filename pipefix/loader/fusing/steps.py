@@ -10,15 +10,15 @@ from typing import Protocol
 import torch
 
 from pipefix.kernels.picture import Filter
-from pipefix.loader.fusing.chance import Chance
 from pipefix.loader.fusing.layout import Layout
+from pipefix.loader.fusing.sample_random import SampleNumbers
 
 
-class Step(Protocol):
+class GeometryStep(Protocol):
     @property
     def resizes(self) -> bool: ...
 
-    def take(self, layout: Layout, chance: Chance) -> None: ...
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None: ...
 
 
 DOUBT = 1e-6
@@ -31,7 +31,7 @@ def _doubtful(side: float) -> bool:
 
 
 @dataclass(frozen=True)
-class RandomResizedCrop:
+class RandomResizedCropStep:
     height: int
     width: int
     scale: tuple[float, float]
@@ -39,25 +39,25 @@ class RandomResizedCrop:
     filter: Filter
     resizes: bool = field(default=True, init=False)
 
-    def take(self, layout: Layout, chance: Chance) -> None:
-        top, left, height, width = self._crop(*layout.size, chance)
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        top, left, height, width = self._crop(*layout.size, numbers)
         layout.crop(top, left, height, width)
         layout.resize(self.height, self.width, self.filter)
 
-    def _crop(self, width: int, height: int, chance: Chance) -> tuple[int, int, int, int]:
+    def _crop(self, width: int, height: int, numbers: SampleNumbers) -> tuple[int, int, int, int]:
         area = height * width
         low, high = self._logarithms
         for _ in range(10):
-            place = chance.place
-            wanted, aspect = area * chance.between(*self.scale), math.exp(chance.between(low, high))
+            place = numbers.place
+            wanted, aspect = area * numbers.between(*self.scale), math.exp(numbers.between(low, high))
             across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             if _doubtful(across) or _doubtful(down):
-                wanted, aspect = self._as_torchvision(area, chance.torchs(place))
+                wanted, aspect = self._as_torchvision(area, numbers.torchs(place))
                 across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
             w, h = round(across), round(down)
             if 0 < w <= width and 0 < h <= height:
-                top = chance.whole(height - h + 1)
-                return top, chance.whole(width - w + 1), h, w
+                top = numbers.whole(height - h + 1)
+                return top, numbers.whole(width - w + 1), h, w
         return self._central(width, height)
 
     def _as_torchvision(self, area: int, generator: torch.Generator) -> tuple[float, float]:
@@ -81,13 +81,13 @@ class RandomResizedCrop:
 
 
 @dataclass(frozen=True)
-class Resize:
+class ResizeStep:
     size: tuple[int, ...]
     """(height, width), or the shorter side alone."""
     filter: Filter
     resizes: bool = field(default=True, init=False)
 
-    def take(self, layout: Layout, chance: Chance) -> None:
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         width, height = layout.size
         if len(self.size) == 2:
             layout.resize(*self.size, self.filter)
@@ -99,41 +99,41 @@ class Resize:
 
 
 @dataclass(frozen=True)
-class CenterCrop:
+class CenterCropStep:
     height: int
     width: int
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: Chance) -> None:
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         width, height = layout.size
         top, left = round((height - self.height) / 2.0), round((width - self.width) / 2.0)
         layout.crop(top, left, self.height, self.width)
 
 
 @dataclass(frozen=True)
-class RandomCrop:
+class RandomCropStep:
     height: int
     width: int
     both: bool
     """v1 draws for both axes as soon as one has room, v2 only for those that have."""
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: Chance) -> None:
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
         width, height = layout.size
         down, across = height - self.height, width - self.width
         some = down > 0 or across > 0
-        top = chance.whole(down + 1) if down >= 0 and (down > 0 or (self.both and some)) else 0
-        left = chance.whole(across + 1) if across >= 0 and (across > 0 or (self.both and some)) else 0
+        top = numbers.whole(down + 1) if down >= 0 and (down > 0 or (self.both and some)) else 0
+        left = numbers.whole(across + 1) if across >= 0 and (across > 0 or (self.both and some)) else 0
         layout.crop(top, left, self.height, self.width)
 
 
 @dataclass(frozen=True)
-class Flip:
+class FlipStep:
     probability: float
     across: bool
     """Left and right change places; else top and bottom."""
     resizes: bool = field(default=False, init=False)
 
-    def take(self, layout: Layout, chance: Chance) -> None:
-        if chance.unit() < self.probability:
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        if numbers.unit() < self.probability:
             layout.flip(across=self.across)

@@ -20,7 +20,7 @@ MEAN_BAR, P99_BAR = 1.0, 2.0
 
 
 @dataclass(frozen=True)
-class Difference:
+class PixelDifference:
     """In levels of 255, over all pixels and channels of the pictures that were tried."""
 
     mean: float
@@ -41,20 +41,25 @@ class Difference:
 Make = Callable[[bytes, int], torch.Tensor]
 
 
-def difference(made: list[torch.Tensor], own: list[torch.Tensor], level: torch.Tensor) -> Difference:
+def difference(made: list[torch.Tensor], own: list[torch.Tensor], level: torch.Tensor) -> PixelDifference:
     """Of samples, 3 x H x W each. ``level``: what one level of 255 is worth in each channel."""
-    apart = [(one.double() - other.double()).abs() / level[:, None, None] for one, other in zip(made, own, strict=True)]
-    all_of = torch.cat([each.flatten() for each in apart]).numpy()
-    return Difference(float(all_of.mean()), float(np.percentile(all_of, 99)), float(all_of.max()))
+    distance = [(one.double() - other.double()).abs() / level[:, None, None] for one, other in zip(made, own, strict=True)]
+    all_of = torch.cat([each.flatten() for each in distance]).numpy()
+    return PixelDifference(float(all_of.mean()), float(np.percentile(all_of, 99)), float(all_of.max()))
 
 
-def tried(fused: Make, own: Make, level: torch.Tensor, with_: Sequence[bytes]) -> Difference:
+def tried(fused: Make, own: Make, level: torch.Tensor, with_: Sequence[bytes]) -> PixelDifference:
     made, wanted = [], []
     for picture in with_:
         for key in KEYS:
             made.append(fused(picture, key))
             wanted.append(own(picture, key))
     return difference(made, wanted, level)
+
+
+def spread(length: int, count: int) -> list[int]:
+    """So many numbers below ``length`` at most, in the middle of equal parts of it."""
+    return sorted({(2 * at + 1) * length // (2 * count) for at in range(count)})
 
 
 @functools.cache

@@ -1,16 +1,13 @@
-"""Augmentation moved to the device that trains."""
+"""Augmentation moved to the device that trains, alone or with the decoding before it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pipefix.measurement import experiments
 from pipefix.plan import commands
+from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.plan.situation import NO_CUDA, Situation
-from pipefix.plan.wording import span
-from pipefix.vocabulary.quantity import seconds
+from pipefix.vocabulary.quantity import Interval, percent, seconds, span
 from pipefix.vocabulary.stage import Stage
 
 
@@ -21,29 +18,78 @@ class AugmentGpu(Remedy):
     stage = Stage.AUGMENT
     title = "Augment on the GPU"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        spent = at.wall(Stage.AUGMENT)
+    def answer(self, case: Case) -> Step:
+        spent = case.wall(Stage.AUGMENT)
         if not spent:
             return self.declined("nothing is done to samples after decoding")
-        if at.operations.tokenisers and not at.operations.pictures:
+        if case.operations.tokenisers and not case.operations.pictures:
             return self.declined("samples are text: tokens are not augmented on a GPU")
-        gain = at.after(experiments.NO_AUGMENT, at.line.without(Stage.AUGMENT), name=self.id)
-        top = at.operations.augment and max(at.operations.augment, key=lambda op: op.wall).name
+        stays = _stays(case)
+        gain = case.after(experiments.NO_AUGMENT, case.model.scaled(Stage.AUGMENT, stays), name=self.id)
+        top = case.operations.augment and max(case.operations.augment, key=lambda op: op.wall).name
         costly = f" ({top} most)" if top else ""
-        if not at.cuda:
+        if not case.cuda:
             return self.declined(
                 f"{NO_CUDA}; augmentation takes {seconds(spent)} a sample{costly}, so beside a GPU with time to spare it would "
                 f"gain {span(gain)}",
                 gain,
             )
-        if at.diagnosis.verdict.kind == "step-bound":
+        if case.diagnosis.verdict.kind == "step-bound":
             return self.declined("the training step limits already: work moved to the GPU would slow it down", gain)
+        if case.moving is not None and not case.moving.names:
+            return self.declined(case.moving.why_none, gain)
+        part = f", of which {percent(stays)} stays on the CPU" if stays else ""
         return self.proposed(
-            f"Augmentation takes {seconds(spent)} a sample{costly}; the GPU's own share of it is not in the figure",
+            f"Augmentation takes {seconds(spent)} a sample{costly}{part}; the GPU's own share of it is not in the figure",
             gain,
-            commands.augmentation(at.target, at.verbs),
+            commands.augmentation(case.target, case.verbs),
             risk="Random numbers differ from those on the CPU: check that their distribution is the one you want.",
         )
+
+
+class DecodeGpu(Remedy):
+    """Files decoded and augmented on the GPU, by DALI."""
+
+    id = "decode-gpu"
+    stage = Stage.DECODE
+    title = "Decode and augment on the GPU"
+    relieves = (Stage.AUGMENT, Stage.COLLATE, Stage.IPC)
+
+    def answer(self, case: Case) -> Step:
+        spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)
+        if not case.operations.pictures:
+            return self.declined("nothing that decodes pictures was seen")
+        model = case.model
+        for stage in (self.stage, *self.relieves):
+            model = model.without(stage)
+        most = case.predicted(model)
+        # How quickly a device decodes is not known before it is tried: it may bring nothing.
+        gain = Interval(most.value, min(1.0, most.low), most.high)
+        if not case.cuda:
+            return self.declined(
+                f"{NO_CUDA}; decoding and augmenting take {seconds(spent)} a sample, so beside a GPU with time to spare it would "
+                f"gain at most {span(most)}",
+                gain,
+            )
+        if case.diagnosis.verdict.kind == "step-bound":
+            return self.declined("the training step limits already: work moved to the GPU would slow it down", gain)
+        if case.whole is None:
+            return self.declined("whether DALI can make these samples could not be told", gain)
+        if case.whole.why_none:
+            return self.declined(f"DALI cannot make these samples: {case.whole.why_none}", gain)
+        return self.proposed(
+            f"Decoding and augmenting take {seconds(spent)} a sample, which DALI would do from the files; what that takes the "
+            "GPU is not in the figure, which is the most that it can bring",
+            gain,
+            commands.augmentation(case.target, case.verbs, to="dali"),
+            risk="Pictures are decoded by another library, which rounds in another way, and random numbers are drawn anew.",
+        )
+
+
+def _stays(case: Case) -> float:
+    """The part of the augmentation's time that does not move; 0 where it is not known which operations do."""
+    if case.moving is None:
+        return 0.0
+    walls = {op.name: op.wall for op in case.operations.augment}
+    moved = sum(wall for name, wall in walls.items() if name.rpartition(".")[2] in case.moving.names)
+    return 1 - moved / sum(walls.values()) if moved else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +11,10 @@ from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.plan import commands
-from pipefix.plan.model import Line, Part, at_most, draws
+from pipefix.plan.case import Case
+from pipefix.plan.model import PipelineModel, StageTime, at_most, draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
 
@@ -26,6 +25,8 @@ COPY_RATE = Interval(16e9, 6e9, 24e9)
 WRITE_RATE = 200e6
 """Bytes a second that a cache is written with."""
 RESIZED = 256
+_CONNECTIONS = ("socket.", "ssl.", "http.client.request", "http.client.getresponse")
+"""Operations of connections, where no client that a source cache can stand in for made them."""
 
 
 class Cache(Remedy):
@@ -33,73 +34,70 @@ class Cache(Remedy):
 
     arm: ClassVar[Experiment]
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        if at.found.settings.kind == "iterable":
+    def answer(self, case: Case) -> Step:
+        if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset has no index that records could be looked up by")
-        why = self.useless(at)
+        why = self.useless(case)
         if why is not None:
             return self.declined(why)
-        kept = self.record_bytes(at)
+        kept = self.record_bytes(case)
         if kept is None:
             return self.declined("how large a record would be could not be measured, so neither can its worth")
-        disk = kept.value * at.length if at.length is not None else None
-        read = reading(kept, at.found.record)
-        tried = at.found.record.gain if at.found.record is not None else None
-        measured = tried is not None and self.finished(at)
-        if disk is not None and at.memory is not None and disk > at.memory:
+        disk = kept.value * case.length if case.length is not None else None
+        read = reading(kept, case.measurement.record)
+        tried = case.measurement.record.gain if case.measurement.record is not None else None
+        measured = tried is not None and self.finished(case)
+        if disk is not None and case.memory is not None and disk > case.memory:
             measured = False
-            if at.disk_seconds is None:
+            if case.disk_seconds is None:
                 return self.declined(
-                    f"the cache would take {size(disk)}, more than the {size(at.memory)} of free memory, and how fast this disk "
+                    f"the cache would take {size(disk)}, more than the {size(case.memory)} of free memory, and how fast this disk "
                     "reads was not measured"
                 )
-            read = _from_disk(at, read, kept)
-        gain = at.after(self.arm, self.line(at, read), name=self.id)
+            read = _from_disk(case, read, kept)
+        gain = case.after(self.arm, self.with_cache(case, read), name=self.id)
         if tried is not None:
             # Nothing is left to be done to a finished sample: no cache makes the loader faster than those of them did.
             gain = tried if measured else at_most(gain, tried)
-        once = self.making_seconds(at)
+        once = self.making_seconds(case)
         return self.proposed(
-            f"{self.saves(at)}; reading a record of {size(kept.value)} back takes about {seconds(float(read.wall[0]))}"
+            f"{self.saves(case)}; reading a record of {size(kept.value)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
             gain,
-            commands.cache(self.id, at.target, at.verbs),
+            commands.cache(self.id, case.target, case.verbs),
             disk_bytes=disk,
-            seconds=at.length * once + (disk or 0.0) / WRITE_RATE if at.length is not None else None,
-            risk=self.risk(at),
+            seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
+            risk=self.risk(case),
             measured=measured,
         )
 
     @abstractmethod
-    def useless(self, at: Situation) -> str | None:
+    def useless(self, case: Case) -> str | None:
         """Why this cache makes no sense here."""
 
     @abstractmethod
-    def record_bytes(self, at: Situation) -> Interval | None: ...
+    def record_bytes(self, case: Case) -> Interval | None: ...
 
-    def finished(self, at: Situation) -> bool:
+    def finished(self, case: Case) -> bool:
         """Whether what is kept is the sample as the dataset gives it."""
         return False
 
     @abstractmethod
-    def line(self, at: Situation, read: Part) -> Line:
+    def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         """The pipeline with the cache in place."""
 
     @abstractmethod
-    def saves(self, at: Situation) -> str: ...
+    def saves(self, case: Case) -> str: ...
 
-    def making_seconds(self, at: Situation) -> float:
+    def making_seconds(self, case: Case) -> float:
         """Seconds a sample to make the record."""
-        return at.line.wall(Stage.STORAGE) + at.line.wall(Stage.DECODE)
+        return case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE)
 
-    def risk(self, at: Situation) -> str | None:
+    def risk(self, case: Case) -> str | None:
         return None
 
 
-def reading(kept: Interval, tried: KeptRecord | None) -> Part:
+def reading(kept: Interval, tried: KeptRecord | None) -> StageTime:
     """``tried``: a record that was read back; what this one holds more or less than it is copied, or is not."""
     copied = draws(kept, "record") / draws(COPY_RATE, "copy")
     if tried is None or tried.why_not:
@@ -107,19 +105,19 @@ def reading(kept: Interval, tried: KeptRecord | None) -> Part:
     else:
         known = draws(tried.seconds, "find")
         wall = np.maximum(known + copied - tried.bytes / draws(COPY_RATE, "copy"), known / 2)
-    return Part(wall, wall)
+    return StageTime(wall, wall)
 
 
-def unstorable(at: Situation) -> str | None:
+def unstorable(case: Case) -> str | None:
     """Why finished samples cannot be records; None where they can, or nobody tried."""
-    tried = at.found.record
+    tried = case.measurement.record
     return f"a sample was to be stored, and could not be: {tried.why_not}" if tried is not None and tried.why_not else None
 
 
-def _from_disk(at: Situation, read: Part, kept: Interval) -> Part:
+def _from_disk(case: Case, read: StageTime, kept: Interval) -> StageTime:
     """A cache that does not fit into memory is read from the disk each time: all workers wait for the one disk."""
-    waiting = draws(kept, "record") * (at.disk_seconds or 0.0) * max(1, at.found.workers)
-    return Part(read.wall + waiting, read.cpu)
+    waiting = draws(kept, "record") * (case.disk_seconds or 0.0) * max(1, case.measurement.workers)
+    return StageTime(read.wall + waiting, read.cpu)
 
 
 class CacheSource(Cache):
@@ -130,20 +128,30 @@ class CacheSource(Cache):
     title = "Cache the source bytes in one file"
     arm = experiments.NO_STORAGE
 
-    def useless(self, at: Situation) -> str | None:
-        return at.nothing_to_keep
+    def useless(self, case: Case) -> str | None:
+        return case.nothing_to_keep or _past_clients(case)
 
-    def record_bytes(self, at: Situation) -> Interval | None:
-        return Interval(at.source_bytes, at.source_bytes, at.source_bytes)
+    def record_bytes(self, case: Case) -> Interval | None:
+        return Interval(case.source_bytes, case.source_bytes, case.source_bytes)
 
-    def line(self, at: Situation, read: Part) -> Line:
-        return at.line.replacing(Stage.STORAGE, read)
+    def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
+        return case.model.replacing(Stage.STORAGE, read)
 
-    def saves(self, at: Situation) -> str:
-        return f"Reading takes {seconds(at.wall(Stage.STORAGE))} a sample"
+    def saves(self, case: Case) -> str:
+        return f"Reading takes {seconds(case.wall(Stage.STORAGE))} a sample"
 
-    def making_seconds(self, at: Situation) -> float:
-        return at.line.wall(Stage.STORAGE)
+    def making_seconds(self, case: Case) -> float:
+        return case.model.wall(Stage.STORAGE)
+
+
+def _past_clients(case: Case) -> str | None:
+    """Why what is read cannot be kept: it comes through connections that the code keeps itself, in a protocol of its own."""
+    cost = case.cost(Stage.STORAGE)
+    bare = [one for one in cost.ops if one.name.startswith(_CONNECTIONS)] if cost is not None else []
+    if cost is None or sum(one.wall for one in bare) < cost.wall.value / 2:
+        return None
+    largest = max(bare, key=lambda one: one.wall)
+    return f"samples read through {largest.name}, for which a source cache cannot answer: it does for files, requests, fsspec, …"
 
 
 class CacheResized(Cache):
@@ -151,17 +159,18 @@ class CacheResized(Cache):
 
     id = f"cache-resized-{RESIZED}"
     stage = Stage.DECODE
+    relieves = (Stage.STORAGE,)
     title = f"Cache the images resized to {RESIZED} pixels"
     arm = experiments.NO_DECODE
 
-    def useless(self, at: Situation) -> str | None:
-        if not at.operations.pictures:
+    def useless(self, case: Case) -> str | None:
+        if not case.operations.pictures:
             return "no operation that decodes pictures was seen"
-        part = self._part(at)
+        part = self._part(case)
         if part is None:
             return "neither the pictures' pixels nor their bytes could be measured"
         if part.value > 0.8:
-            pixels = at.pixels
+            pixels = case.pixels
             assert pixels is not None
             return (
                 f"the images are small already: {_about(part)}{pixels.value / 1e6:.2f} megapixels, {RESIZED} pixels on the shorter "
@@ -169,34 +178,34 @@ class CacheResized(Cache):
             )
         return None
 
-    def _part(self, at: Situation) -> Interval | None:
+    def _part(self, case: Case) -> Interval | None:
         """Pixels that are left, of those there are; images of 4:3."""
-        if at.pixels is None:
+        if case.pixels is None:
             return None
         left = RESIZED * RESIZED * 4 / 3
-        return Interval(*(min(1.0, left / pixels) for pixels in (at.pixels.value, at.pixels.high, at.pixels.low)))
+        return Interval(*(min(1.0, left / pixels) for pixels in (case.pixels.value, case.pixels.high, case.pixels.low)))
 
-    def record_bytes(self, at: Situation) -> Interval | None:
-        part = self._part(at)
-        return part.scaled(at.source_bytes) if part is not None and at.source_bytes else None
+    def record_bytes(self, case: Case) -> Interval | None:
+        part = self._part(case)
+        return part.scaled(case.source_bytes) if part is not None and case.source_bytes else None
 
-    def line(self, at: Situation, read: Part) -> Line:
-        part = self._part(at)
+    def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
+        part = self._part(case)
         assert part is not None
-        return at.line.replacing(Stage.STORAGE, read).scaled(Stage.DECODE, draws(part, "pixels"))
+        return case.model.replacing(Stage.STORAGE, read).scaled(Stage.DECODE, draws(part, "pixels"))
 
-    def saves(self, at: Situation) -> str:
-        part = self._part(at)
+    def saves(self, case: Case) -> str:
+        part = self._part(case)
         assert part is not None
         return (
-            f"Decoding takes {seconds(at.wall(Stage.DECODE))} a sample; {_about(part)}{percent(part.value)} of the pixels "
+            f"Decoding takes {seconds(case.wall(Stage.DECODE))} a sample; {_about(part)}{percent(part.value)} of the pixels "
             "would be left"
         )
 
-    def making_seconds(self, at: Situation) -> float:
-        return at.line.wall(Stage.STORAGE) + 2 * at.line.wall(Stage.DECODE)
+    def making_seconds(self, case: Case) -> float:
+        return case.model.wall(Stage.STORAGE) + 2 * case.model.wall(Stage.DECODE)
 
-    def risk(self, at: Situation) -> str | None:
+    def risk(self, case: Case) -> str | None:
         return (
             f"Crops see at most {RESIZED} pixels on the shorter side: check the accuracy if training crops are larger than 224 "
             "pixels."
@@ -213,25 +222,26 @@ class CacheDecoded(Cache):
 
     id = "cache-decoded"
     stage = Stage.DECODE
+    relieves = (Stage.STORAGE,)
     title = "Cache the decoded arrays"
     arm = experiments.DECODED
 
-    def useless(self, at: Situation) -> str | None:
-        if not at.wall(Stage.DECODE):
+    def useless(self, case: Case) -> str | None:
+        if not case.wall(Stage.DECODE):
             return "nothing is decoded"
-        return unstorable(at) if self.finished(at) else None
+        return unstorable(case) if self.finished(case) else None
 
-    def finished(self, at: Situation) -> bool:
-        return not at.wall(Stage.AUGMENT)
+    def finished(self, case: Case) -> bool:
+        return not case.wall(Stage.AUGMENT)
 
-    def record_bytes(self, at: Situation) -> Interval | None:
-        return at.decoded_bytes
+    def record_bytes(self, case: Case) -> Interval | None:
+        return case.decoded_bytes
 
-    def line(self, at: Situation, read: Part) -> Line:
-        return at.line.without(Stage.DECODE).replacing(Stage.STORAGE, read)
+    def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
+        return case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)
 
-    def saves(self, at: Situation) -> str:
-        spent = at.line.wall(Stage.STORAGE) + at.line.wall(Stage.DECODE)
+    def saves(self, case: Case) -> str:
+        spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE)
         return f"Reading and decoding take {seconds(spent)} a sample"
 
 
@@ -240,44 +250,47 @@ class CacheSample(Cache):
 
     id = "cache-sample"
     stage = Stage.AUGMENT
+    relieves = (Stage.STORAGE, Stage.DECODE)
     title = "Cache samples up to the last deterministic operation"
     arm = experiments.SAMPLES
 
-    def useless(self, at: Situation) -> str | None:
-        operations = at.operations
-        if not at.wall(Stage.AUGMENT):
+    def useless(self, case: Case) -> str | None:
+        operations = case.operations
+        if not case.wall(Stage.AUGMENT):
             return "nothing is done to samples after decoding, so this is the same as cache-decoded"
         if not operations.fixed:
             return (
                 f"the first operation on decoded samples, {operations.first_random or 'unnamed'}, may be random: the same as "
                 "cache-decoded"
             )
-        return unstorable(at) if self.finished(at) else None
+        return unstorable(case) if self.finished(case) else None
 
-    def finished(self, at: Situation) -> bool:
-        return at.operations.all_fixed
+    def finished(self, case: Case) -> bool:
+        return case.operations.all_fixed
 
-    def record_bytes(self, at: Situation) -> Interval | None:
-        if at.operations.all_fixed:
-            return Interval(at.sample_bytes, at.sample_bytes, at.sample_bytes) if at.sample_bytes else None
+    def record_bytes(self, case: Case) -> Interval | None:
+        if case.operations.all_fixed:
+            return Interval(case.sample_bytes, case.sample_bytes, case.sample_bytes) if case.sample_bytes else None
         # Between decoding and the finished sample lies whatever the fixed operations leave: no more than the larger of the two.
-        decoded = at.decoded_bytes
-        if decoded is None or not at.sample_bytes:
+        decoded = case.decoded_bytes
+        if decoded is None or not case.sample_bytes:
             return decoded
-        return Interval(max(decoded.value, at.sample_bytes), min(decoded.low, at.sample_bytes), max(decoded.high, at.sample_bytes))
+        return Interval(
+            max(decoded.value, case.sample_bytes), min(decoded.low, case.sample_bytes), max(decoded.high, case.sample_bytes)
+        )
 
-    def _kept(self, at: Situation) -> float:
+    def _kept(self, case: Case) -> float:
         """Seconds a sample of the operations whose results would be kept."""
-        return sum(op.wall for op in at.operations.fixed)
+        return sum(op.wall for op in case.operations.fixed)
 
-    def line(self, at: Situation, read: Part) -> Line:
-        line = at.line.without(Stage.DECODE).replacing(Stage.STORAGE, read)
-        return line.without(Stage.AUGMENT) if at.operations.all_fixed else line.shortened(Stage.AUGMENT, self._kept(at))
+    def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
+        model = case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)
+        return model.without(Stage.AUGMENT) if case.operations.all_fixed else model.shortened(Stage.AUGMENT, self._kept(case))
 
-    def saves(self, at: Situation) -> str:
-        spent = at.line.wall(Stage.STORAGE) + at.line.wall(Stage.DECODE) + self._kept(at)
-        last = at.operations.fixed[-1].name
+    def saves(self, case: Case) -> str:
+        spent = case.model.wall(Stage.STORAGE) + case.model.wall(Stage.DECODE) + self._kept(case)
+        last = case.operations.fixed[-1].name
         return f"Everything up to {last} takes {seconds(spent)} a sample and always gives the same"
 
-    def making_seconds(self, at: Situation) -> float:
-        return super().making_seconds(at) + self._kept(at)
+    def making_seconds(self, case: Case) -> float:
+        return super().making_seconds(case) + self._kept(case)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from pipefix.measurement.statistics import Floats
+from pipefix.plan.case import Case
 from pipefix.plan.model import draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
@@ -29,31 +27,28 @@ class BatchedFetch(Remedy):
     stage = Stage.STORAGE
     title = "Fetch a batch's samples together (__getitems__)"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        kind = at.found.settings.kind
+    def answer(self, case: Case) -> Step:
+        kind = case.measurement.settings.kind
         if kind == "batched":
             return self.declined("the dataset has __getitems__ already")
         if kind == "iterable":
             return self.declined("an IterableDataset is not asked for indices")
-        if at.batch < 2:
-            return self.declined(f"a batch holds {at.batch} sample: there is nothing to fetch together")
-        reading = at.wall(Stage.STORAGE)
+        if case.batch < 2:
+            return self.declined(f"a batch holds {case.batch} sample: there is nothing to fetch together")
+        reading = case.wall(Stage.STORAGE)
         if not reading:
             return self.declined("nothing is read from storage while samples are made")
-        if not at.waits(Stage.STORAGE):
+        if not case.waits(Stage.STORAGE):
             return self.declined(f"reading ({seconds(reading)} a sample) computes rather than waits, so nothing would overlap")
-        if at.share(Stage.STORAGE) < SMALL:
-            return self.declined(f"waiting for storage is {percent(at.share(Stage.STORAGE))} of a sample's making")
-        together = Interval(*(min(float(at.batch), count) for count in (TOGETHER.value, TOGETHER.low, TOGETHER.high)))
-        waiting = at.line.waiting(Stage.STORAGE) / at.line.wall(Stage.STORAGE)
+        if case.share(Stage.STORAGE) < SMALL:
+            return self.declined(f"waiting for storage is {percent(case.share(Stage.STORAGE))} of a sample's making")
+        together = Interval(*(min(float(case.batch), count) for count in (TOGETHER.value, TOGETHER.low, TOGETHER.high)))
+        waiting = case.model.waiting(Stage.STORAGE) / case.model.wall(Stage.STORAGE)
         left = 1 - waiting + waiting / draws(together, "together")
         return self.proposed(
             f"Reading takes {seconds(reading)} a sample, {percent(waiting)} of it waiting; {together.value:.0f} requests at once "
             "share the wait",
-            at.predicted(at.line.scaled(Stage.STORAGE, left)),
+            case.predicted(case.model.scaled(Stage.STORAGE, left)),
             "Give the dataset __getitems__(self, indices) -> list of samples, which starts all reads of the batch at once "
             "(a ThreadPoolExecutor of 8, or the store's own range or batch request).",
         )
@@ -66,37 +61,34 @@ class BatchedTokenisation(Remedy):
     stage = Stage.DECODE
     title = "Tokenise a batch's texts together"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        tokenisers = at.operations.tokenisers
+    def answer(self, case: Case) -> Step:
+        tokenisers = case.operations.tokenisers
         if not tokenisers:
             return self.declined("no tokeniser was seen")
-        if at.batch < 2:
-            return self.declined(f"a batch holds {at.batch} sample: there is nothing to tokenise together")
+        if case.batch < 2:
+            return self.declined(f"a batch holds {case.batch} sample: there is nothing to tokenise together")
         op = tokenisers[0]
-        if "batch" in op.name.lower() or at.found.settings.kind == "batched":
+        if "batch" in op.name.lower() or case.measurement.settings.kind == "batched":
             return self.declined(f"{op.name} is given whole batches already")
         spent = sum(one.wall for one in tokenisers)
-        whole = sum(float(one.wall[0]) for one in at.line.making.values())
+        whole = sum(float(one.wall[0]) for one in case.model.making.values())
         if spent < SMALL * whole:
             return self.declined(f"tokenising takes {seconds(spent)} a sample, {percent(spent / whole)} of its making")
         python = not op.name.startswith("tokenizers.")
-        threads = at.found.cores if not at.found.workers else 1.0
+        threads = case.measurement.cores if not case.measurement.workers else 1.0
         if not python and threads < 2:
             return self.declined(f"{op.name} is native code: a list of texts takes one core as long as one text after the other")
         return self.proposed(
             f"{op.name} takes {seconds(spent)} a sample, in a call of its own{_saves(python, threads)}",
-            at.predicted(at.line.scaled(_stage_of(at, op.name), self._left(at, op.name, spent, python, threads))),
+            case.predicted(case.model.scaled(_stage_of(case, op.name), self._left(case, op.name, spent, python, threads))),
             "Return plain text from __getitem__ and call the tokeniser once on the list of texts in collate_fn.",
         )
 
-    def _left(self, at: Situation, name: str, spent: float, python: bool, threads: float) -> Floats:
+    def _left(self, case: Case, name: str, spent: float, python: bool, threads: float) -> Floats:
         """The part of the stage that remains."""
         saved = np.minimum(draws(CALL_SECONDS, "call"), 0.5 * spent) if python else 0.0
         shared = draws(Interval(threads, 1 + 0.4 * (threads - 1), threads), "threads")
-        part = min(1.0, spent / max(at.line.wall(_stage_of(at, name)), 1e-12))
+        part = min(1.0, spent / max(case.model.wall(_stage_of(case, name)), 1e-12))
         return np.asarray(1 - part + part * (spent - saved) / spent / shared)
 
 
@@ -107,6 +99,6 @@ def _saves(python: bool, threads: float) -> str:
     return "; " + " and ".join(said)
 
 
-def _stage_of(at: Situation, name: str) -> Stage:
-    decode = at.cost(Stage.DECODE)
+def _stage_of(case: Case, name: str) -> Stage:
+    decode = case.cost(Stage.DECODE)
     return Stage.DECODE if decode is not None and any(op.name == name for op in decode.ops) else Stage.AUGMENT

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan import commands
+from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
 from pipefix.vocabulary.stage import Stage
 
@@ -27,24 +25,21 @@ class TailScheduling(Remedy):
     stage = Stage.IPC
     title = "Take batches as they are finished"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        tail, workers = at.diagnosis.tail, at.found.workers
+    def answer(self, case: Case) -> Step:
+        tail, workers = case.diagnosis.tail, case.measurement.workers
         if workers < 2:
             return self.declined(f"{'1 worker' if workers else 'no workers'}: no batch can overtake another")
-        if not at.found.settings.in_order:
+        if not case.measurement.settings.in_order:
             return self.declined("in_order=False is set already")
         if not tail:
             return self.declined("how unequal samples are was not measured")
         ratio = tail["p99"] / tail["p50"] if tail["p50"] else 1.0
-        blocked, sample = tail.get("blocked", 0.0), at.diagnosis.sample
+        blocked, sample = tail.get("blocked", 0.0), case.diagnosis.sample
         if ratio < HEAVY_TAIL:
             return self.declined(
                 f"samples are alike: the slowest in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])})"
             )
-        gain = self._gain(at, blocked)
+        gain = self._gain(case, blocked)
         return self.proposed(
             f"The slowest sample in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])}), and finished batches "
             "waited "
@@ -54,10 +49,10 @@ class TailScheduling(Remedy):
             risk="Batches come in another order from run to run, and a run cannot be resumed at exactly the same batch.",
         )
 
-    def _gain(self, at: Situation, blocked: float) -> Interval:
+    def _gain(self, case: Case, blocked: float) -> Interval:
         """What was waited could be saved, but no station works faster than it does."""
-        now = at.diagnosis.sample.value
-        least = min(now, float(at.line.seconds()[0]))
+        now = case.diagnosis.sample.value
+        least = min(now, float(case.model.seconds()[0]))
         best = now / max(least, now - blocked, 1e-9)
         return Interval(best, 1 + 0.5 * (best - 1), 1 + 1.25 * (best - 1))
 
@@ -67,40 +62,37 @@ class ThreadCaps(Remedy):
 
     id = "thread-caps"
     stage = Stage.DECODE
+    relieves = (Stage.AUGMENT,)
     title = "Limit library threads inside workers"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        if not at.found.workers:
+    def answer(self, case: Case) -> Step:
+        workers, cores = case.measurement.workers, case.measurement.cores
+        if not workers:
             return self.declined("no workers: library threads have the cores to themselves")
-        threads = threads_of(at.found)
-        used = process_over_thread(at.found)
+        threads = threads_of(case.measurement)
+        used = process_over_thread(case.measurement)
         # Where the threads could not be counted, their CPU time is all there is to go by, and Python's own are among them.
-        counted = "worker.busy_threads" in at.found.facts
+        counted = "worker.busy_threads" in case.measurement.facts
         if threads <= 1 and (counted or used is None or used < OTHER_THREADS):
             return self.declined("libraries run no busy threads of their own inside the workers")
-        wanted = threads * at.found.workers if threads > 1 else 2 * at.found.workers
-        if wanted <= at.found.cores:
-            return self.declined(f"{at.found.workers} workers with {threads:.0f} busy threads fit on {at.found.cores:g} cores")
-        busy = at.line.busy * (used or 1.0)
+        wanted = threads * workers if threads > 1 else 2 * workers
+        if wanted <= cores:
+            return self.declined(f"{workers} workers with {threads:.0f} busy threads fit on {cores:g} cores")
+        busy = case.model.busy * (used or 1.0)
         if busy < BUSY:
-            return self.declined(
-                f"{wanted:.0f} threads share {at.found.cores:g} cores, but only {percent(busy)} of their time is used"
-            )
+            return self.declined(f"{wanted:.0f} threads share {cores:g} cores, but only {percent(busy)} of their time is used")
         if used is None or used < 1.05:
             return self.declined(
-                f"{wanted:.0f} threads share {at.found.cores:g} cores, but those beside the main ones use next to no CPU time"
+                f"{wanted:.0f} threads share {cores:g} cores, but those beside the main ones use next to no CPU time"
             )
         # At worst all their work is useful and only changes its thread; at best it is all contention.
         gain = Interval(used**0.5, 1.0, used)
         return self.proposed(
-            f"{at.found.workers} workers run {wanted:.0f} busy threads on {at.found.cores:g} cores and use {times(used)} the CPU "
+            f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores and use {times(used)} the CPU "
             "time of their main threads",
             gain,
             "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
-            if at.found.facts.get("worker.cv2_threads", 0.0) > 1
+            if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1
             else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",
         )
 

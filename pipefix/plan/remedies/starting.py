@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pipefix.plan import commands
-from pipefix.plan.plan import Step
+from pipefix.plan.case import Case
+from pipefix.plan.plan import Proposed, Step
 from pipefix.plan.remedy import Remedy
-from pipefix.plan.situation import Situation
 from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
@@ -17,23 +15,23 @@ RESTART_SPREAD = 0.3
 """Two restarts of the same loader differ by about so much."""
 
 
-def epoch(at: Situation, restart: float) -> float | None:
+def epoch(case: Case, restart: float) -> float | None:
     """Seconds of an epoch that begins with ``restart`` seconds without a batch."""
-    if at.epoch is None:
+    if case.epoch is None:
         return None
-    return restart + at.epoch * at.diagnosis.sample.value
+    return restart + case.epoch * case.diagnosis.sample.value
 
 
-def first_batch(at: Situation) -> float:
+def first_batch(case: Case) -> float:
     """Seconds until a batch is there once workers are up."""
-    making = sum(float(one.wall[0]) for one in at.line.making.values())
-    return making * at.batch
+    making = sum(float(one.wall[0]) for one in case.model.making.values())
+    return making * case.batch
 
 
-def shorter_restart(at: Situation, restart: float, left: Interval) -> Interval:
+def shorter_restart(case: Case, restart: float, left: Interval) -> Interval:
     """The speed-up of whole epochs when ``left`` replaces ``restart``."""
-    assert at.epoch is not None
-    steady = at.epoch * at.diagnosis.sample.value
+    assert case.epoch is not None
+    steady = case.epoch * case.diagnosis.sample.value
 
     def gain(before: float, after: float) -> float:
         return (before + steady) / (min(before, after) + steady)
@@ -51,25 +49,26 @@ class PersistentWorkers(Remedy):
     title = "Keep workers between epochs"
     every_epoch = True
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        restart = at.found.epoch_restart
-        if not at.found.workers:
+    def answer(self, case: Case) -> Step:
+        restart = case.measurement.epoch_restart
+        if not case.measurement.workers:
             return self.declined("no workers: there is none to start anew for each epoch")
-        if at.found.settings.persistent_workers:
+        if case.measurement.settings.persistent_workers:
             return self.declined("persistent_workers=True is set already")
         if restart is None:
             return self.declined("how long an epoch takes to begin was not measured: the time budget was spent")
-        if at.epoch is None:
+        if case.epoch is None:
             return self.declined(f"an epoch takes {seconds(restart)} to begin, but the dataset tells no length to compare it with")
-        left = Interval(first_batch(at), 0.5 * first_batch(at), 1.5 * first_batch(at))
-        whole = epoch(at, restart)
+        left = Interval(first_batch(case), 0.5 * first_batch(case), 1.5 * first_batch(case))
+        whole = epoch(case, restart)
         assert whole is not None
+        return self.kept_up(restart, whole, shorter_restart(case, restart, left))
+
+    def kept_up(self, restart: float, whole: float, gain: Interval) -> Proposed:
+        """``restart``: seconds of ``whole``, an epoch, that pass before its first batch."""
         return self.proposed(
             f"Every epoch waits {seconds(restart)} for its first batch, {percent(restart / whole)} of its {seconds(whole)}",
-            shorter_restart(at, restart, left),
+            gain,
             commands.loader(persistent_workers=True),
             risk="Workers keep their copy of the dataset: changes made to it between epochs in the training process do not reach "
             "them.",
@@ -84,30 +83,27 @@ class StartMethod(Remedy):
     title = "Start workers from a preloaded fork server"
     every_epoch = True
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        method = at.start_method
-        if not at.found.workers:
+    def answer(self, case: Case) -> Step:
+        method = case.start_method
+        if not case.measurement.workers:
             return self.declined("no workers: there is none to start")
-        first = at.found.first_batch
+        first = case.measurement.first_batch
         if first is None:
             return self.declined("how long the first batch takes was not measured: the time budget was spent")
         if method == "fork":
             return self.declined(f"workers are forked already: the first batch was there after {seconds(first)}")
-        if at.machine is not None and at.machine.system == "Windows":
+        if case.machine is not None and case.machine.system == "Windows":
             return self.declined("Windows can only spawn processes")
-        if at.epoch is None:
+        if case.epoch is None:
             return self.declined(f"the first batch takes {seconds(first)}, but the dataset tells no length to compare it with")
-        workers = at.found.workers
-        left = Interval(*(workers * each + first_batch(at) for each in (FORK_SECONDS.value, FORK_SECONDS.low, FORK_SECONDS.high)))
-        again = "once, since workers are kept" if at.found.settings.persistent_workers else "at every epoch"
+        workers = case.measurement.workers
+        left = Interval(*(workers * each + first_batch(case) for each in (FORK_SECONDS.value, FORK_SECONDS.low, FORK_SECONDS.high)))
+        again = "once, since workers are kept" if case.measurement.settings.persistent_workers else "at every epoch"
         return self.proposed(
             f"{workers} workers started by {method} took {seconds(first)} to the first batch, {again}; forked from a server that "
             "has torch loaded "
             f"it would be about {seconds(left.value)}",
-            shorter_restart(at, first, left),
+            shorter_restart(case, first, left),
             "import multiprocessing; multiprocessing.set_forkserver_preload(['torch', 'torchvision']) at the program's start, and "
             + commands.loader(multiprocessing_context="forkserver"),
             risk="The dataset is still pickled to every worker; a large one (lists of paths) is better packed into arrays.",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from pipefix.measurement import experiments
 from pipefix.plan import commands
-from pipefix.plan.model import FLOOR_MAKING, FLOOR_TAKING, Line, Part, draws, part
+from pipefix.plan.case import NO_CUDA, Case
+from pipefix.plan.model import FLOOR_MAKING, FLOOR_TAKING, PipelineModel, StageTime, draws, stage_time
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.plan.situation import NO_CUDA, Situation
-from pipefix.plan.wording import span
-from pipefix.vocabulary.quantity import Interval, seconds, size
+from pipefix.vocabulary.quantity import Interval, seconds, size, span
 from pipefix.vocabulary.stage import Stage
 
 NO_WORKERS = "no workers: nothing crosses a process border"
@@ -32,97 +30,94 @@ class Uint8Wire(Remedy):
     stage = Stage.IPC
     title = "Send images as uint8 and make them float on the GPU"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        if not at.found.workers:
+    def answer(self, case: Case) -> Step:
+        if not case.measurement.workers:
             return self.declined(NO_WORKERS)
-        facts = at.found.facts
+        facts = case.measurement.facts
         if "batch.largest_is_float" not in facts:
             return self.declined("what a batch is made of could not be looked at")
         if not facts["batch.largest_is_float"]:
             return self.declined(
                 f"the largest tensor of a batch ({size(facts.get('batch.largest_bytes', 0.0))}) does not hold floats"
             )
-        if not at.operations.pictures and not at.operations.floating:
+        if not case.operations.pictures and not case.operations.floating:
             return self.declined("nothing that decodes pictures was seen, so the floats in a batch may be more than bytes can hold")
-        gain = at.predicted(self._line(at, facts.get("batch.largest_bytes", 0.0)))
-        if not at.cuda:
+        gain = case.predicted(self._changed(case, facts.get("batch.largest_bytes", 0.0)))
+        if not case.cuda:
             return self.declined(f"{NO_CUDA} to make them float on; beside one it would gain at most {span(gain)}", gain)
         return self.proposed(
-            f"{size(at.batch_bytes)} cross for each batch; as bytes it would be "
-            f"{size(at.batch_bytes - 0.75 * facts['batch.largest_bytes'])}",
+            f"{size(case.batch_bytes)} cross for each batch; as bytes it would be "
+            f"{size(case.batch_bytes - 0.75 * facts['batch.largest_bytes'])}",
             gain,
             "In the transform, replace ToTensor()/ToDtype(float32)/Normalize by PILToTensor(); in the step: "
             "batch = batch.to('cuda', non_blocking=True).float().div_(255) and normalise there.",
             risk="Float augmentations that run before collating must move to the GPU too.",
         )
 
-    def _line(self, at: Situation, floats: float) -> Line:
-        part_left = 1 - (1 - 1 / FLOAT_BYTES) * floats / at.batch_bytes if at.batch_bytes else 1.0
-        line = _with_less(at, part_left)
-        casting = sum(op.wall for op in at.operations.augment if op.name in at.operations.floating)
-        return line.scaled(Stage.COLLATE, part_left).shortened(Stage.AUGMENT, 0.5 * casting)
+    def _changed(self, case: Case, floats: float) -> PipelineModel:
+        part_left = 1 - (1 - 1 / FLOAT_BYTES) * floats / case.batch_bytes if case.batch_bytes else 1.0
+        model = _with_less(case, part_left)
+        if Stage.TRANSFER.value in model.taking:  # that part of the copy for which a step waits
+            copied = model.taking[Stage.TRANSFER.value].scaled(part_left)
+            model = replace(model, taking={**model.taking, Stage.TRANSFER.value: copied})
+        casting = sum(op.wall for op in case.operations.augment if op.name in case.operations.floating)
+        return model.scaled(Stage.COLLATE, part_left).shortened(Stage.AUGMENT, 0.5 * casting)
 
 
-def _with_less(at: Situation, part_left: float) -> Line:
+def _with_less(case: Case, part_left: float) -> PipelineModel:
     """The hand-over with fewer bytes: what each batch costs however small it is stays."""
-    making = _left(at.line.making[Stage.IPC.value], FLOOR_MAKING / at.batch, part_left)
-    taking = _left(at.line.taking[Stage.IPC.value], FLOOR_TAKING / at.batch, part_left)
+    making = _left(case.model.making[Stage.IPC.value], FLOOR_MAKING / case.batch, part_left)
+    taking = _left(case.model.taking[Stage.IPC.value], FLOOR_TAKING / case.batch, part_left)
     return replace(
-        at.line,
-        making={**at.line.making, Stage.IPC.value: making},
-        taking={**at.line.taking, Stage.IPC.value: taking},
+        case.model,
+        making={**case.model.making, Stage.IPC.value: making},
+        taking={**case.model.taking, Stage.IPC.value: taking},
     )
 
 
-def _left(whole: Part, floor: float, part_left: float) -> Part:
+def _left(whole: StageTime, floor: float, part_left: float) -> StageTime:
     spent = float(whole.wall[0])
     fixed = min(floor, spent)
     return whole.scaled((fixed + (spent - fixed) * part_left) / spent if spent else 1.0)
 
 
 class HandoverSlots(Remedy):
-    """Batches written into shared memory that is used again and again, instead of fresh pages for each."""
+    """Batches written into reusable shared memory and again, instead of fresh pages for each."""
 
     id = "handover-slots"
     stage = Stage.IPC
     title = "Hand batches over through reused shared memory"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        if not at.found.workers:
+    def answer(self, case: Case) -> Step:
+        if not case.measurement.workers:
             return self.declined(NO_WORKERS)
-        if not at.batch_bytes:
+        if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at")
-        if at.found.facts.get("batch.piped_bytes", 0.0) > 0.5 * at.batch_bytes:
+        if case.measurement.facts.get("batch.piped_bytes", 0.0) > 0.5 * case.batch_bytes:
             return self.declined(
                 "batches are not tensors but arrays or bytes, which go through a pipe: return tensors from collate_fn first"
             )
-        gain = at.predicted(self._line(at))
-        each = at.wall(Stage.IPC) * at.batch
-        slot = SLOT_MAKING + SLOT_TAKING + at.batch_bytes / SLOT_RATE.value
+        gain = case.predicted(self._changed(case))
+        each = case.wall(Stage.IPC) * case.batch
+        slot = SLOT_MAKING + SLOT_TAKING + case.batch_bytes / SLOT_RATE.value
         return self.proposed(
-            f"Handing over {size(at.batch_bytes)} takes {seconds(each)} a batch; through memory that was used before about "
+            f"Handing over {size(case.batch_bytes)} takes {seconds(each)} a batch; through memory that was used before about "
             f"{seconds(slot)}",
             gain,
             "Put pipefix.FastLoader(..., engine='processes') in DataLoader's place: it takes the same arguments and gives the same "
             "batches.",
         )
 
-    def _line(self, at: Situation) -> Line:
-        wall = (SLOT_MAKING + at.batch_bytes / draws(SLOT_RATE, "slot")) / at.batch
-        made = at.line.making[Stage.IPC.value]
-        taken = at.line.taking[Stage.IPC.value]
-        quick = Part(wall.clip(max=made.wall), wall.clip(max=made.cpu))
-        passed = part(min(SLOT_TAKING / at.batch, float(taken.wall[0])))
+    def _changed(self, case: Case) -> PipelineModel:
+        wall = (SLOT_MAKING + case.batch_bytes / draws(SLOT_RATE, "slot")) / case.batch
+        made = case.model.making[Stage.IPC.value]
+        taken = case.model.taking[Stage.IPC.value]
+        quick = StageTime(wall.clip(max=made.wall), wall.clip(max=made.cpu))
+        passed = stage_time(min(SLOT_TAKING / case.batch, float(taken.wall[0])))
         return replace(
-            at.line,
-            making={**at.line.making, Stage.IPC.value: quick},
-            taking={**at.line.taking, Stage.IPC.value: passed},
+            case.model,
+            making={**case.model.making, Stage.IPC.value: quick},
+            taking={**case.model.taking, Stage.IPC.value: passed},
         )
 
 
@@ -133,38 +128,33 @@ class CollateFaster(Remedy):
     stage = Stage.COLLATE
     title = "Collate with one copy a sample"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        spent = at.wall(Stage.COLLATE) * at.batch
+    def answer(self, case: Case) -> Step:
+        spent = case.wall(Stage.COLLATE) * case.batch
         if not spent:
             return self.declined("collating takes no time")
-        if not at.batch_bytes:
+        if not case.batch_bytes:
             return self.declined("how large a batch is could not be looked at, so how fast it could be collated is not known")
-        wall = (at.batch_bytes / draws(STACK_RATE, "stack")) / at.batch
-        least = wall.clip(max=at.line.wall(Stage.COLLATE))
-        gain = at.after(experiments.NO_COLLATE, at.line.replacing(Stage.COLLATE, Part(least, least)), name=self.id)
+        wall = (case.batch_bytes / draws(STACK_RATE, "stack")) / case.batch
+        least = wall.clip(max=case.model.wall(Stage.COLLATE))
+        gain = case.after(experiments.NO_COLLATE, case.model.replacing(Stage.COLLATE, StageTime(least, least)), name=self.id)
         return self.proposed(
-            f"Collating takes {seconds(spent)} a batch; copying its {size(at.batch_bytes)} once takes about "
-            f"{seconds(float(least[0]) * at.batch)}",
+            f"Collating takes {seconds(spent)} a batch; copying its {size(case.batch_bytes)} once takes about "
+            f"{seconds(float(least[0]) * case.batch)}",
             gain,
-            _collate_advice(at),
+            _collate_advice(case),
         )
 
 
-def _collate_advice(at: Situation) -> str:
-    small = at.found.facts.get("batch.small_tensors", 0.0)
+def _collate_advice(case: Case) -> str:
+    small = case.measurement.facts.get("batch.small_tensors", 0.0)
     if small >= 16:
         return (
             f"Return one tensor a field instead of {small:.0f} small ones a batch: pack the small fields of a sample into one "
             "array in __getitem__."
         )
-    if at.found.settings.collate != "default_collate":
-        return (
-            f"In {at.found.settings.collate}, allocate the batch once (torch.empty) and copy every sample to its place, or use "
-            "default_collate."
-        )
+    collate = case.measurement.settings.collate
+    if collate != "default_collate":
+        return f"In {collate}, allocate the batch once (torch.empty) and copy every sample to its place, or use default_collate."
     return (
         "Return arrays of one shape and dtype from __getitem__ (no lists of numbers, no nested dicts), and keep batches below "
         "32 MB."
@@ -178,44 +168,76 @@ class Pinning(Remedy):
     stage = Stage.TRANSFER
     title = "Pin batches in memory"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        yield self._judge(at)
-
-    def _judge(self, at: Situation) -> Step:
-        copies = at.found.transfer
-        if at.found.settings.pin_memory:
+    def answer(self, case: Case) -> Step:
+        copies = case.measurement.transfer
+        if case.measurement.settings.pin_memory:
             return self.declined("pin_memory=True is set already")
-        if not at.cuda:
+        if not case.cuda:
             return self.declined(f"{NO_CUDA}: pinned memory only speeds up copies to one")
         if "pinned" not in copies or "pageable" not in copies:
             return self.declined("the copy of a batch to the device could not be measured")
         pinned, pageable = copies["pinned"], copies["pageable"]
         if pageable <= pinned:
             return self.declined(f"a batch is copied as fast without: {seconds(pageable)} against {seconds(pinned)} pinned")
-        shorter = (pageable - pinned) / at.batch
-        before = replace(at.line, taking=_with_copy(at, pageable / at.batch))
-        after = replace(before, taking={**before.taking, _copy_key(at): _less(before.taking[_copy_key(at)], shorter)})
+        shorter = (pageable - pinned) / case.batch
+        before = replace(case.model, taking=_with_copy(case, pageable / case.batch))
+        after = replace(before, taking={**before.taking, _copy_key(case): _less(before.taking[_copy_key(case)], shorter)})
         return self.proposed(
-            f"Copying a batch of {size(copies.get('bytes', at.batch_bytes))} takes {seconds(pageable)} from ordinary memory and "
+            f"Copying a batch of {size(copies.get('bytes', case.batch_bytes))} takes {seconds(pageable)} from ordinary memory and "
             f"{seconds(pinned)} from pinned",
-            at.predicted(after, before),
+            case.predicted(after, before),
             commands.loader(pin_memory=True) + " and batch.to('cuda', non_blocking=True) in the step",
             risk="Pinned memory cannot be swapped; it is taken for the batches in flight.",
         )
 
 
-def _copy_key(at: Situation) -> str:
-    """The step holds the copy where there is one; otherwise it stands for itself."""
-    return Stage.STEP.value if Stage.STEP.value in at.line.taking else Stage.TRANSFER.value
+class EarlyCopy(Remedy):
+    """Copies that begin while the step before runs, from pinned memory."""
+
+    id = "early-copy"
+    stage = Stage.TRANSFER
+    title = "Start copies to the device earlier"
+
+    def answer(self, case: Case) -> Step:
+        copies, taking = case.measurement.transfer, case.model.taking
+        if not case.cuda:
+            return self.declined(f"{NO_CUDA}: nothing is copied to one")
+        if "exposed" not in copies or "pinned" not in copies:
+            return self.declined("how long a step waits for its copy could not be measured")
+        if not copies["exposed"]:
+            return self.declined("the step waits for no copy: it is hidden behind other work already")
+        # Beside the step before, a copy is felt as far as it takes longer than that step.
+        step = float(taking[Stage.STEP.value].wall[0]) if Stage.STEP.value in taking else 0.0
+        left = max(0.0, copies["pinned"] / case.batch - step) * case.batch
+        if left >= copies["exposed"]:
+            taken = f"{seconds(copies['pinned'])} and the step {seconds(step * case.batch)}"
+            return self.declined(f"a copy from pinned memory takes {taken}: too little to hide it behind")
+        shorter = taking[Stage.TRANSFER.value].scaled(left / copies["exposed"])
+        after = replace(case.model, taking={**taking, Stage.TRANSFER.value: shorter})
+        waits, pinned = seconds(copies["exposed"]), seconds(copies["pinned"])
+        return self.proposed(
+            f"Each step waits {waits} for its copy, which takes {pinned} from pinned memory and could run beside the step before "
+            f"({seconds(step * case.batch)})",
+            case.predicted(after),
+            "Put pipefix.FastLoader(..., device='cuda') in DataLoader's place: batches come on the device, pinned and copied "
+            "ahead, and .to('cuda') in the step does nothing then.",
+            risk="One more batch lies in the device's memory.",
+        )
 
 
-def _with_copy(at: Situation, copying: float) -> dict[str, Part]:
-    known = dict(at.line.taking)
+def _copy_key(case: Case) -> str:
+    """The step holds the copy where there is one, and its part is not known; otherwise it stands for itself."""
+    known = case.model.taking
+    return Stage.STEP.value if Stage.STEP.value in known and Stage.TRANSFER.value not in known else Stage.TRANSFER.value
+
+
+def _with_copy(case: Case, copying: float) -> dict[str, StageTime]:
+    known = dict(case.model.taking)
     if Stage.STEP.value not in known:
-        known[Stage.TRANSFER.value] = part(copying, 0.0)
+        known[Stage.TRANSFER.value] = stage_time(copying, 0.0)
     return known
 
 
-def _less(whole: Part, by: float) -> Part:
+def _less(whole: StageTime, by: float) -> StageTime:
     spent = float(whole.wall[0])
     return whole.scaled(max(0.0, 1 - by / spent) if spent else 1.0)

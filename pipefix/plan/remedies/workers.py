@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from pipefix.measurement.statistics import ratio
 from pipefix.plan import commands
+from pipefix.plan.case import Case
+from pipefix.plan.model import at_most
 from pipefix.plan.plan import Declined, Proposed, Step
 from pipefix.plan.remedy import Remedy
-from pipefix.plan.situation import Situation
-from pipefix.plan.wording import processes, span
-from pipefix.vocabulary.quantity import Interval, size
-from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.quantity import Interval, exactly, size, span
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 WORTH = 1.03
 NEAR = 0.98
@@ -21,101 +21,124 @@ MOST = 32
 """The model is not asked about more workers than this."""
 
 
-class Workers(Remedy):
+class WorkerCount(Remedy):
     id = "workers"
     stage = Stage.IPC
+    relieves = (*IN_SAMPLE, Stage.COLLATE)
     title = "Change the number of workers"
 
-    def judge(self, at: Situation) -> Iterable[Step]:
-        tried = _tried(at)
-        known = tried or _predicted(at)
-        fitting = {count: gain for count, gain in known.items() if _too_large(at, count) is None}
-        best = _best(fitting, at.found.workers)
+    def judge(self, case: Case) -> Iterable[Step]:
+        tried = _tried(case)
+        known = tried or _predicted(case)
+        fitting = {count: gain for count, gain in known.items() if _in_vain(case, count, tried=bool(tried)) is None}
+        best = _best(fitting, case.measurement.workers)
         if not tried:
-            yield self._from_model(at, best, known)
-            for count in sorted({at.found.workers // 2, 2 * at.found.workers} - {best, at.found.workers, 0}):
-                yield self._other(at, count, known)
+            yield self._from_model(case, best, known)
+            for count in sorted(
+                {case.measurement.workers // 2, 2 * case.measurement.workers} - {best, case.measurement.workers, 0}
+            ):
+                yield self._other(case, count, known)
             return
         for count, gain in sorted(tried.items()):
-            yield self._one(at, count, gain, best, tried)
+            yield self._one(case, count, gain, best, tried)
 
-    def _from_model(self, at: Situation, best: int | None, known: dict[int, Interval]) -> Step:
-        now = at.found.workers
+    def _from_model(self, case: Case, best: int | None, known: dict[int, Interval]) -> Step:
+        now = case.measurement.workers
         if best is not None:
-            return _proposed(at, best, known[best], measured=False)
+            return _proposed(case, best, known[best], measured=False)
         most = max(known, key=lambda count: known[count].value, default=None)
-        if most is not None and known[most].value >= WORTH and (why := _too_large(at, most)) is not None:
+        if most is not None and known[most].value >= WORTH and (why := _in_vain(case, most)) is not None:
             return self.declined(why, known[most])
-        limit = _limit(at)
+        limit = _limit(case)
         gain = f"; {processes(most)} would give {span(known[most])}" if most is not None else ""
         return self.declined(f"{processes(now)} keep up with {limit}{gain} (predicted, no other count was tried)")
 
-    def _other(self, at: Situation, count: int, known: dict[int, Interval]) -> Step:
-        gain = known.get(count) or _modelled(at, count)
-        why = f"{processes(count)} would give {span(gain)} of today's throughput (predicted, no other count was tried)"
-        return Declined(id=f"workers-{count}", stage=self.stage, title=_title(at, count), why=why, speedup=gain)
+    def _other(self, case: Case, count: int, known: dict[int, Interval]) -> Step:
+        gain = known.get(count) or _modelled(case, count)
+        why = (
+            _in_vain(case, count)
+            or f"{processes(count)} would give {span(gain)} of today's throughput (predicted, no other count was tried)"
+        )
+        return Declined(
+            id=f"workers-{count}", stage=self.stage, title=_title(case, count), why=why, speedup=gain, relieves=self.relieves
+        )
 
-    def _one(self, at: Situation, count: int, gain: Interval, best: int | None, tried: dict[int, Interval]) -> Step:
+    def _one(self, case: Case, count: int, gain: Interval, best: int | None, tried: dict[int, Interval]) -> Step:
         if count == best:
-            return _proposed(at, count, gain, measured=True)
-        why = _too_large(at, count)
+            return _proposed(case, count, gain, measured=True)
+        why = _in_vain(case, count, tried=True)
         if why is None:
             why = f"{processes(count)} gave {span(gain)} of today's throughput"
             if best is not None:
                 why += f", {processes(best)} {span(tried[best])}"
-        return Declined(id=f"workers-{count}", stage=self.stage, title=_title(at, count), why=why, speedup=gain, measured=True)
+        return Declined(
+            id=f"workers-{count}",
+            stage=self.stage,
+            title=_title(case, count),
+            why=why,
+            speedup=gain,
+            measured=True,
+            relieves=self.relieves,
+        )
 
 
-def _proposed(at: Situation, count: int, gain: Interval, *, measured: bool) -> Proposed:
-    now = at.found.workers
+def _proposed(case: Case, count: int, gain: Interval, *, measured: bool) -> Proposed:
+    now = case.measurement.workers
     frees = None
     if count < now and gain.value < WORTH:
         spare = processes(now - count)
         frees = f"{spare} and their memory" if now - count > 1 else f"{spare} and its memory"
     tried = f"{processes(count)} were really tried beside today's setting"
-    why = f"{processes(now)} now, {at.found.cores:g} cores; {tried if measured else 'predicted from wall and CPU times'}"
+    why = f"{processes(now)} now, {case.measurement.cores:g} cores; {tried if measured else 'predicted from wall and CPU times'}"
     if frees is not None:
         why += f". As fast as today, and it frees {frees}"
     return Proposed(
         id=f"workers-{count}",
         stage=Stage.IPC,
-        title=_title(at, count),
+        title=_title(case, count),
         why=why,
         speedup=gain,
-        command=commands.settings(at.target, at.verbs, num_workers=count),
+        command=commands.settings(case.target, case.verbs, num_workers=count),
         measured=measured,
         frees=frees,
-        risk=_risk(at, count),
+        risk=_risk(case, count),
+        relieves=WorkerCount.relieves,
     )
 
 
-def _title(at: Situation, count: int) -> str:
-    return f"Use {processes(count)} instead of {at.found.workers or 'none'}"
+def processes(count: int) -> str:
+    return "no workers" if count == 0 else "1 worker" if count == 1 else f"{count} workers"
 
 
-def _risk(at: Situation, count: int) -> str | None:
-    if at.found.settings.kind == "iterable" and count > 1:
+def _title(case: Case, count: int) -> str:
+    return f"Use {processes(count)} instead of {case.measurement.workers or 'none'}"
+
+
+def _risk(case: Case, count: int) -> str | None:
+    if case.measurement.settings.kind == "iterable" and count > 1:
         return "Each worker runs the whole IterableDataset: unless it shards itself by get_worker_info(), samples come repeated."
     return None
 
 
-def _tried(at: Situation) -> dict[int, Interval]:
+def _tried(case: Case) -> dict[int, Interval]:
     found: dict[int, Interval] = {}
-    for name, pairs in at.found.trials.items():
+    for name, pairs in case.measurement.trials.items():
         word, _, count = name.rpartition("-")
         if word == "workers" and count.isdigit() and pairs:
             found[int(count)] = ratio([tried / base for tried, base in pairs], [1.0] * len(pairs))
     return found
 
 
-def _predicted(at: Situation) -> dict[int, Interval]:
+def _predicted(case: Case) -> dict[int, Interval]:
     """The model's speed-up at counts worth thinking of."""
-    counts = sorted({1, 2, 4, 8, 16, MOST, math.ceil(at.found.cores), 2 * math.ceil(at.found.cores)})
-    return {count: _modelled(at, count) for count in counts if count != at.found.workers and count <= MOST}
+    counts = sorted({1, 2, 4, 8, 16, MOST, math.ceil(case.measurement.cores), 2 * math.ceil(case.measurement.cores)})
+    return {count: _modelled(case, count) for count in counts if count != case.measurement.workers and count <= MOST}
 
 
-def _modelled(at: Situation, count: int) -> Interval:
-    return at.predicted(at.line.with_workers(count, at.batch, at.batch_bytes))
+def _modelled(case: Case, count: int) -> Interval:
+    """No faster than all cores together could do the same work, library threads included."""
+    gain = case.predicted(case.model.with_workers(count, case.batch, case.batch_bytes))
+    return at_most(gain, exactly(max(1.0, case.most))) if case.most is not None else gain
 
 
 def _best(known: dict[int, Interval], now: int) -> int | None:
@@ -128,19 +151,30 @@ def _best(known: dict[int, Interval], now: int) -> int | None:
     return min(fewer, default=None)
 
 
-def _too_large(at: Situation, count: int) -> str | None:
+def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
+    """Why so many workers would do nothing: no shard to read, no core to run on, or no memory for their batches."""
+    shards = case.measurement.shards
+    if shards is not None and count > shards:
+        parts = "1 shard, which feeds one worker" if shards == 1 else f"{shards} shards, each of which feeds one worker"
+        return f"the stream has {parts}: {processes(count)} would leave {count - shards} of them without a sample"
+    if count > case.measurement.workers and not tried and case.cores_taken is not None:
+        return case.cores_taken
+    return _too_large(case, count)
+
+
+def _too_large(case: Case, count: int) -> str | None:
     """Why so many workers cannot be had: the batches they hold in shared memory."""
-    room = at.machine.shm_free_bytes if at.machine is not None else None
-    if room is None or count <= at.found.workers or not at.batch_bytes:
+    room = case.machine.shm_free_bytes if case.machine is not None else None
+    if room is None or count <= case.measurement.workers or not case.batch_bytes:
         return None
-    ahead = at.found.settings.prefetch_factor or 2
-    needed = count * (ahead + 1) * at.batch_bytes
+    ahead = case.measurement.settings.prefetch_factor or 2
+    needed = count * (ahead + 1) * case.batch_bytes
     if needed <= room:
         return None
     return f"{processes(count)} hold up to {size(needed)} of batches in /dev/shm, where {size(room)} are free"
 
 
-def _limit(at: Situation) -> str:
-    if at.diagnosis.verdict.kind == "step-bound":
+def _limit(case: Case) -> str:
+    if case.diagnosis.verdict.kind == "step-bound":
         return "the training step"
-    return f"the {at.found.cores:g} cores"
+    return f"the {case.measurement.cores:g} cores"

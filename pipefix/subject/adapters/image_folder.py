@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
+from pipefix.subject import failure
 from pipefix.vocabulary.errors import TargetError
 
 ASSUMPTION = "the ImageNet training transforms (RandomResizedCrop 224, flip, normalise)"
@@ -26,7 +28,8 @@ def dataset(path: Path) -> Any:
     try:
         return ImageFolder(str(path), transform=listing)
     except FileNotFoundError as error:
+        why = textwrap.shorten(str(error).rstrip("."), failure.LONGEST_MESSAGE, placeholder=" ...")  # it names each folder
         raise TargetError(
-            f"The directory {str(path)!r} is not in ImageFolder layout: {error}.",
+            f"The directory {str(path)!r} is not in ImageFolder layout: {why}.",
             advice="It needs one folder a class with images inside, like photos/cat/1.jpg. Otherwise name a Python file: FILE.py.",
         ) from error

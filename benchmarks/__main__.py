@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.harness.command import main
+
+sys.exit(main())

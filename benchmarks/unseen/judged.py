@@ -1,0 +1,217 @@
+"""One unseen pipeline: laid out, measured by clocks in its own text, probed, measured again, and the verdict held against that."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import multiprocessing
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader
+
+from benchmarks.unseen.parts import known
+from benchmarks.unseen.pipeline import LEADS, Unseen, text, tuned
+from tests.doubles.invariants import broken
+from tests.planted.children import in_child
+from tests.planted.truth import Truth, truth_of
+
+LEAD = 1.3
+"""By how much the stage in question must really lead."""
+OVERHEAD_S = 60e-6
+"""What fetching, collating and handing over add to a sample, about."""
+APART_S = 120.0
+"""What one reading may take at most."""
+SINE_S = 60e-9
+"""About what one round of the sampler's, the collating's or the step's work takes."""
+
+
+def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        family = known(drawn.family)
+        if family.lay_out is not None:
+            family.lay_out(folder, np.random.default_rng(1))
+        pipeline = _tuned(drawn, folder)
+        file = folder / "train.py"
+        file.write_text(text(pipeline, str(folder), timed=False))
+        before = _truth(pipeline, folder)
+        with Neighbour(on=pipeline.neighbour, seed=drawn.name):
+            begun = time.perf_counter()
+            run = _probed(pipeline, file, budget)
+            spent = time.perf_counter() - begun
+        after = _truth(pipeline, folder)
+        return _told(pipeline, run, before, after, file.read_text()) | {"probe_s": spent}
+
+
+def _probed(pipeline: Unseen, file: Path, budget: float) -> Any:
+    from pipefix.api import probe
+
+    emulated = {"step_ms": 0.2 * pipeline.batch_size * pipeline.seconds * 1e3} if pipeline.consumer == "emulated" else {}
+    return probe(f"{file}:loader", budget=budget, **emulated)
+
+
+def _told(pipeline: Unseen, run: Any, before: Truth, after: Truth, code: str) -> dict[str, Any]:
+    verdict = run.verdict
+    sampler = "sampler takes" in verdict.sentence
+    said = verdict.kind if verdict.kind in ("inconclusive", "balanced") else "sampler" if sampler else verdict.stage or verdict.kind
+    line = _line_named(pipeline, verdict.sentence, code)
+    true = before.label == after.label == pipeline.truth and min(before.dominance, after.dominance) >= LEAD
+    right = said == pipeline.truth or line
+    outcome = "drifted" if not true else "right" if right else "inconclusive" if said in ("inconclusive", "balanced") else "wrong"
+    return {
+        "name": pipeline.name, "outcome": outcome, "truth": pipeline.truth, "said": said, "line": line,
+        "sentence": verdict.sentence,
+        "really": [f"{each.label} {each.dominance:.2f}x" for each in (before, after)], "broken": broken(run),
+        "remedy": next((step.id for step in run.remedies if step.status == "proposed"), None), "pipeline": asdict(pipeline),
+    }  # fmt: skip
+
+
+def _line_named(pipeline: Unseen, sentence: str, code: str) -> bool:
+    """Whether the sentence names the line of the code that no seam cuts, where that is what limits."""
+    own = [part for part in pipeline.parts if part.own and part.stage == pipeline.truth]
+    found = re.search(r"train\.py:(\d+)", sentence)
+    if not own or found is None:
+        return False
+    line = code.splitlines()[int(found.group(1)) - 1].strip()
+    return any(line and line in part.code for part in own)
+
+
+# -- what is true -----------------------------------------------------------------------------------------------------
+
+
+def _module(pipeline: Unseen, folder: Path) -> Any:
+    """The pipeline with clocks in its text."""
+    file = folder / "timed.py"
+    file.write_text(text(pipeline, str(folder), timed=True))
+    spec = importlib.util.spec_from_file_location("timed", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["timed"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _spent(module: Any, pipeline: Unseen, seconds: float) -> dict[Any, float]:
+    """Seconds a sample of each part, of collating, of the sampler and of the step, in this process alone."""
+    loader = DataLoader(
+        module.dataset, batch_size=pipeline.batch_size, collate_fn=module.collate,
+        sampler=module.Drawn(len(module.dataset)) if pipeline.sampler == "own" else None,
+    )  # fmt: skip
+    batches = itertools.chain.from_iterable(itertools.repeat(loader))
+    next(batches)
+    module.SPENT.clear()
+    made, until = 0, time.perf_counter() + seconds
+    while made < 2 or time.perf_counter() < until:
+        batch = next(batches)
+        if pipeline.consumer == "real":
+            module.train_step(batch)
+        made += 1
+    return {name: spent / made / pipeline.batch_size for name, spent in module.SPENT.items()}
+
+
+def _apart(pipeline: Unseen, folder: Path, seconds: float, *, crossing: bool) -> tuple[dict[int, float], dict[str, float]]:
+    """Seconds a sample of each part, and of what is around the samples; in a process of its own, so that no library's threads are
+    there when the probe's workers are forked."""
+
+    def work() -> dict[str, float]:
+        module = _module(pipeline, folder)
+        spent = _spent(module, pipeline, seconds)
+        if crossing:
+            spent["ipc"] = _handover(module, pipeline)
+        return {str(name): each for name, each in spent.items()}
+
+    found = in_child(work, timeout=APART_S)
+    if "error" in found:
+        raise RuntimeError(f"{found['error']}\n{found.get('log', '')}")
+    inside = {int(name): spent for name, spent in found.items() if name.isdigit()}
+    return inside, {name: spent for name, spent in found.items() if not name.isdigit()}
+
+
+def _tuned(drawn: Unseen, folder: Path) -> Unseen:
+    inside, _ = _apart(drawn, folder, 0.3, crossing=False)
+    pipeline = tuned(drawn, inside)
+    made = sum(inside.values())
+    supply = made / max(1, min(drawn.workers, os.cpu_count() or 1)) + OVERHEAD_S
+    wanted = {"collate": LEADS * made, "step": LEADS * supply, "sampler": LEADS * supply}.get(drawn.truth)
+    if wanted is None:
+        return pipeline
+    samples = 1 if drawn.truth == "sampler" else pipeline.batch_size
+    return replace(pipeline, extra=max(1, int(wanted * samples / SINE_S)))
+
+
+def _truth(pipeline: Unseen, folder: Path) -> Truth:
+    inside, spent = _apart(pipeline, folder, 0.6, crossing=pipeline.workers > 0)
+    costs = {"ipc": spent.get("ipc", 0.0), "collate": spent.get("collate", 0.0), "step": spent.get("step", 0.0)}
+    for place, part in enumerate(pipeline.parts):
+        costs[part.stage] = costs.get(part.stage, 0.0) + inside[place]
+    cores = os.cpu_count() or 1
+    found = truth_of(costs, min(pipeline.workers, cores))
+    drawn = spent.get("sampler", 0.0)
+    if pipeline.truth != "sampler":
+        return found
+    rest = sum(costs.values()) if not pipeline.workers else max(
+        sum(costs.get(stage, 0.0) for stage in ("storage", "decode", "augment", "collate")) / min(pipeline.workers, cores),
+        costs["step"] + costs["ipc"],
+    )  # fmt: skip
+    return Truth("input-bound", "sampler", drawn / rest) if drawn > rest else found
+
+
+class Ready:
+    """A dataset whose batches are there already: what is left is handing them over."""
+
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, _: int) -> Any:
+        return self.batch.clone()
+
+
+def _handover(module: Any, pipeline: Unseen, seconds: float = 0.4) -> float:
+    batch = next(iter(DataLoader(module.dataset, batch_size=pipeline.batch_size)))
+    batches = iter(DataLoader(Ready(batch), batch_size=None, num_workers=min(2, pipeline.workers)))
+    for _ in range(8):
+        next(batches)
+    begun, count = time.perf_counter(), 0
+    while time.perf_counter() - begun < seconds:
+        next(batches)
+        count += 1
+    return (time.perf_counter() - begun) / count / pipeline.batch_size
+
+
+class Neighbour:
+    """Another program that computes for a second or two, now and then."""
+
+    def __init__(self, *, on: bool, seed: str) -> None:
+        self._process = multiprocessing.get_context("fork").Process(target=_compute, args=(seed, os.getpid())) if on else None
+
+    def __enter__(self) -> Neighbour:
+        if self._process is not None:
+            self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.join()
+
+
+def _compute(seed: str, parent: int) -> None:
+    rng = random.Random(seed)
+    while os.getppid() == parent:
+        until = time.monotonic() + rng.uniform(0.5, 2.0)
+        while time.monotonic() < until:
+            sum(range(1000))
+        time.sleep(rng.uniform(0.5, 3.0))

@@ -1,0 +1,118 @@
+"""Handles that a dataset holds open before its workers are forked: found by looking at what it holds, running none of its code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from pipefix.audit.finding import OpenHandle
+from pipefix.vocabulary.attributes import attributes
+
+MAX_DEPTH = 5
+MAX_ENTRIES = 64
+"""Entries of a list or dict that are looked at: whoever holds handles in one holds them from the beginning."""
+MOST = 8
+"""Handles that are told."""
+
+_PLAIN = (str, bytes, bytearray, int, float, complex, bool, type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+_NOT_LOOKED_INTO = ("torch", "numpy", "pandas", "logging", "threading", "pipefix", "tqdm")
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def _reads(file: Any) -> bool:
+    """Not what is only written to, as logs are: there nobody minds where the next line goes."""
+    return not file.closed and bool(file.readable() and file.seekable() and not file.writable())
+
+
+_KINDS: dict[tuple[str, str], tuple[str, Callable[[Any], bool]]] = {
+    ("zipfile", "ZipFile"): ("zipfile.ZipFile", lambda archive: archive.fp is not None),
+    ("tarfile", "TarFile"): ("tarfile.TarFile", lambda archive: not archive.closed),
+    ("h5py", "File"): ("h5py.File", bool),
+    ("h5py", "Group"): ("h5py.Group", bool),
+    ("h5py", "Dataset"): ("h5py.Dataset", bool),
+    ("zarr", "ZipStore"): ("zarr.ZipStore", _always),
+    ("av", "InputContainer"): ("av.container.InputContainer", _always),
+    ("decord", "VideoReader"): ("decord.VideoReader", _always),
+    ("cv2", "VideoCapture"): ("cv2.VideoCapture", lambda video: bool(video.isOpened())),
+    ("sqlite3", "Connection"): ("sqlite3.Connection", _always),
+    ("sqlite3", "Cursor"): ("sqlite3.Cursor", _always),
+    ("psycopg2", "connection"): ("psycopg2.connection", lambda connection: not connection.closed),
+    ("psycopg", "Connection"): ("psycopg.Connection", lambda connection: not connection.closed),
+    ("pymysql", "Connection"): ("pymysql.Connection", _always),
+    ("MySQLdb", "Connection"): ("MySQLdb.Connection", _always),
+    ("redis", "Connection"): ("redis.Connection", _always),
+    ("socket", "socket"): ("socket.socket", lambda socket: socket.fileno() >= 0),
+}
+"""Of these a subclass is one as well. Whether it is open is asked of the library, not of the user's code."""
+
+
+def open_handles(dataset: Any) -> list[OpenHandle]:
+    """What ``dataset`` and the datasets inside it hold open, by the place where it is held."""
+    return list(_HandleWalk().visit(dataset, "dataset", 0))[:MOST]
+
+
+class _HandleWalk:
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def visit(self, value: Any, name: str, depth: int) -> Iterator[OpenHandle]:
+        if depth > MAX_DEPTH or id(value) in self._seen or value is None or isinstance(value, _PLAIN):
+            return
+        self._seen.add(id(value))
+        kind = _kind(value)
+        if kind:
+            yield OpenHandle(where=name, kind=kind)
+        elif isinstance(value, (list, tuple)):
+            for place, held in enumerate(value[:MAX_ENTRIES]):
+                yield from self.visit(held, f"{name}[{place}]", depth + 1)
+        elif isinstance(value, dict):
+            for key in list(value)[:MAX_ENTRIES]:
+                yield from self.visit(value[key], f"{name}[{key!r}]", depth + 1)
+        elif (_of_the_user(type(value)) or "dataset" in name.rpartition(".")[2]) and not _minds_forks(type(value)):
+            for attribute, held in attributes(value).items():
+                yield from self.visit(held, f"{name}.{attribute}", depth + 1)
+
+
+def _kind(value: Any) -> str | None:
+    """What it is, if it is an open handle that reads."""
+    for owner in type(value).__mro__:
+        module = owner.__module__.partition(".")[0].lstrip("_")
+        known = _KINDS.get((module, owner.__name__))
+        if known is not None:
+            return known[0] if _asked(known[1], value) else None
+        if owner.__module__ == "_io" and owner.__name__ in ("TextIOWrapper", "BufferedReader", "FileIO"):
+            return "file" if _asked(_reads, value) else None
+    return None
+
+
+def _asked(is_open: Callable[[Any], bool], value: Any) -> bool:
+    try:
+        return bool(is_open(value))
+    except Exception:  # noqa: BLE001 - a library may raise anything about a handle that it has closed
+        return False
+
+
+def _minds_forks(kind: type) -> bool:
+    """Whether its code asks which process it runs in, as code does that opens anew in each."""
+    return any(
+        name in ("getpid", "register_at_fork", "get_worker_info")
+        for owner in kind.__mro__
+        for member in vars(owner).values()
+        if isinstance(member, FunctionType) and _of_the_user(owner)
+        for name in _names(member.__code__)
+    )
+
+
+def _of_the_user(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] not in _NOT_LOOKED_INTO
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -1,0 +1,67 @@
+"""Which stores of objects a dataset names, in its strings; and what a request to one takes, by the probe's clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Protocol
+
+from pipefix.audit.finding import FarStore
+from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.urls import store_of
+
+_DEEPEST = 3
+_FIRST = 8
+"""Entries of a container that are looked at."""
+_CLIENTS = ("urllib.request.", "urllib3.", "requests.", "fsspec.", "obstore.", "s3torchconnector.", "http.client.get")
+"""Operations that are a request each."""
+
+
+class Operation(Protocol):
+    """What an operation costs a sample: `pipefix.diagnosis.diagnosis.OpCost`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def wall(self) -> float: ...
+    @property
+    def calls(self) -> float: ...
+
+
+def store_in(dataset: Any) -> FarStore | None:
+    return named(_stores(dataset, 0))
+
+
+def named(stores: Iterable[str]) -> FarStore | None:
+    found = list(dict.fromkeys(stores))
+    if not found:
+        return None
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return FarStore(name=f"{found[0]}{more}")
+
+
+def timed(stores: Iterable[str], operations: Iterable[Operation], bytes_read: float | None) -> FarStore | None:
+    """The stores that were seen to be asked, with what the operations of storage took a sample."""
+    far = named(stores)
+    asking = [one for one in operations if one.name.startswith(_CLIENTS)]
+    calls = sum(one.calls for one in asking)
+    if far is None or not calls:
+        return far
+    spent = sum(one.wall for one in asking)
+    return FarStore(
+        name=far.name, requests=calls, request_s=spent / calls, bytes_per_s=bytes_read / spent if bytes_read and spent else None
+    )
+
+
+def _stores(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        store = store_of(value)
+        if store is not None:
+            yield store
+    elif depth < _DEEPEST and isinstance(value, (list, tuple, dict)):
+        for one in islice(value.values() if isinstance(value, Mapping) else value, _FIRST):
+            yield from _stores(one, depth + 1)
+    elif depth < _DEEPEST:
+        for one in attributes(value).values():
+            if isinstance(one, (str, list, tuple, dict)) or hasattr(one, "__getitem__"):
+                yield from _stores(one, depth + 1)

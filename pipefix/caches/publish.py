@@ -1,0 +1,92 @@
+"""A finished cache goes to a store: its parts first, the manifest last, and only where there is none. Stopped anywhere, it goes on.
+
+A part's facts go after its data and index. So where a store holds a part's facts, the same as here, it holds the part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipefix.caches import convert as conversion
+from pipefix.caches import manifest as manifests
+from pipefix.caches import removal
+from pipefix.caches.convert import Converted, State
+from pipefix.caches.convert import Progress as Converting
+from pipefix.caches.far import beside_name, data_name
+from pipefix.caches.manifest import Manifest, Recipe, beside
+from pipefix.caches.ownership import MANIFEST
+from pipefix.stores.opening import open_store
+from pipefix.stores.store import NoSuchObject, Store
+from pipefix.vocabulary.errors import BadUsage
+
+Progress = Callable[[int, int], None]
+
+
+def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> int:
+    """Bring the cache in ``folder`` to the store; the number of parts that were put now."""
+    there = store.list()
+    made = 0
+    for number, part in enumerate(manifest.parts):
+        say(number, len(manifest.parts))
+        data = folder / data_name(part, number, manifest.recipe.container)
+        files = [(data, part.bytes), (beside(data, ".idx"), part.index_bytes)]
+        facts, facts_name = beside(data, ".facts"), beside_name(part, number, ".facts")
+        names = [path.relative_to(folder).as_posix() for path, _ in files]
+        sizes = [size for _, size in files]
+        if facts_name in there and [there.get(name) for name in names] == sizes and store.get(facts_name) == facts.read_bytes():
+            continue
+        for name, (path, _) in zip(names, files, strict=True):
+            store.put(name, path)
+        store.put(facts_name, facts)
+        made += 1
+    text = (folder / MANIFEST).read_bytes()
+    if not store.put_if_absent(MANIFEST, text):
+        try:
+            same = store.get(MANIFEST) == text
+        except NoSuchObject:
+            same = False
+        if not same:
+            raise BadUsage(
+                f"{store.url} holds another finished cache by now: its manifest was left as it is.",
+                advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
+            )
+    return made
+
+
+def convert_to_store(
+    dataset: Any, recipe: Recipe, url: str, *, target: str = "", workers: int | None = None, progress: Converting | None = None
+) -> Converted:
+    """Make a cache in a directory beside the working directory's files, bring it to the store, and remove it here."""
+    store = open_store(url)
+    staging = staging_of(store.url)
+    with contextlib.suppress(NoSuchObject):
+        there = manifests.of_text(store.get(MANIFEST), f"{store.url}/{MANIFEST}")
+        if there.recipe != recipe:
+            raise BadUsage(
+                f"{store.url} is a finished cache already, of another recipe: {there.recipe.store} in {there.recipe.container}.",
+                advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
+            )
+        removal.remove(staging)
+        return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url)
+    made = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
+    state = State(samples=made.manifest.samples, done=made.manifest.samples, before=made.manifest.samples)
+    begun = time.perf_counter()
+
+    def say(number: int, count: int) -> None:
+        state.phase = f"bringing part {number + 1} of {count} to the store"
+        (progress or conversion.silent)(state)
+
+    publish(staging, made.manifest, store, say)
+    removal.remove(staging)
+    return replace(made, seconds=made.seconds + time.perf_counter() - begun, url=store.url)
+
+
+def staging_of(url: str) -> Path:
+    """Where a cache is made that goes to this store: the same place for the same URL, so that the same command goes on."""
+    return Path(f"pipefix-staging-{hashlib.sha256(url.encode()).hexdigest()[:12]}").absolute()

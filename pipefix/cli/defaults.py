@@ -1,0 +1,102 @@
+"""Defaults of options that a project or a shell sets: ``[tool.pipefix]`` in pyproject.toml, and ``PIPEFIX_BUDGET=20s``.
+
+What is typed counts most, then the environment, then the table of the command, ``[tool.pipefix.probe]``, then ``[tool.pipefix]``.
+Only options that take a value, and a few switches that change how much is told, can be set so: what writes, removes or agrees to
+something is typed.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import Action, ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipefix.cli.nearest import nearest
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+
+FILE, PREFIX = "pyproject.toml", "PIPEFIX_"
+SWITCHES = frozenset({"quiet", "full"})
+TYPED = frozenset({"arg", "out", "html", "trace", "write", "fail_on", "only"})
+"""Options with a value that belong to one call: files to write would be written by every one."""
+
+
+def apply(parsers: Mapping[str, ArgumentParser], command: str, typed: Sequence[str]) -> None:
+    """Set the defaults of a command's options; those that cannot stand beside what was typed are left."""
+    parser = parsers.get(command)
+    if parser is None:
+        return
+    table = _table(Path.cwd(), parsers)
+    own = table.get(command, {})
+    excluded = _excluded(parser, typed)
+    for action in _settable(parser):
+        name = _name(action)
+        value = os.environ.get(PREFIX + action.dest.upper(), own.get(name, table.get(name)))
+        if value is None or action in excluded:
+            continue
+        action.default = _switched(value) if action.nargs == 0 else _checked(action, str(value))
+
+
+def _settable(parser: ArgumentParser) -> Iterator[Action]:
+    for action in parser._actions:
+        if action.option_strings and action.dest not in TYPED and (action.nargs is None or action.dest in SWITCHES):
+            yield action
+
+
+def _name(action: Action) -> str:
+    """As it is typed, without the dashes."""
+    return max(action.option_strings, key=len).lstrip("-")
+
+
+def _excluded(parser: ArgumentParser, typed: Sequence[str]) -> list[Action]:
+    """Options that exclude one which was typed."""
+    words = {word.partition("=")[0] for word in typed}
+    groups = [group._group_actions for group in parser._mutually_exclusive_groups]
+    return [action for group in groups if any(words & set(one.option_strings) for one in group) for action in group]
+
+
+def _switched(value: Any) -> bool:
+    return str(value).lower() in ("1", "true", "yes", "on")
+
+
+def _checked(action: Action, text: str) -> str:
+    if action.choices is not None and text not in action.choices:
+        raise BadUsage(
+            f"{_name(action)} cannot be {text!r}: it is one of {', '.join(action.choices)}.",
+            advice=f"Mend it in {FILE}, or in the environment ({PREFIX}{action.dest.upper()}).",
+        )
+    return text  # argparse reads a text as if it had been typed
+
+
+def _table(folder: Path, parsers: Mapping[str, ArgumentParser]) -> dict[str, Any]:
+    """``[tool.pipefix]`` of the nearest pyproject.toml, here or above; empty where there is none."""
+    path = next((one / FILE for one in (folder, *folder.parents) if (one / FILE).is_file()), None)
+    try:
+        text = path.read_text(encoding="utf-8") if path is not None else ""
+    except (OSError, UnicodeDecodeError):
+        return {}
+    if "tool.pipefix" not in text:
+        return {}
+    import msgspec
+
+    try:
+        table = msgspec.toml.decode(text).get("tool", {}).get("pipefix", {})
+    except msgspec.DecodeError as error:
+        raise UnreadableFile(f"{path} cannot be read: {error}.", advice="Mend it: pipefix takes its defaults from it.") from error
+    for scope, names in ((None, set(table)), *((one, set(table[one])) for one in table if isinstance(table[one], dict))):
+        _refuse_unknown(path, scope, names, parsers)
+    return dict(table)
+
+
+def _refuse_unknown(path: Path | None, scope: str | None, names: set[str], parsers: Mapping[str, ArgumentParser]) -> None:
+    """A name that no option has is a mistake that would otherwise never be told."""
+    where = [parsers[scope]] if scope is not None and scope in parsers else list(parsers.values())
+    known = {_name(action) for parser in where for action in _settable(parser)} | (set(parsers) if scope is None else set())
+    for name in sorted(names - known):
+        meant = nearest(name, known)
+        table = f"[tool.pipefix.{scope}]" if scope else "[tool.pipefix]"
+        raise BadUsage(
+            f"{path}: {table} sets {name!r}, which can be set for no command.",
+            advice=f"Did you mean {meant!r}?" if meant else f"It may set: {', '.join(sorted(known))}.",
+        )

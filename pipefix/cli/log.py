@@ -1,0 +1,33 @@
+"""List what was done in a folder: probes, programs that were run, steps that fix kept or left, and the plan.
+
+DIR is where run files, plans and logs were written; nothing is measured and nobody's code runs. With --epochs, and --price for an
+hour of the machine, it also tells what the steps that fix kept save.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from pipefix.cli import arguments, console
+
+
+def prepare_parser(parser: ArgumentParser) -> None:
+    parser.usage = "pipefix log [DIR] [options]"
+    parser.add_argument("folder", metavar="DIR", nargs="?", type=Path, default=Path(), help="the folder (default: where you are)")
+    parser.add_argument("--epochs", type=arguments.batch_size, metavar="N", help="epochs that are to come")
+    parser.add_argument("--price", type=arguments.rate, metavar="AMOUNT", help="of an hour of the machine")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def run(arguments: Namespace) -> int:
+    from pipefix.report import history_text
+    from pipefix.verbs import history
+
+    done, saved = history.history(arguments.folder), history.saved_of_an_epoch(arguments.folder)
+    if arguments.json:
+        console.document({"done": done, "saved_of_an_epoch_s": saved})
+    else:
+        rows = [(one.at, one.what, one.target, one.said) for one in done]
+        console.report(history_text.lines, rows, saved, epochs=arguments.epochs, price=arguments.price)
+    return 0

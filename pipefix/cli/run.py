@@ -1,0 +1,113 @@
+"""Run a training program as it is, and say at its end how long its loops waited for data.
+
+COMMAND is what you would type without pipefix: train.py and its arguments, -m package.module, or a program that starts Python, such
+as torchrun or accelerate launch. Its arguments, streams, signals and exit code are its own. When it has ended, pipefix writes to
+standard error what it saw, and run.json into the folder that --out names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from pipefix.cli import arguments, console, destination
+from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.errors import UnreadableFile
+
+if TYPE_CHECKING:
+    from pipefix.report.runfile import Run
+
+OUT = Path("pipefix-run")
+PROBE = "60"
+
+
+def prepare_parser(parser: ArgumentParser) -> None:
+    parser.usage = "pipefix run [options] [--] COMMAND ..."
+    parser.add_argument("words", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
+    parser.add_argument("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module, with its arguments")
+    parser.add_argument(
+        "--probe", type=arguments.seconds, nargs="?", const=PROBE, metavar="=SECONDS",
+        help="probe the training loop's loader inside the program, which then goes on (--probe alone: 60 seconds)",
+    )  # fmt: skip
+    parser.add_argument("--plan", type=Path, metavar="PLAN", help="a plan that fix or tune made for this program, put in place")
+    parser.add_argument(
+        "--out", type=Path, default=OUT, metavar="DIR", help=f"the folder for run.json and report.html (default: {OUT})"
+    )
+    parser.add_argument("--seconds", type=arguments.seconds, metavar="TIME", help="end the program after so long, as Ctrl-C would")
+    parser.add_argument("--steps", type=arguments.batch_size, metavar="N", help="end it so after N optimizer steps")
+    parser.add_argument("--no-stages", action="store_true", help="do not look into the making of batches")
+    arguments.add_quiet(parser)
+
+
+def run(arguments: Namespace) -> int:
+    from pipefix.verbs.run import run_program
+
+    words = ["-m", *arguments.module] if arguments.module is not None else list(arguments.words)
+    if words[:1] == ["--"]:
+        del words[0]
+    _check_folder(arguments.out)
+    told = f"run file: {arguments.out / 'run.json'}"
+    try:
+        found = run_program(
+            words, out=arguments.out, seconds=arguments.seconds, steps=arguments.steps, probe=arguments.probe, plan=arguments.plan,
+            stages=not arguments.no_stages,
+        )  # fmt: skip
+    except UnreadableFile as error:
+        if error.known is None:
+            raise
+        # Only the file is lost: the figures are told, and the exit code is the program's.
+        found, told = cast("Run", error.known), f"pipefix: {error}\n  {error.advice}"
+    assert found.program is not None
+    paged = _write_page(found, arguments.out / "report.html")
+    if not arguments.quiet:
+        from pipefix.report import program_text, text
+
+        if found.stages:
+            console.aside(text.short, found)
+        console.aside(program_text.lines, found)
+        console.note(told)
+        console.note(paged)
+    return _as_the_program_ended(found.program.exit_code or 0)
+
+
+def _check_folder(folder: Path) -> None:
+    """Before the program starts, and not after it ran for a day."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnreadableFile(
+            f"--out {folder}: the folder cannot be made: {error.strerror or error}.",
+            advice=f"Choose a folder of your own: {command('pipefix', 'run', '--out', 'FOLDER', 'train.py')}",
+        ) from error
+    destination.check(out=folder / "run.json", html=folder / "report.html")
+
+
+def _write_page(found: Run, path: Path) -> str:
+    """What there is to say of it. A page that cannot be written costs nothing else."""
+    from pipefix.report.html import page
+    from pipefix.vocabulary import versioned
+
+    try:
+        versioned.write(page(found), path, what="report")
+    except UnreadableFile as error:
+        return f"pipefix: {error}"
+    return f"report: {path}"
+
+
+def _as_the_program_ended(code: int) -> int:
+    """The exit code, or the signal that ended it: a shell and a batch system see what they would see without pipefix."""
+    if code >= 0:
+        return code
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return 128 - code

@@ -1,0 +1,66 @@
+"""A small process that says so if the command's own process ends without a word: killed, crashed, or left by ``os._exit``.
+
+It is forked before anything heavy is loaded, and waits at a pipe that the kernel closes with the process it watches. That one keeps
+its process id, its signals and its exit code.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from pipefix.vocabulary import last_act
+
+RUN_TARGETS = frozenset({"probe", "fix", "tune", "swap", "convert"})
+"""Commands that run the user's code in their own process."""
+
+
+@contextmanager
+def watched(command: str) -> Iterator[None]:
+    """Whatever ends this process inside is told on standard error."""
+    if command not in RUN_TARGETS or not hasattr(os, "fork"):
+        yield
+        return
+    memory = last_act.keep()
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(write)
+        _watch(command, read, lambda: last_act.read(memory))
+    os.close(read)
+    if sys.stderr is not None and not faulthandler.is_enabled():
+        faulthandler.enable(all_threads=False)  # where a native library crashes, Python's frames are shown
+    try:
+        yield
+    finally:
+        os.write(write, b".")
+        os.close(write)
+        os.waitpid(process, 0)
+
+
+def _watch(command: str, read: int, act: Callable[[], str]) -> NoReturn:
+    """In the watching process: wait for the end."""
+    os.setsid()  # the terminal's signals are for the other
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(nowhere, descriptor)
+    if not os.read(read, 1):
+        doing = act()
+        os.write(2, _sentence(command, doing).encode("utf-8", "replace"))
+    os._exit(0)
+
+
+def _sentence(command: str, act: str) -> str:
+    while_ = f" while it was {act}" if act else ""
+    return (
+        f"pipefix {command}: the process ended without a report{while_}. The kernel killed it (memory is short), a native library "
+        f"crashed (its last words are above), or the target's code called os._exit().\n"
+        f"  Run the code above alone, or use --workers 2: a worker that dies is named, with the way it died.\n"
+    )

@@ -1,0 +1,74 @@
+"""What a timed call costs this very pipeline: its arm with clocks beside the one without. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipefix.measurement import experiments
+from pipefix.measurement.measurement import Block, Measurement
+from pipefix.measurement.statistics import ratio
+
+CLOCK_DOUBT = 2.0
+"""How many times dearer, or cheaper, a timed call may be in a pipeline than by itself."""
+MOST_CLOCKED = 0.2
+"""Part of a sample's time that clocks are believed to cost at most; what is above is noise."""
+FED = 0.2
+"""Part of its time that a consumer waits at least where what workers do decides the pace."""
+
+
+def call_seconds(found: Measurement, waits: float) -> float:
+    """Seconds that one timed call adds where it is made. ``waits``: part of the time that the consumer waits for batches.
+
+    As calibrated, but no more than the pipeline itself shows: where the timed arm is as fast as the untimed one, calls that take
+    microseconds are what they look like.
+    """
+    most = _slower_at_most(found) if found.seam_cost else None
+    if most is None or (found.workers and found.has_consumer and waits < FED):
+        return found.seam_cost
+    return min(found.seam_cost, most * max(1, found.workers))
+
+
+def delivered_seconds(found: Measurement) -> float:
+    """Delivered seconds that one timed call adds: what the timed arm takes longer than the untimed one, shared among its calls.
+
+    That difference of two large figures is believed as far as it agrees with what a call costs by itself; with workers, which may
+    make up for it in parallel or while a step runs, down to nothing.
+    """
+    real, plain = found.of(experiments.REAL.name), found.of(experiments.PLAIN.name)
+    calls = calls_per_sample(real)
+    if not plain or not calls:
+        return 0.0
+    slower = max(0.0, seconds_each(real) - seconds_each(plain)) / calls
+    if found.seam_cost:
+        least = 0.0 if found.workers else found.seam_cost / CLOCK_DOUBT
+        most = _slower_at_most(found)
+        slower = min(max(slower, least if most is None else min(least, most)), CLOCK_DOUBT * found.seam_cost)
+    return min(slower, MOST_CLOCKED * seconds_each(real) / calls)
+
+
+def unclocked(block: Block, cost: float) -> float:
+    """A block's rate without what its clocks cost: an arm with fewer timed calls must not gain by that."""
+    each = block.seconds / block.samples
+    return 1 / max(each - cost * calls_per_sample([block]), (1 - MOST_CLOCKED) * each)
+
+
+def calls_per_sample(blocks: list[Block]) -> float:
+    """Timed calls a sample."""
+    count = sum(charge.calls for block in blocks for row in block.rows for charge in row.trace.charges)
+    samples = sum(block.samples for block in blocks)
+    return count / samples if samples else 0.0
+
+
+def seconds_each(blocks: list[Block]) -> float:
+    """Delivered seconds a sample: the median block's."""
+    return float(np.median([block.seconds / block.samples for block in blocks])) if blocks else float("nan")
+
+
+def _slower_at_most(found: Measurement) -> float | None:
+    """Delivered seconds that a timed call adds at most, by the interval between both arms; None where that is not known."""
+    real, plain = found.of(experiments.REAL.name), found.of(experiments.PLAIN.name)
+    calls = calls_per_sample(real)
+    if len(real) < 2 or len(plain) < 2 or not calls:
+        return None
+    slowdown = ratio([block.rate for block in plain], [block.rate for block in real])
+    return max(0.0, slowdown.high - 1) * seconds_each(plain) / calls

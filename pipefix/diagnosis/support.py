@@ -1,0 +1,198 @@
+"""What stands under a verdict: whether arms that really ran gain about what the clocks claim. Pure.
+
+Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no seam cuts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from pipefix.diagnosis import rules
+from pipefix.diagnosis.attribution import INDEX, MAIN
+from pipefix.diagnosis.diagnosis import Gain
+from pipefix.diagnosis.rules import Ranking
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
+from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.statistics import Floats
+from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import Stage
+
+SUPPORT, LEAST_SUPPORT = 0.6, 0.4
+"""Part of the time that clocks charge to a stage which its arm must save, by the upper end of its interval and by its estimate.
+An arm saves a little less than all: recordings are looked up, and what shares the cores with it changes."""
+MOST_OWN = 0.5
+"""Part of a stage that the user's own code, bounded by no call that pipefix knows, may take before its name is not enough."""
+PACES = 1.25
+"""The consumer by itself, which is run as an arm too, may be so much faster than the pipeline and still set its pace: all that is
+not the step can gain no more than that."""
+BEYOND = (experiments.REAL.name, experiments.PLAIN.name, experiments.COLD.name, experiments.TRACED.name)
+"""Arms that replace nothing."""
+
+
+class DoubtKind(StrEnum):
+    RIVAL = "rival"
+    """Another stage's arm gains more than the stage that the clocks point to."""
+    LITTLE_GAIN = "little gain"
+    """The stage's own arm gains much less than the clocks claim."""
+    NOT_TRIED = "not tried"
+    """The stage's own arm could have run and did not."""
+    ONE_BLOCK = "one block"
+    NO_ROOM = "no room"
+    """The stage has no arm, and an arm that left it as it is gained more than that allows."""
+    OWN_CODE = "own code"
+    """The time is the user's own code, which only its place between two known calls puts into this stage."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a stage is not named."""
+
+    kind: DoubtKind
+    stage: Stage | None
+    """That the arms point to (`RIVAL`), or else that the clocks point to."""
+    gain: Interval | None = None
+    """Of the arm that speaks against it."""
+    arm: str = ""
+    blocks: int = 0
+    """That this gain rests on."""
+    own: float = 0.0
+    """Seconds a sample of the user's own code."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the clocks say."""
+
+    found: Measurement
+    ranking: Ranking
+    draws: Floats
+    own: float
+    """Seconds a sample of the named stage that are the user's own code, put there by their place only."""
+
+    @property
+    def cost(self) -> float:
+        """Seconds a sample of the named stage, in one process."""
+        assert self.ranking.stage is not None
+        return float(np.median(self.draws[:, INDEX[self.ranking.stage.value]]))
+
+    def times(self) -> tuple[float, float, float]:
+        """Seconds a delivered sample: as it is, without the named stage, and what the named stage alone takes of them."""
+        stage, workers, draws = self.ranking.stage, self.found.workers, self.draws
+        assert stage is not None
+        cost = draws[:, INDEX[stage.value]]
+        if not workers:
+            whole = draws[:, : INDEX["border"]].sum(axis=1)
+            # What a device computes meanwhile is left when the making is gone.
+            device = 0.0 if stage is Stage.STEP else _device_seconds(self.found)
+            return _middle(whole), _middle(np.maximum(whole - cost, device)), _middle(cost)
+        pool, main = rules.pool_seconds(draws, workers), rules.main_seconds(draws)
+        border, supply = draws[:, INDEX["border"]], draws[:, INDEX["supply"]]
+        whole = np.maximum.reduce([pool, border, supply, main])
+        if stage in (Stage.STEP, Stage.TRANSFER):
+            return _middle(whole), _middle(np.maximum.reduce([pool, border, supply, main - cost])), _middle(cost)
+        if stage is Stage.IPC:
+            taking = draws[:, INDEX["main_ipc"]]
+            rest = rules.columns(draws, tuple(name for name in (*MAIN, "sampler") if name != "main_ipc")).sum(axis=1)
+            return _middle(whole), _middle(np.maximum(pool - cost / workers, rest)), _middle(np.maximum.reduce([taking, border]))
+        without = np.maximum.reduce([pool - cost / workers, supply - cost / workers, border, main])
+        return _middle(whole), _middle(without), _middle(cost / workers)
+
+
+def doubted(claim: Claim, gains: dict[Stage, Gain], arms: dict[str, Interval]) -> Doubt | None:
+    """Why the stage that the ranking names is not to be named; None where it may be, or where none is named."""
+    ranking, found = claim.ranking, claim.found
+    stage = ranking.stage
+    if ranking.sampler and stage is None:
+        return _sampler_doubted(claim, arms)
+    if ranking.kind not in ("input-bound", "step-bound") or stage is None or ranking.by_arms:
+        return None
+    whole, without, alone = claim.times()
+    saved = max(0.0, 1 - without / whole) if whole else 0.0
+    gain = gains.get(stage)
+    if gain is not None and gain.measured:
+        if stage is not Stage.STEP and gain.blocks < FEWEST_FOR_INTERVAL:
+            return Doubt(DoubtKind.ONE_BLOCK, stage, blocks=gain.blocks)
+        if supports(gain.interval, saved):
+            return None
+        return Doubt(
+            DoubtKind.OWN_CODE if _own(claim) else DoubtKind.LITTLE_GAIN, stage, gain.interval, blocks=gain.blocks, own=claim.own
+        )
+    if _own(claim):
+        return Doubt(DoubtKind.OWN_CODE, stage, own=claim.own)
+    paced = stage is Stage.STEP and _sets_the_pace(found)
+    if _could_run(stage, found) and not paced:
+        return Doubt(DoubtKind.NOT_TRIED, stage)
+    if len(found.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL and not paced:
+        return Doubt(DoubtKind.ONE_BLOCK, stage)
+    return _against(found, stage, saved, alone / whole if whole else 0.0, arms)
+
+
+def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
+    """The sampler runs in every arm: none gains more than the part of the time that it leaves."""
+    found, draws = claim.found, claim.draws
+    if len(found.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL:
+        return Doubt(DoubtKind.ONE_BLOCK, None)
+    whole = rules.main_seconds(draws) if found.workers else draws[:, : INDEX["border"]].sum(axis=1)
+    alone = _middle(draws[:, INDEX["sampler"]] / np.maximum(whole, 1e-12))
+    for name, gain in arms.items():
+        if name not in BEYOND and gain.low * alone > rules.DOMINATES:
+            return Doubt(DoubtKind.NO_ROOM, None, gain, name, len(found.of(name)))
+    return None
+
+
+def supports(gain: Interval, saved: float) -> bool:
+    """Whether an arm saves about so much of the time."""
+    return 1 - 1 / gain.high >= SUPPORT * saved and 1 - 1 / gain.value >= LEAST_SUPPORT * saved
+
+
+def _own(claim: Claim) -> bool:
+    return claim.own > MOST_OWN * claim.cost
+
+
+def _sets_the_pace(found: Measurement) -> bool:
+    """Whether the consumer by itself, in two blocks or more, was hardly faster than with the pipeline."""
+    alone = [block.rate for block in found.of(experiments.ALONE)]
+    with_data = [block.rate for name in (experiments.REAL.name, experiments.PLAIN.name) for block in found.of(name)]
+    if len(alone) < FEWEST_FOR_INTERVAL or not with_data:
+        return False
+    return float(np.median(alone)) <= PACES * float(np.median(with_data))
+
+
+def _could_run(stage: Stage, found: Measurement) -> bool:
+    arm = LEAVE_ONE_OUT.get(stage)
+    return arm is not None and (arm.name in found.untried or arm.name not in found.declined)
+
+
+def _against(found: Measurement, stage: Stage, saved: float, alone: float, arms: dict[str, Interval]) -> Doubt | None:
+    """An arm that ran and leaves no room for the claim: ``alone`` is the part of the time that the stage takes by itself."""
+    for arm in (arm for arm in POOL if arm.name in arms and arm.name not in BEYOND):
+        gain, blocks = arms[arm.name], len(found.of(arm.name))
+        if _removes(arm, stage):
+            if not supports(gain, saved):
+                return Doubt(DoubtKind.LITTLE_GAIN, stage, gain, arm.name, blocks)
+        elif stage not in arm.replaces and gain.low * alone > rules.DOMINATES:
+            return Doubt(DoubtKind.NO_ROOM, stage, gain, arm.name, blocks)
+    return None
+
+
+def _removes(arm: Experiment, stage: Stage) -> bool:
+    """Whether an arm does without a stage even where its single operations cannot be recorded: whole samples can be.
+
+    The copy to the device is the consumer's.
+    """
+    whole = arm in (experiments.SAMPLES, experiments.FLOOR)
+    return (whole and stage in arm.replaces) or (stage in (Stage.STEP, Stage.TRANSFER) and not arm.consumer)
+
+
+def _device_seconds(found: Measurement) -> float:
+    rows = found.rows(experiments.REAL.name)
+    return sum(row.device for row in rows) / 1e9 / (sum(row.trace.samples for row in rows) or 1)
+
+
+def _middle(draws: Floats) -> float:
+    return float(np.median(draws))

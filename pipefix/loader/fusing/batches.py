@@ -1,0 +1,176 @@
+"""A batch of fused pictures: by threads of this process, or by a worker process.
+
+A fused call writes a picture straight into the batch, in reusable memory. What it leaves over is made by the dataset's
+own code, under the loader's rules, where the batch is put together: under its own random numbers, which are set for the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import default_collate
+
+from pipefix.kernels.picture import Target
+from pipefix.kernels.reused import Memory
+from pipefix.loader.fusing.stand_in import collated, placed
+from pipefix.loader.policy.read_policy import (
+    Asked,
+    FlawedBatch,
+    PolicedDataset,
+    QuarantinedSample,
+    ReadPolicy,
+    SampleTimeout,
+    bad,
+    key_of,
+    limited,
+)
+from pipefix.loader.slots.batch_in_slot import room_for
+from pipefix.loader.slots.portable import Portable
+from pipefix.loader.threads.pool import PendingBatch
+from pipefix.seams.torch_internals import pin_memory, stacks_as_ever
+
+if TYPE_CHECKING:
+    from pipefix.loader.fusing.source import FusedSource
+
+
+class UnfinishedBatch:
+    """The samples of a batch: their pictures in one tensor, the rest of each, and which of them are not made."""
+
+    def __init__(self, source: FusedSource, indices: Sequence[Any], keys: Sequence[int], pictures: torch.Tensor) -> None:
+        self.source, self.indices, self.keys = source, indices, keys
+        self.target = Target(pictures)
+        self.rests: list[Any] = [None] * len(indices)
+        """Samples but for their pictures."""
+        self.left: dict[int, Exception] = {}
+        """Places that are not made, and why."""
+
+    def make(self, place: int) -> None:
+        try:
+            self.rests[place] = self.source.begin(self.indices[place], self.keys[place], self.target, place)
+        except Exception as error:  # noqa: BLE001 - raised again, or lived with, when the batch is put together
+            self.left[place] = error
+
+    def together(self, rules: ReadPolicy, collate: Callable[[Any], Any] | None) -> Any:
+        """The batch; `FlawedBatch` where samples could not be read and that is lived with. ``collate``: the user's own."""
+        flaws: dict[int, QuarantinedSample] = {}
+        for place in sorted(self.left):
+            index, why = self.indices[place], self.left[place]
+            try:
+                if isinstance(why, SampleTimeout):
+                    raise why
+                with limited(rules.seconds, index):
+                    self.rests[place] = self.source.finish(index, self.keys[place], self.target, place, why)
+            except Exception as error:  # noqa: BLE001 - raised, or written down as the rules say
+                flaws[place] = bad(self.source.dataset, index, error)
+                if rules.on_bad == "raise":
+                    raise named(error, flaws[place]) from None
+        pictures, rests = self.target.tensor, self.rests
+        good = [place for place in range(len(rests)) if place not in flaws]
+        found = tuple(flaws.values())
+        if not good and flaws:
+            return FlawedBatch(None, found, empty=True)
+        if flaws and rules.on_bad == "refill":
+            # The batch's other samples, in their order: a rank meets only what is its own.
+            for number, hole in enumerate(flaws):
+                other = good[number % len(good)]
+                pictures[hole].copy_(pictures[other])
+                rests[hole] = rests[other]
+        elif flaws:
+            pictures, rests = pictures[good], [rests[place] for place in good]
+        if collate is None:
+            made = collated(rests, pictures)
+        else:
+            made = collate([placed(rest, rest, picture) for rest, picture in zip(rests, pictures, strict=True)])
+        return FlawedBatch(made, found, empty=False) if flaws else made
+
+
+def named(error: Exception, found: QuarantinedSample) -> Exception:
+    """The user's error, which says of which sample it is where it does not."""
+    where = f"sample {found.index}" + (f", {found.source}" if found.source else "")
+    if found.source and found.source in str(error):
+        return error
+    if len(error.args) == 1 and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]} ({where})",)
+    elif hasattr(error, "add_note"):
+        error.add_note(f"It is {where}.")
+    return error
+
+
+def own_collate(collate: Any) -> Callable[[Any], Any] | None:
+    """The collate function, unless it is torch's own and does what torch's does."""
+    return None if collate is default_collate and stacks_as_ever() else collate
+
+
+# -- by threads ----------------------------------------------------------------------------------------------------------------
+
+
+class FusedBatches:
+    """Makes an epoch's batches, as threads are to fill them."""
+
+    def __init__(self, source: FusedSource, memory: Memory, rules: ReadPolicy, collate: Any, *, pin: bool, pinned: bool) -> None:
+        self.source, self.memory, self.rules = source, memory, rules
+        self.collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
+        self.pin = pin
+        """Whether all tensors of a batch are pinned."""
+        self.pinned = pinned
+        """Whether its pictures lie in pinned memory from the beginning."""
+
+    def __call__(self, asked: Asked) -> PendingBatch:
+        indices, source = list(asked.index), self.source
+        pictures = self.memory.batch((len(indices), 3, source.height, source.width), source.kind, pinned=self.pinned)
+        keys = [key_of(self.rules.seed or 0, asked.epoch, index) for index in indices]
+        return FusedBatch(self, UnfinishedBatch(source, indices, keys, pictures))
+
+
+class FusedBatch(PendingBatch):
+    def __init__(self, kind: FusedBatches, parts: UnfinishedBatch) -> None:
+        super().__init__(len(parts.indices))
+        self._kind, self._parts = kind, parts
+
+    def make(self, place: int) -> None:
+        self._parts.make(place)
+
+    def together(self) -> Any:
+        made = self._parts.together(self._kind.rules, self._kind.collate)
+        return pin_memory(made) if self._kind.pin else made
+
+
+# -- in worker processes -----------------------------------------------------------------------------------------------------
+
+
+class FusedOrders(PolicedDataset):
+    """Stands for the dataset in a worker: takes orders for batches, and leaves them to `FusedCollate`."""
+
+    def __init__(self, source: FusedSource, rules: ReadPolicy) -> None:
+        super().__init__(source.dataset, rules)
+        self.source = source
+
+    def __getitems__(self, asked: Asked) -> Any:
+        return self.source, self.rules, asked
+
+
+class FusedCollate:
+    """The collate function of a worker that makes fused batches."""
+
+    def __init__(self, collate: Any) -> None:
+        self.collate = collate
+        self._memory: Memory | None = None
+
+    def __call__(self, order: Any) -> Any:
+        source, rules, asked = order
+        indices = list(asked.index)
+        shape = (len(indices), 3, source.height, source.width)
+        pictures = room_for(shape, source.kind)
+        if pictures is None:
+            self._memory = self._memory or Memory()
+            pictures = self._memory.batch(shape, source.kind)
+        parts = UnfinishedBatch(source, indices, [key_of(rules.seed, asked.epoch, index) for index in indices], pictures)
+        for place, index in enumerate(indices):
+            with limited(rules.seconds, index):
+                parts.make(place)
+        return parts.together(rules, own_collate(self.collate))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"collate": self.collate, "_memory": None}

@@ -1,0 +1,51 @@
+"""Something tried in a process of its own: what the user's code remembers of it, or breaks by it, goes with that process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.vocabulary.garbage import existing_objects_skipped
+
+PATIENCE = 30.0
+"""Seconds after which a trial is left."""
+
+
+def in_child_process(make: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """What ``make`` gives (it travels by pickle), or why it gives nothing."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return NotFused("this system cannot fork a process to try it in")
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_made, args=(theirs, make), name="pipefix-trial", daemon=True)
+    with existing_objects_skipped(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork: the child computes in one thread
+        process.start()
+    theirs.close()
+    try:
+        if not ours.poll(patience):
+            return NotFused(f"trying it took longer than {patience:g} s")
+        return ours.recv()
+    except EOFError:
+        process.join()
+        return NotFused(f"the process that tried it ended with code {process.exitcode}")
+    finally:
+        ours.close()
+        process.kill()
+        process.join()
+
+
+def _made(connection: Connection, make: Callable[[], Any]) -> None:
+    torch.set_num_threads(1)
+    try:
+        told = make()
+    except Exception as error:  # noqa: BLE001 - the user's code runs in it
+        told = NotFused(f"trying it raised {type(error).__name__}: {error}")
+    connection.send(told)
+    connection.close()

@@ -1,0 +1,187 @@
+"""Fused calls held against the dataset's own code on a few of its own pictures: how long both take, and how far apart they are."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from pipefix.kernels.picture import Target
+from pipefix.loader.fusing import stand_in
+from pipefix.loader.fusing.fusion import Fusing, Fusion
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.sample_random import seeded
+from pipefix.loader.fusing.trial import difference, spread
+from pipefix.loader.metering.meter import samples_in
+from pipefix.loader.planning import as_planned
+from pipefix.loader.workers.settings import CappedThreads, SharedBy
+from pipefix.plan.planfile import LoaderChange, PlanFile
+
+if TYPE_CHECKING:  # it imports torchvision, which takes as long as torch: loaded where something is to be fused
+    from pipefix.loader.fusing.source import FusedSource
+
+PICTURES = 16
+"""Of the dataset, from all over it."""
+TIMES = 3
+"""Each is made in each way, of which the quickest counts."""
+COLD = 6
+"""Batches of a loader whose memory is written for the first time, or that were begun before they were asked for."""
+PATIENCE = 5
+"""A loader that is to show its pace for a second is left after so many, however far it came."""
+
+
+@dataclass(frozen=True)
+class DatasetTrial:
+    """CPU seconds of each picture, by the dataset's own code and by one call; one thread, files in the page cache."""
+
+    own: tuple[float, ...]
+    fused: tuple[float, ...]
+    equal: bool
+    distance: str
+    """How far the pictures lie apart, in words."""
+    draws: bool
+    """The transforms draw random numbers."""
+    processes: str
+    """Why worker processes would make the calls; empty where threads do."""
+    paces: tuple[tuple[float, int], ...] = ()
+    """Seconds and samples of batches that the loader itself gave by these calls, to nobody who would have it wait; none where that
+    was not tried, or took too long."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """One sample, made both ways under the same random numbers."""
+
+    own: Any
+    fused: Any
+    picture: torch.Tensor
+    """Of the dataset's own."""
+    made: torch.Tensor
+    own_s: float
+    fused_s: float
+
+
+def try_on_dataset(theirs: DataLoader[Any], mode: str, seconds: float = 1.0) -> DatasetTrial | NotFused:
+    """Try it on pictures of a loader's dataset for about so long, and for as long the whole loader. Its code runs: to be called in
+    a process of its own."""
+    found = source_of(theirs, mode)
+    if isinstance(found, NotFused):
+        return found
+    source, processes = found
+    length = len(theirs.dataset)  # type: ignore[arg-type]
+    begun, pairs = time.perf_counter(), []
+    for index in spread(length, PICTURES):
+        one = both(source, theirs.dataset, index)
+        if isinstance(one, NotFused):
+            return one
+        pairs.append(one)
+        if time.perf_counter() - begun > seconds and len(pairs) > 2:
+            break
+    distance = difference([one.made for one in pairs], [one.picture for one in pairs], source.fused.level())
+    own, fused = tuple(one.own_s for one in pairs), tuple(one.fused_s for one in pairs)
+    if mode == "exact" and distance.max > 0:
+        return NotFused(f"on pictures of the dataset, {distance.sentence()}")
+    # A process that was made to try things has no workers of its own.
+    paces = () if processes else _paces(fused_by(theirs, mode), seconds)
+    return DatasetTrial(own, fused, distance.max == 0, distance.sentence(), source.draws, processes, paces)
+
+
+def source_of(theirs: DataLoader[Any], mode: str) -> tuple[FusedSource, str] | NotFused:
+    """What a loader like this one would be fused by, and why by processes; or why not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fusion = Fusing(mode).decide(fused_by(theirs, mode), theirs.dataset, moved=False)
+    if not isinstance(fusion, Fusion):
+        return NotFused(fusion if isinstance(fusion, str) else f"{fusion.why} (FastLoader's fuse= would put off its decoding)")
+    return fusion.source, fusion.why_processes or ""
+
+
+def fused_by(theirs: DataLoader[Any], mode: str) -> DataLoader[Any]:
+    """The same loader, with fused calls. Its batches stay in ordinary memory: a process that was forked where CUDA is awake can
+    neither pin them nor bring them to a device."""
+    change = LoaderChange(fuse=mode)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loader = as_planned.loader(theirs, PlanFile(loader=change), Path())
+    init: Any = loader.worker_init_fn
+    while isinstance(init, (CappedThreads, SharedBy)):
+        init = init.then  # a plan's, which need no workers; the user's own do
+    loader.worker_init_fn, loader.pin_memory = init, False
+    return loader
+
+
+def _paces(loader: DataLoader[Any], seconds: float) -> tuple[tuple[float, int], ...]:
+    """Of batches that come one after the other, for so long once they come."""
+    found: list[tuple[float, int]] = []
+    cold, spent, given_up = COLD, 0.0, 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while True:
+            before = None
+            for batch in loader:
+                now = time.perf_counter()
+                given_up = given_up or now + PATIENCE * seconds
+                if cold:
+                    cold -= 1
+                elif before is not None:  # an epoch's first batch was waited for longer
+                    found.append((now - before, samples_in(batch)))
+                    spent += now - before
+                before = now
+                if spent > seconds or now > given_up:
+                    return tuple(found)
+            if before is None:
+                return ()  # there are no batches
+
+
+def both(source: FusedSource, dataset: Any, index: int) -> Both | NotFused:
+    """Sample ``index`` by ``dataset``'s own code and by the fused call, both timed with their files in the page cache."""
+    target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
+
+    def own() -> Any:
+        return dataset[index]
+
+    def fused() -> Any:
+        try:
+            return source.begin(index, index, target, 0)
+        except Exception as error:  # noqa: BLE001 - what the call does not make is made by the dataset's code, with its errors
+            return source.finish(index, index, target, 0, error)
+
+    try:
+        fused()
+        rest, fused_s = _timed(fused)
+        sample, own_s = _timed(own, index)
+        if stand_in.parts(sample):
+            return NotFused("the dataset remembers its samples")
+        picture = stand_in.picture_of(sample, source.like)
+    except Exception as error:  # noqa: BLE001 - the user's code, which remembers stand-ins or has a sample that cannot be read
+        return NotFused(f"sample {index} could not be made both ways ({type(error).__name__}: {error})")
+    if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != tuple(target.tensor[0].shape):
+        return NotFused(f"sample {index} is of another size than the others")
+    made = target.tensor[0].clone()
+    return Both(sample, stand_in.placed(rest, rest, made), picture, made, own_s, fused_s)
+
+
+def other_own(dataset: Any, source: FusedSource, index: int) -> tuple[Any, Any]:
+    """The same sample as another dataset's own code makes it, and its picture."""
+    with seeded(index):
+        sample = dataset[index]
+    return sample, stand_in.picture_of(sample, source.like)
+
+
+def _timed(make: Callable[[], Any], key: int | None = None) -> tuple[Any, float]:
+    """What is made, and the CPU seconds of the quickest time: what disturbs a machine only ever adds. ``key``: with the process's
+    own generators at its numbers, which take longer to put there than small pictures take to make."""
+    spent = []
+    for _ in range(TIMES):
+        with nullcontext() if key is None else seeded(key):
+            begun = time.thread_time()
+            made = make()
+            spent.append(time.thread_time() - begun)
+    return made, max(min(spent), 1e-9)

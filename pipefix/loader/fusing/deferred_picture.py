@@ -1,0 +1,266 @@
+"""Pictures of Pillow's that are decoded when their pixels are looked at, and then only what was cropped and resized of them.
+
+What `Image.open` gives has no pixels either until they are looked at. Here crops, one resize and flips are noted as well, and made
+together with decoding in one native call. To the user's code these are pictures of Pillow's, to be asked for whatever those can be.
+"""
+
+from __future__ import annotations
+
+import io
+import weakref
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+
+from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.kernel import Kernel
+from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, Target
+from pipefix.loader.fusing.layout import CannotFollow, Layout
+
+RESAMPLING = {Image.Resampling.BILINEAR: Filter.BILINEAR, Image.Resampling.BICUBIC: Filter.BICUBIC}
+FLIPS = {Image.Transpose.FLIP_LEFT_RIGHT: True, Image.Transpose.FLIP_TOP_BOTTOM: False}
+"""Whether left and right change places; else top and bottom."""
+
+
+class PutOff(Protocol):
+    """What puts decoding off, and knows what it was put off for: a `Deferral`."""
+
+    kernel: Kernel
+    arithmetic: Arithmetic
+    views: int
+    failed: bool
+    pictures: list[weakref.ref[DeferredPicture]]
+
+    def noted(self, made: int) -> None: ...
+
+    def read(self, picture: JpegImageFile) -> EncodedPicture | None: ...
+
+
+class EncodedPicture:
+    """A JPEG in memory, of which pictures are made."""
+
+    __slots__ = ("data", "deferral", "height", "made", "pixels", "width")
+
+    def __init__(self, data: bytes, width: int, height: int, deferral: PutOff) -> None:
+        self.data, self.width, self.height, self.deferral = data, width, height, deferral
+        self.made = 0
+        """Pictures that were made of it."""
+        self.pixels: np.ndarray[Any, Any] | None = None
+
+    def into(self, layout: Layout, finish: Finish, target: Target, place: int) -> None:
+        """Raises `BadPicture`. A file that several pictures are made of (views of one photo) is decoded once."""
+        kernel, cut = self.deferral.kernel, layout.cut(self.deferral.arithmetic)
+        self.made += 1
+        self.deferral.noted(self.made)
+        if self.pixels is None and (self.made > 1 or self.deferral.views > 1):
+            self.pixels = kernel.jpeg_region(self.data, Box(0, 0, self.width, self.height))
+        if self.pixels is None:
+            kernel.jpeg_into(self.data, cut, finish, target, place)
+        else:
+            kernel.pixels_into(self.pixels, cut, finish, target, place)
+
+    def picture(self, layout: Layout) -> Image.Image:
+        """With its pixels."""
+        width, height = layout.size
+        pixels = np.empty((1, height, width, 3), dtype=np.uint8)
+        try:
+            self.into(layout, UINT8, Target(pixels.transpose(0, 3, 1, 2)), 0)
+        except BadPicture:
+            return self._by_pillow(layout)
+        return Image.frombytes("RGB", (width, height), pixels)
+
+    def _by_pillow(self, layout: Layout) -> Image.Image:
+        """What the kernel leaves to others. An error is not where it would be if decoding had not been put off: it is noted."""
+        try:
+            picture = JpegImageFile(io.BytesIO(self.data)).convert("RGB")
+        except Exception:
+            self.deferral.failed = True
+            raise
+        return layout.applied(picture)
+
+
+class DeferredPicture(Image.Image):
+    """What is cropped, resized or flipped of a file that is not decoded yet. One whose pixels were looked at is a plain `Image`."""
+
+    _encoded: EncodedPicture
+    _layout: Layout
+
+    @classmethod
+    def of(cls, encoded: EncodedPicture, layout: Layout, like: Image.Image) -> DeferredPicture:
+        one = cls()
+        one._encoded, one._layout = encoded, layout
+        one._mode, one._size = "RGB", layout.size
+        one.info = {key: value.copy() if isinstance(value, list) else value for key, value in like.info.items()}
+        encoded.deferral.pictures.append(weakref.ref(one))
+        return one
+
+    @property
+    def im(self) -> Any:
+        self.decode()
+        return self.im
+
+    @im.setter
+    def im(self, im: Any) -> None:
+        self.__class__ = Image.Image  # type: ignore[assignment]
+        self.im = im
+
+    def write(self, finish: Finish, target: Target, place: int) -> None:
+        """Into a batch. Raises `BadPicture`."""
+        self._encoded.into(self._layout, finish, target, place)
+
+    def decode(self) -> None:
+        made = self._encoded.picture(self._layout)
+        self.im = made.im  # it is a plain picture from here on
+
+    def load(self) -> Any:
+        self.decode()
+        return self.load()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self.decode()
+        return self.__reduce_ex__(protocol)
+
+    # -- what is noted -----------------------------------------------------------------------------------------------------
+
+    def copy(self) -> Image.Image:
+        return DeferredPicture.of(self._encoded, self._layout.copy(), self)
+
+    def convert(self, mode: Any = None, *more: Any, **named: Any) -> Image.Image:
+        return super().convert(mode, *more, **named) if mode not in (None, "RGB") or more or named else self.copy()
+
+    def crop(self, box: Any = None) -> Image.Image:
+        layout = self._layout.copy()
+        try:
+            if box is not None:
+                left, top, right, bottom = (round(side) for side in box)
+                if right <= left or bottom <= top:
+                    raise CannotFollow("a crop of nothing")
+                layout.crop(top, left, bottom - top, right - left)
+        except (CannotFollow, TypeError, ValueError):
+            return super().crop(box)
+        return DeferredPicture.of(self._encoded, layout, self)
+
+    def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
+        layout = self._layout.copy()
+        try:
+            width, height = size
+            if (box is not None and tuple(box) != (0, 0, *self.size)) or reducing_gap is not None:
+                raise CannotFollow("a resize of a part")
+            if (width, height) != self.size:
+                filter = RESAMPLING.get(Image.Resampling.BICUBIC if resample is None else resample)
+                if filter is None or min(width, height) < 1 or not (isinstance(width, int) and isinstance(height, int)):
+                    raise CannotFollow("another way to resize")
+                if layout.flipped:
+                    raise CannotFollow("resized after it was flipped")  # rounding would be turned round with it
+                layout.resize(height, width, filter)
+        except (CannotFollow, TypeError, ValueError):
+            return super().resize(size, resample, box, reducing_gap)
+        return DeferredPicture.of(self._encoded, layout, self)
+
+    def transpose(self, method: Any) -> Image.Image:
+        across = FLIPS.get(method)
+        if across is None:
+            return super().transpose(method)
+        layout = self._layout.copy()
+        layout.flip(across=across)
+        return DeferredPicture.of(self._encoded, layout, self)
+
+
+class DeferredFile(JpegImageFile):
+    """What `Image.open` gave, with all that is known of the file; its pixels are put off further than Pillow would."""
+
+    _deferral: PutOff
+    _encoded: EncodedPicture | None
+
+    def as_pillows(self) -> None:
+        """As if nothing had been put off: Pillow decodes it, also where its file was closed meanwhile."""
+        encoded = self.__dict__.get("_encoded")
+        self.__class__ = JpegImageFile  # type: ignore[assignment]
+        if encoded is not None:
+            self.fp = io.BytesIO(encoded.data)
+
+    def _whole(self) -> DeferredPicture | None:
+        """All of it in RGB; None where Pillow is to decode it, which it is from here on."""
+        if "_encoded" not in self.__dict__:
+            self._encoded = self._deferral.read(self)
+        if self._encoded is None:
+            self.as_pillows()
+            return None
+        return DeferredPicture.of(self._encoded, Layout(*self.size), self)
+
+    @property
+    def im(self) -> Any:
+        self.as_pillows()
+        self.load()
+        return self.im
+
+    @im.setter
+    def im(self, im: Any) -> None:
+        self.as_pillows()
+        self.im = im
+
+    def load(self) -> Any:
+        """The file is read, as Pillow would; it is not decoded."""
+        if self._whole() is None:
+            return self.load()
+        return PixelsLater(self)
+
+    def draft(self, mode: Any, size: Any) -> Any:
+        self.as_pillows()
+        return self.draft(mode, size)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self.as_pillows()
+        return self.__reduce_ex__(protocol)
+
+    def _in_colour(self) -> DeferredPicture | None:
+        """As it is, where that is RGB."""
+        if self.mode != "RGB":
+            self.as_pillows()
+            return None
+        return self._whole()
+
+    def convert(self, mode: Any = None, *more: Any, **named: Any) -> Image.Image:
+        if mode != "RGB" or more or named:
+            return super().convert(mode, *more, **named)
+        whole = self._whole()
+        return self.convert(mode) if whole is None else whole
+
+    def copy(self) -> Image.Image:
+        whole = self._in_colour()
+        return self.copy() if whole is None else whole
+
+    def crop(self, box: Any = None) -> Image.Image:
+        whole = self._in_colour()
+        return self.crop(box) if whole is None else whole.crop(box)
+
+    def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Image.Image:
+        whole = self._in_colour()
+        return (self if whole is None else whole).resize(size, resample, box, reducing_gap)
+
+    def transpose(self, method: Any) -> Image.Image:
+        whole = self._in_colour()
+        return (self if whole is None else whole).transpose(method)
+
+
+class PixelsLater:
+    """What `load` gives: access to single pixels, for the few who want that."""
+
+    __slots__ = ("_picture",)
+
+    def __init__(self, picture: DeferredFile) -> None:
+        self._picture = picture
+
+    def __getattr__(self, name: str) -> Any:
+        picture = self._picture
+        if type(picture) is DeferredFile:
+            picture.as_pillows()
+        return getattr(picture.load(), name)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.__getattr__("__getitem__")(place)
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        self.__getattr__("__setitem__")(place, value)

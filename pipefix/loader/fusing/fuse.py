@@ -1,0 +1,195 @@
+"""A transform list fused with decoding: one call a sample, without the interpreter's lock, into the batch buffer.
+
+    fused = fuse(transform, source="pil", mode="close")
+    if not isinstance(fused, NotFused):
+        target = Target(batch)
+        fused.jpeg_into(data, target, 0, sample_key(seed, epoch, index))
+
+Random choices are those that the list itself makes when torch's generator is seeded with the same key. What the kernel does not
+decode (CMYK, other formats, damage) is decoded by the library whose pictures enter the list, with its own errors; what it cannot
+follow (a crop that pads) is made by the list itself, with the same key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.transforms import v2
+
+from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.kernel import Kernel, best
+from pipefix.kernels.picture import Data, Target
+from pipefix.loader.fusing.layout import CannotFollow
+from pipefix.loader.fusing.picture_loading import by_pillow, by_torchvision
+from pipefix.loader.fusing.recipe import FusedRecipe, NotFused
+from pipefix.loader.fusing.recognise import recognise
+from pipefix.loader.fusing.sample_random import sample_key, seeded
+from pipefix.loader.fusing.trial import PixelDifference, pictures, tried
+
+__all__ = ["Fused", "NotFused", "PixelDifference", "Target", "fuse", "sample_key"]
+
+MODES = ("close", "exact")
+
+
+def fuse(
+    transform: Any, *, source: str = "pil", mode: str = "close", kernel: str = "auto", upright: bool = False
+) -> Fused | NotFused:
+    """Compile a transform list, or say why not. The outcome has been tried, and carries its measured ``difference``.
+
+    ``source``: what enters the list, ``pil`` (``Image.open(...).convert("RGB")``) or ``tensor`` (``decode_image``, RGB).
+    ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
+    ``kernel``: ``auto``, ``native`` or ``twin``. ``upright``: pictures are turned as their EXIF says before they enter the list.
+    """
+    if mode not in MODES:
+        raise ValueError(f"A mode is {' or '.join(MODES)}, not {mode!r}.")
+    recipe = recognise(transform, source=source)
+    if isinstance(recipe, NotFused):
+        return recipe
+    exact = mode == "exact"
+    if exact and recipe.inexact:
+        return NotFused(f"{recipe.inexact}, so that pixels would not be equal to the bit")
+    fused = Fused(transform, recipe, source=source, exact=exact, kernel=best(kernel), upright=upright)
+    fits = [picture for picture in pictures() if fused.follows(picture)]
+    if not fits:
+        return NotFused("no drawn picture is large enough to try it on")
+    found = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
+    if (exact and found.max > 0) or not found.close:
+        return NotFused(f"tried on drawn pictures, {found.sentence()}")
+    fused.elsewhere.clear()
+    return fused
+
+
+class Fused:
+    """A compiled list. Calls may come from any number of threads."""
+
+    def __init__(self, transform: Any, recipe: FusedRecipe, *, source: str, exact: bool, kernel: Kernel, upright: bool) -> None:
+        self.transform = v2.Compose(list(transform)) if isinstance(transform, (list, tuple)) else transform
+        self.recipe = recipe
+        self.source = source
+        self.exact = exact
+        self.kernel = kernel
+        self.upright = upright
+        self.difference: PixelDifference | None = None
+        """From the list's own pixels, as measured when it was compiled."""
+        self.elsewhere: Counter[str] = Counter()
+        """Samples that the kernel did not decode, or not make at all, by why."""
+
+    def jpeg_into(self, data: Data, target: Target, index: int, key: int) -> None:
+        """Make sample ``index`` of the batch from an encoded picture."""
+        try:
+            self.attempt(data, target, index, key)
+        except CannotFollow as reason:
+            self.elsewhere[str(reason)] += 1
+            self._by_list(self._decoded(data), target, index, key)
+
+    def attempt(self, data: Data, target: Target, index: int, key: int, *, every_kind: bool = True, coloured: bool = False) -> None:
+        """The same where the list itself is not needed, else `CannotFollow`: nothing here touches the process's random numbers.
+
+        ``every_kind``: what the kernel does not decode may be decoded by the library whose pictures enter the list. ``coloured``:
+        a grey picture is left to the list.
+        """
+        try:
+            header = self.kernel.header(data)
+            if not header.plain:
+                raise BadPicture("unsupported", f"{header.components} components of {header.precision} bits")
+            if self.upright and header.orientation != 1:
+                raise BadPicture("unsupported", "it is to be turned upright")
+            if self.source == "pil" and header.width * header.height > (Image.MAX_IMAGE_PIXELS or math.inf):
+                raise BadPicture("too-large", "Pillow warns of as many pixels, or refuses them")
+            if coloured and header.components != 3:
+                raise CannotFollow("a grey picture")
+            cut = self.recipe.cut(header.width, header.height, key, exact=self.exact)
+            self.kernel.jpeg_into(data, cut, self.recipe.finish, target, index)
+        except BadPicture as reason:
+            if not every_kind:
+                raise CannotFollow(str(reason)) from reason
+            picture = self._decoded(data)
+            pixels = np.asarray(picture) if self.source == "pil" else picture.permute(1, 2, 0).numpy()
+            if pixels.dtype != np.uint8:
+                raise CannotFollow("a picture of more than 8 bits") from reason
+            self.attempt_pixels(pixels, target, index, key)
+            self.elsewhere[str(reason)] += 1
+
+    def pixels_into(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
+        """Make sample ``index`` of the batch from RGB pixels, height x width x 3 bytes."""
+        try:
+            self.attempt_pixels(pixels, target, index, key)
+        except CannotFollow as reason:
+            self.elsewhere[str(reason)] += 1
+            picture = Image.fromarray(pixels) if self.source == "pil" else torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+            self._by_list(picture, target, index, key)
+
+    def attempt_pixels(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
+        """`attempt` from RGB pixels."""
+        cut = self.recipe.cut(pixels.shape[1], pixels.shape[0], key, exact=self.exact)
+        self.kernel.pixels_into(pixels, cut, self.recipe.finish, target, index)
+
+    def _by_list(self, picture: Any, target: Target, index: int, key: int) -> None:
+        made = self._transformed(picture, key)
+        wanted = (3, target.height, target.width)
+        if tuple(made.shape) != wanted:
+            raise ValueError(f"The transforms made a sample of {tuple(made.shape)}; the batch takes {wanted}.")
+        target.tensor[index].copy_(made)
+
+    def sample(self, data: Data, key: int) -> torch.Tensor:
+        """One sample by itself, in memory of its own."""
+        if not self.follows(data, key):
+            return self.own(data, key)
+        width, height = self.size_of(data, key)
+        kind = torch.uint8 if self.recipe.finish.table is None else torch.float32
+        batch = torch.empty((1, 3, height, width), dtype=kind)
+        self.jpeg_into(data, Target(batch), 0, key)
+        return batch[0]
+
+    def follows(self, data: Data, key: int = 0) -> bool:
+        """Whether one call can do for this picture what the list does."""
+        try:
+            self.size_of(data, key)
+        except (BadPicture, CannotFollow):
+            return False
+        return True
+
+    def size_of(self, data: Data, key: int) -> tuple[int, int]:
+        """Width and height of the sample that this picture becomes."""
+        header = self.kernel.header(data)
+        window = self.recipe.cut(header.width, header.height, key, exact=self.exact).window
+        return window.width, window.height
+
+    def size(self) -> tuple[int, int] | None:
+        """Width and height of every sample, where they do not depend on the picture."""
+        found = {self.size_of(picture, key) for picture in pictures() for key in (0, 1) if self.follows(picture, key)}
+        return found.pop() if len(found) == 1 else None
+
+    def own(self, data: Data, key: int) -> torch.Tensor:
+        """The same sample as the list itself makes it."""
+        return self._transformed(self._decoded(data), key)
+
+    def _decoded(self, data: Data) -> Any:
+        """What enters the list, decoded as its users do. Raises what their decoder raises."""
+        if self.source == "pil":
+            return by_pillow(data, self.upright)
+        if hasattr(torch.ops.image, "decode_image"):
+            return by_torchvision(data, self.upright)
+        return torch.from_numpy(np.array(by_pillow(data, self.upright))).permute(2, 0, 1)
+
+    def _transformed(self, picture: Any, key: int) -> torch.Tensor:
+        with seeded(key):
+            made: torch.Tensor = self.transform(picture)
+        return made
+
+    def level(self) -> torch.Tensor:
+        """What one level of 255 is worth in each channel."""
+        return self.recipe.finish.level()
+
+    def explain(self) -> str:
+        """One sentence: by what, how close, and how many samples went another way."""
+        how = "exact" if self.exact else "close"
+        measured = f": {self.difference.sentence()}" if self.difference else ""
+        others, why = sum(self.elsewhere.values()), self.elsewhere.most_common(1)
+        rest = f" {others} samples went another way, most of them because: {why[0][0]}" if why else ""
+        return f"Decode, resize, crop, flip and normalise in one {self.kernel.name} call ({how}){measured}.{rest}"

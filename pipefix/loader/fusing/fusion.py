@@ -1,0 +1,128 @@
+"""Whether a loader's batches are made by fused calls: what has to be so, and what is told where it is not."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default_collate
+
+from pipefix.kernels.reused import Memory
+from pipefix.loader.fusing.epoch_rates import EpochRates
+from pipefix.loader.limits import cores
+from pipefix.loader.slots.portable import Portable
+from pipefix.loader.threads.fitness import STREAM, users_init
+
+if TYPE_CHECKING:  # it imports torchvision
+    from pipefix.loader.fusing.in_part import ReadInPart
+
+MODES = ("close", "exact")
+
+
+@dataclass
+class Fusion:
+    """Fused calls, by threads of this process or by worker processes."""
+
+    source: Any
+    threads: int
+    pace: EpochRates
+    memory: Memory
+    why_processes: str | None = None
+    apart: bool = False
+    """Threads of one worker process, and not of this one."""
+
+    def explain(self) -> str:
+        number = f"{self.threads} threads" if self.threads > 1 else "A thread"
+        make = "make" if self.threads > 1 else "makes"
+        who = f"{number} of {'one worker' if self.apart else 'this'} process {make}"
+        if self.why_processes is not None and not self.apart:
+            who = f"Worker processes ({self.why_processes}) make" if self.threads else "This process makes"
+        return f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
+
+
+class Fusing:
+    """A loader's ``fuse`` option. What was compiled is kept as long as the transforms are the same."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.pace, self.memory = EpochRates(), Memory()
+        self._known: dict[Any, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"mode": self.mode, "pace": EpochRates(), "memory": Memory(), "_known": {}}
+
+    def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | ReadInPart | str:
+        """How batches of the next epoch are made, or why not so. ``moved``: a plan does transforms to whole batches."""
+        why = _unfit(loader, moved=moved)
+        if why is not None:
+            return why
+        from pipefix.loader.fusing.recipe import NotFused
+        from pipefix.loader.fusing.source import compiled
+
+        source = compiled(reads, self.mode, self._known)
+        if isinstance(source, NotFused):
+            return self._in_part(loader, reads, source.why)
+        self._tell(source.fused)
+        if not loader.num_workers:
+            return Fusion(source, max(1, int(cores())), self.pace, self.memory)
+        # Threads that were asked for are not compared with processes.
+        slower = None if loader._engine == "threads" else _in_turns(source, loader.num_workers) or self.pace.processes()
+        apart = loader._engine == "subprocess" and not loader.sample_timeout
+        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or slower, apart)
+
+    def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart | str:
+        """The user's own code runs, in worker processes: threads would take turns at it."""
+        if loader.num_workers and loader._engine in ("threads", "subprocess"):
+            return f"{why}; in part neither, as engine={loader._engine!r} would have threads take turns at your own code"
+        from pipefix.loader.fusing.in_part import in_part
+        from pipefix.loader.fusing.recipe import NotFused
+
+        source = in_part(reads, self.mode, self._known, why, apart=loader.num_workers > 0)
+        if isinstance(source, NotFused):
+            return source.why
+        if not hasattr(source, "begin"):
+            return source
+        return Fusion(source, loader.num_workers, self.pace, self.memory, "your own transforms run in them")
+
+    def _tell(self, fused: Any) -> None:
+        """What `close` means here, said before it is used."""
+        if fused.difference.max and "told" not in self._known:
+            self._known["told"] = True
+            warnings.warn(
+                f"fuse={self.mode!r}: {fused.difference.sentence()}. fuse='exact' takes only what is equal to the bit.",
+                UserWarning,
+                stacklevel=6,
+            )
+
+
+def _unfit(loader: Any, *, moved: bool) -> str | None:
+    if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
+        return STREAM
+    if loader._engine == "torch":
+        return "engine='torch' asks for another way"
+    if moved:
+        return "the plan moves transforms to whole batches"
+    if loader.batch_sampler is None:
+        return "batch_size=None puts no samples into batches"
+    if loader.sample_timeout and not loader.num_workers:
+        return "without workers sample_timeout would have to interrupt threads"
+    return None
+
+
+def _in_turns(source: Any, workers: int) -> str | None:
+    """Why threads would keep each other waiting. The twin's dozen calls a sample each take up the interpreter's lock again: two
+    threads make about 0.7 of what two processes make."""
+    return "without the native kernel threads take turns" if source.fused.kernel.name == "twin" and workers > 1 else None
+
+
+def _for_processes(loader: Any) -> str | None:
+    """Why workers make the batches rather than threads; None: threads do."""
+    if loader._engine in ("processes", "subprocess"):
+        return f"engine={loader._engine!r}"
+    collate = loader.collate_fn.collate_fn if isinstance(loader.collate_fn, Portable) else loader.collate_fn
+    if collate is not default_collate:
+        return "collate_fn is your own"
+    if users_init(loader) is not None:
+        return "worker_init_fn is called in them"
+    return "sample_timeout interrupts them" if loader.sample_timeout else None

@@ -1,0 +1,330 @@
+"""A dataset whose transforms cannot be one call: what of them can, and the user's own code for the rest.
+
+The user's transforms run as they are, on pictures of Pillow's whose decoding is put off (`deferred_picture`): crops, a resize and
+flips in front of the first operation that looks at pixels are done with decoding, by one native call. Where the list goes on from
+pictures to tensors (`ToTensor`, `Normalize` …) another call makes that and writes the sample where the batch wants it; operations
+after it run on what was written. All of it draws the numbers that the list itself would draw, and is equal to the bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from multiprocessing import current_process
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import Subset
+
+from pipefix.kernels.errors import BadPicture
+from pipefix.kernels.kernel import Absent, native
+from pipefix.kernels.picture import Target
+from pipefix.loader.fusing import stand_in
+from pipefix.loader.fusing.child_process import in_child_process
+from pipefix.loader.fusing.deferral import Deferral
+from pipefix.loader.fusing.deferred_picture import DeferredPicture
+from pipefix.loader.fusing.deferred_reads import DeferredBatchReads, DeferredReads
+from pipefix.loader.fusing.layout import CannotFollow, Layout
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.recognise import (
+    NotRecognised,
+    finish_of,
+    flat,
+    pillow_order,
+    places_pixels,
+    turns_to_tensor,
+    value_of_level,
+)
+from pipefix.loader.fusing.sample_random import seeded
+from pipefix.loader.fusing.source import FusedSource, alike, differing
+from pipefix.loader.fusing.trial import PixelDifference, spread
+from pipefix.loader.policy.read_policy import drawing
+
+LEAST_GAIN = 1.05
+"""Of CPU time, below which the dataset's own code is left to itself."""
+TRIED, COMPARED, LEAST_COMPARED = 16, 4, 2
+LONG_S = 3.0
+"""Seconds after which no more samples are tried than have to be."""
+TIMES = 2
+"""Each sample that is compared is made so often in each way, and the quickest counts."""
+
+
+class ListInPart:
+    """A transform list: operations on pictures, values, and operations on the tensor."""
+
+    exact = True
+    difference = PixelDifference(0.0, 0.0, 0.0)
+
+    def __init__(self, transform: Any) -> None:
+        """Raises `NotRecognised` where no part of it goes from pictures to tensors."""
+        operations = list(flat(transform))
+        begin = next((place for place, one in enumerate(operations) if turns_to_tensor(one)), None)
+        if begin is None:
+            raise NotRecognised("no operation of the list makes a tensor of a picture of Pillow's")
+        end = begin + 1
+        while end < len(operations) and value_of_level(operations[end]):
+            end += 1
+        self.before, self.values, self.after = operations[:begin], operations[begin:end], operations[end:]
+        self.finish, self.kind = finish_of(self.values)
+        self.elsewhere: Counter[str] = Counter()
+
+    def level(self) -> torch.Tensor:
+        """What one level of 255 is worth in each channel."""
+        return self.finish.level()
+
+    def picture(self, picture: Any) -> Image.Image:
+        """What comes to the values. Raises `CannotFollow`."""
+        for one in self.before:
+            picture = one(picture)
+        if not isinstance(picture, Image.Image) or picture.mode != "RGB":
+            made = f"a picture in {picture.mode}" if isinstance(picture, Image.Image) else f"a {type(picture).__name__}"
+            raise CannotFollow(f"what its transforms make into a tensor is {made}, not one of Pillow's in RGB")
+        return picture
+
+    def write(self, given: Any, target: Target, place: int, deferral: Deferral) -> None:
+        """Sample ``place``, of what enters the list. Raises `CannotFollow`."""
+        picture = self.picture(given)
+        if picture.size != (target.width, target.height):
+            raise CannotFollow("a sample of another size")
+        self._values(picture, target, place, deferral)
+        if not self.after:
+            return
+        row: Any = target.tensor[place].as_subclass(self.kind)
+        made = row
+        for one in self.after:
+            made = one(made)
+        if made is not row:
+            if not isinstance(made, torch.Tensor) or made.shape != row.shape or made.dtype != row.dtype:
+                raise CannotFollow("a sample of another size or type")
+            target.tensor[place].copy_(made)
+
+    def _values(self, picture: Image.Image, target: Target, place: int, deferral: Deferral) -> None:
+        if type(picture) is DeferredPicture:
+            try:
+                picture.write(self.finish, target, place)
+            except BadPicture:
+                picture.decode()
+            else:
+                return
+        cut = Layout(*picture.size).cut(deferral.arithmetic)
+        deferral.kernel.pixels_into(np.asarray(picture), cut, self.finish, target, place)
+
+    def explain(self, kernel: str) -> str:
+        """Which operation goes where."""
+        own = next((place for place, one in enumerate(self.before) if not places_pixels(one)), len(self.before))
+        steps = [f"decoding{_names(self.before[:own], ', ')} in one {kernel} call"]
+        steps += [f"{_names(self.before[own:])} as written"] if self.before[own:] else []
+        steps += [f"{_names(self.values)} in one call into the batch"]
+        steps += [f"{_names(self.after)} there, as written"] if self.after else []
+        return ", then ".join(steps)
+
+
+def _names(operations: list[Any], before: str = "") -> str:
+    return "".join(before + name for name in [", ".join(type(one).__name__ for one in operations)] if name)
+
+
+class IntoBatch:
+    """Stands in the place of the transforms: what they make is written into the batch."""
+
+    def __init__(self, parts: ListInPart, deferral: Deferral) -> None:
+        self.parts, self.deferral = parts, deferral
+        self.target: Target | None = None
+        """None: only the size is looked at."""
+        self.place = self.calls = 0
+        self.size = (0, 0)
+
+    def aim(self, target: Target | None, place: int = 0) -> None:
+        self.target, self.place, self.calls = target, place, 0
+
+    def __call__(self, picture: Any) -> stand_in.PicturePlace:
+        self.calls += 1
+        if self.target is None:
+            self.size = self.parts.picture(picture).size
+        else:
+            self.parts.write(picture, self.target, self.place, self.deferral)
+        return stand_in.PicturePlace(None)
+
+
+Look = tuple[Any, int, int]
+
+
+class SourceInPart(FusedSource):
+    """What batches are made from where only a part of the transforms is fused. One thread at a time calls `begin`."""
+
+    def __init__(self, dataset: Any, mode: str, why_not_whole: str, deferral: Deferral, look: Look | None = None) -> None:
+        """Raises `NotRecognised` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
+        self.dataset, self.mode, self.why_not_whole, self.deferral = dataset, mode, why_not_whole, deferral
+        chain = stand_in.copied(dataset)
+        if any(hasattr(one, "__getitems__") and not isinstance(one, Subset) for one in chain):
+            raise NotRecognised("the dataset reads whole batches itself (__getitems__)")
+        holders = [holder for holder in stand_in.transforms_of(chain[0]) if any(holder.owner is one for one in chain)]
+        if len(holders) != 1:
+            raise NotRecognised(
+                "the dataset has no transforms" if not holders else "the dataset has more than one list of transforms"
+            )
+        self.fused: Any = ListInPart(holders[0].value)
+        self._into = IntoBatch(self.fused, deferral)
+        vars(holders[0].owner)[holders[0].name] = self._into
+        self._copy = chain[0]
+        self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
+        self.look = look or self._look()
+        self.like, self.width, self.height = self.look
+        self.gain = ""
+        """What it was measured to be worth."""
+
+    def __reduce__(self) -> Any:
+        # Where a picture lies in a sample is looked at again: what stands for pictures does not travel.
+        return SourceInPart, (self.dataset, self.mode, self.why_not_whole, self.deferral)
+
+    def _look(self) -> Look:
+        """A sample, with the place of its picture, and the picture's width and height."""
+        self._into.aim(None)
+        with seeded(0), self.deferral:
+            like = self._copy[spread(len(self.dataset), 1)[0]]
+        if self._into.calls != 1 or len(stand_in.parts(like)) != 1:
+            raise CannotFollow("the dataset transforms or gives another number of pictures a sample than one")
+        return stand_in.places(like), *self._into.size
+
+    @property
+    def draws(self) -> bool:
+        return True  # by code that is not known
+
+    def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
+        self._into.aim(target, place)
+        try:
+            with drawing(key), self.deferral:
+                sample = self._copy[index]
+        finally:
+            self._into.target = None
+        if self.deferral.failed:
+            raise CannotFollow("a file that could not be decoded")
+        if self._into.calls != 1 or len(stand_in.parts(sample)) != 1:
+            raise CannotFollow("a sample with another number of pictures")
+        return sample
+
+    def explain(self) -> str:
+        others = self.fused.elsewhere
+        rest = f" {others.total()} samples were made by the dataset's own code" if others else ""
+        rest += f", most of them because: {others.most_common(1)[0][0]}." if others else ""
+        steps = self.fused.explain(self.deferral.kernel.name)
+        return f"In part, as {self.why_not_whole}: {steps}. Samples equal the dataset's own{self.gain}.{rest}"
+
+
+class ReadInPart:
+    """A loader whose samples are made by the dataset's own code, on pictures whose decoding is put off."""
+
+    def __init__(self, dataset: Any, deferral: Deferral, why: str, gain: str) -> None:
+        kind = DeferredBatchReads if hasattr(dataset, "__getitems__") else DeferredReads
+        self.reads = kind(dataset, deferral)
+        self.why, self.gain = why, gain
+
+    def explain(self) -> str:
+        return (
+            f"Fused in part, as {self.why}: the dataset's own code runs as it is; of a JPEG that it opens with Pillow, "
+            f"decoding and what it crops, resizes and flips are one {self.reads.deferral.kernel.name} call. Samples and random "
+            f"numbers are as without{self.gain}."
+        )
+
+
+# -- whether it is worth it ------------------------------------------------------------------------------------------------
+
+
+def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str, *, apart: bool) -> SourceInPart | ReadInPart | NotFused:
+    """The best that can be done for a dataset that is not fused as a whole because of ``why``, tried on samples from all over it.
+
+    ``known``: what was found out before. ``apart``: worker processes will read it; so it is tried in a process of its own, and what
+    the dataset opens at its first sample (a database) is not open here when they are forked.
+    """
+    kernel, arithmetic = native(), pillow_order()
+    if isinstance(kernel, Absent) or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
+        return NotFused(why)  # before Pillow 11.1 pixels are a plain attribute, of which nobody is told that it is looked at
+    deferral = Deferral(kernel, arithmetic)
+    key = ("in part", type(dataset), *(repr(holder.value) for holder in stand_in.transforms_of(dataset)))
+    if key not in known:
+        look = partial(_found, dataset, mode, deferral, why)
+        # A process that was made to try things has no processes of its own.
+        found: Any = in_child_process(look) if apart and not current_process().daemon else look()
+        if isinstance(found, NotFused) and not found.why.startswith(why):
+            found = NotFused(f"{why}; in part neither: {found.why}")
+        known[key] = found
+    outcome = known[key]
+    if isinstance(outcome, NotFused):
+        return outcome
+    like, gain = outcome
+    if like is None:
+        return ReadInPart(dataset, deferral, why, gain)
+    source = SourceInPart(dataset, mode, why, deferral, like)
+    source.gain = gain
+    return source
+
+
+def _found(dataset: Any, mode: str, deferral: Deferral, why: str) -> tuple[Any, str] | NotFused:
+    """What `SourceInPart` is to be given, or None for `ReadInPart`, and what it gains; or why nothing is done in part."""
+    try:
+        source = SourceInPart(dataset, mode, why, deferral)
+        odd = differing(source, len(dataset))
+    except Exception as error:  # noqa: BLE001 - the user's code, in the way of what we did to it: it is tried as it is next
+        odd = str(error)
+    if odd is None:
+        target = Target(torch.empty((1, 3, source.height, source.width), dtype=source.kind))
+        worth = _worth(dataset.__getitem__, lambda index: source.begin(index, index, target, 0), len(dataset))
+        source.fused.elsewhere.clear()
+        return NotFused(f"{why}; {worth.why}") if isinstance(worth, NotFused) else (source.look, worth)
+    reads = DeferredReads(dataset, deferral)
+    batched = getattr(dataset, "__getitems__", None)
+    own = dataset.__getitem__ if batched is None else lambda index: batched([index])
+    odd = _unlike(own, lambda index: reads._made(own, index), len(dataset))
+    if odd is not None:
+        return NotFused(f"{why}; in part neither, as {odd}")
+    worth = _worth(own, lambda index: reads._made(own, index), len(dataset))
+    return NotFused(f"{why}; {worth.why}") if isinstance(worth, NotFused) else (None, worth)
+
+
+def _unlike(own: Callable[[int], Any], made: Callable[[int], Any], length: int) -> str | None:
+    """What is wrong with samples whose pictures' decoding is put off; None: nothing."""
+    compared, error, begun = 0, "", time.perf_counter()
+    for index in spread(length, TRIED):
+        if compared >= LEAST_COMPARED and time.perf_counter() - begun > LONG_S:
+            return None
+        try:
+            with seeded(index):
+                one = made(index)
+            with seeded(index):
+                other = own(index)
+        except Exception as raised:  # noqa: BLE001 - the user's code; it raises it where the sample is asked for
+            error = error or f" (sample {index}: {type(raised).__name__}: {raised})"
+            continue
+        if not alike(one, other):
+            return f"sample {index} is not the same under the same random numbers"
+        compared += 1
+        if compared == COMPARED:
+            return None
+    return None if compared >= min(LEAST_COMPARED, length) else f"{compared} samples could be compared{error}"
+
+
+def _worth(own: Callable[[int], Any], made: Callable[[int], Any], length: int) -> str | NotFused:
+    """CPU time of both ways, in words; `NotFused` where it is as good as the same."""
+    pairs: list[list[float]] = []
+    begun = time.perf_counter()
+    for index in spread(length, COMPARED):
+        if pairs and time.perf_counter() - begun > LONG_S:
+            break
+        with suppress(Exception):  # a sample that cannot be read says nothing of either way
+            pairs.append([min(_timed(make, index) for _ in range(TIMES)) for make in (own, made)])
+    before, after = (1000 * sum(times) / len(pairs) for times in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+    told = f"{after:.2f} ms of CPU time a sample instead of {before:.2f} ms"
+    if before < LEAST_GAIN * after or not pairs:
+        return NotFused(f"made in part by native calls, samples take {told}")
+    return f", and take {told}"
+
+
+def _timed(make: Callable[[int], Any], index: int) -> float:
+    with seeded(index):
+        begun = time.thread_time()
+        make(index)
+        return time.thread_time() - begun

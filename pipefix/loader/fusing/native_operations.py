@@ -1,0 +1,129 @@
+"""torchvision's slowest operations on pictures in native code, while a sample is made: hue, and Gaussian blur.
+
+The user's transforms call torchvision's functions, in whose place others stand meanwhile. These hand on whatever they do not
+know, and give what torchvision gives, to the bit: held against it once a process, a blur at the first picture of every size.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.transforms import _functional_pil, _functional_tensor
+from torchvision.transforms.v2 import functional as v2
+from torchvision.transforms.v2.functional import _misc, _utils
+
+from pipefix.kernels.kernel import Kernel
+
+MOST_SIZES = 64
+"""Of blurs that are remembered; where every picture is of another size, torchvision does it."""
+Function = Callable[..., Any]
+Known = Callable[[], "Kernel | None"]
+"""The kernel, for the thread that makes a sample; None for all others."""
+
+
+class Place(NamedTuple):
+    """Where a function stands: an attribute of a module, or an entry of a table."""
+
+    owner: Any
+    name: Any
+
+    def get(self) -> Any:
+        return self.owner[self.name] if isinstance(self.owner, dict) else getattr(self.owner, self.name)
+
+    def put(self, function: Any) -> None:
+        if isinstance(self.owner, dict):
+            self.owner[self.name] = function
+        else:
+            setattr(self.owner, self.name, function)
+
+
+def native_operations(kernel: Known) -> list[tuple[Place, Function]]:
+    """Where they stand in this torchvision, and what is to stand there."""
+    found: list[tuple[Place, Function]] = []
+    table = getattr(_utils, "_KERNEL_REGISTRY", {}).get(v2.adjust_hue, {})
+    for place in (Place(_functional_pil, "adjust_hue"), Place(table, Image.Image)):
+        if _is_there(place):
+            found.append((place, _hue(place.get(), kernel)))
+    for module, name in ((_functional_tensor, "gaussian_blur"), (_misc, "gaussian_blur_image")):
+        weights = getattr(module, "_get_gaussian_kernel2d", None)
+        if weights is not None and _is_there(Place(module, name)):
+            found.append((Place(module, name), _blur(getattr(module, name), weights, kernel)))
+    return found
+
+
+def _is_there(place: Place) -> bool:
+    return place.name in place.owner if isinstance(place.owner, dict) else hasattr(place.owner, place.name)
+
+
+def _hue(own: Function, known: Known) -> Function:
+    @functools.wraps(own)
+    def adjust_hue(img: Any, hue_factor: float) -> Any:
+        kernel = known()
+        if kernel is None or not isinstance(img, Image.Image) or img.mode != "RGB" or not -0.5 <= hue_factor <= 0.5:
+            return own(img, hue_factor)
+        return _turned(kernel, img, hue_factor) if agrees(kernel) else own(img, hue_factor)
+
+    verdict: list[bool] = []
+
+    def agrees(kernel: Kernel) -> bool:
+        if not verdict:
+            pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+            drawn = [Image.fromarray(pixels >> shift) for shift in (0, 5)]  # the second is nearly grey
+            factors = (-0.5, -0.11, 0.0, 0.2, 0.5)
+            same = (_turned(kernel, one, by).tobytes() == own(one, by).tobytes() for one in drawn for by in factors)
+            verdict.append(all(same))
+        return verdict[0]
+
+    return adjust_hue
+
+
+def _turned(kernel: Kernel, picture: Image.Image, factor: float) -> Image.Image:
+    shift = int(np.int32(factor * 255).astype(np.uint8))
+    return Image.frombytes("RGB", picture.size, kernel.hue_turned(np.asarray(picture), shift))
+
+
+def _blur(own: Function, weights: Function, known: Known) -> Function:
+    same: dict[Any, bool] = {}
+    """By the size of the kernel and of the picture: torch may add up in another order for each."""
+
+    @functools.wraps(own)
+    def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
+        kernel = known()
+        if kernel is None or not _fits(img, kernel_size, sigma):
+            return own(img, kernel_size, sigma)
+        size = (*kernel_size, *img.shape)
+        if size not in same:
+            torchvisions = own(img, kernel_size, sigma)
+            if len(same) < MOST_SIZES:
+                made = _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
+                same[size] = made is not None and torch.equal(made, torchvisions)
+            return torchvisions
+        if not same[size]:
+            return own(img, kernel_size, sigma)
+        return _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
+
+    return gaussian_blur
+
+
+def _fits(img: Any, kernel_size: Any, sigma: Any) -> bool:
+    """Bytes of a picture in colour, and figures as torchvision's own transforms give them."""
+    if type(img) is not torch.Tensor or img.dtype != torch.uint8 or img.ndim != 3 or img.shape[0] != 3 or img.device.type != "cpu":
+        return False
+    pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in (kernel_size, sigma))
+    return (
+        pairs
+        and all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 for side in kernel_size)
+        and all(isinstance(one, float) and one > 0 for one in sigma)
+        and kernel_size[0] // 2 < img.shape[2]
+        and kernel_size[1] // 2 < img.shape[1]
+    )
+
+
+def _blurred(kernel: Kernel, img: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
+    made = kernel.blurred(img.permute(1, 2, 0).numpy(), weights.numpy())
+    return None if made is None else torch.from_numpy(made).permute(2, 0, 1)

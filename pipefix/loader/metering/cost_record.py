@@ -1,0 +1,137 @@
+"""Shared memory in which the processes that make batches write what that cost, and the training process reads it.
+
+Each maker has a page of its own: running totals, and a ring of the batches that were looked at closely. It alone writes there, so
+nothing is locked: a slot is void while it is written, and the reader passes over it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from struct import Struct, pack_into, unpack_from
+from typing import Any, NamedTuple
+
+LENGTH = 64
+"""Looked-at batches that a page holds; at most a few come each second."""
+_TOTALS = ("batches", "samples", "made_ns", "cost_ns", "state")
+_WIDTH = 8
+
+
+class TimedBatch(NamedTuple):
+    """One batch whose making was timed stage by stage. Nanoseconds of the whole batch."""
+
+    number: int
+    """The how-many-th look this is on its page; 0 while it is written."""
+    at: int
+    """When it was made (perf_counter_ns: one clock for all processes)."""
+    samples: int
+    storage: int
+    decode: int
+    augment: int
+    own: int
+    """The user's code that belongs to no stage."""
+    collate: int
+    bytes: int
+    """Read from storage."""
+    cpu: int
+    """Processor time of the making thread."""
+    made: int
+    """From being asked for the batch to having it."""
+    handed: int
+    """Processor time spent on packing and sending batches since the look before; `sent` says how many."""
+    sent: int
+    calls: int
+
+
+class Totals(NamedTuple):
+    batches: int = 0
+    samples: int = 0
+    made_ns: int = 0
+    cost_ns: int = 0
+    """What looking itself took."""
+    state: int = 0
+    """`READY`, `BLIND` (it was asked not to look), `FAILED` (looking failed there) or 0: the process has not begun."""
+
+
+READY, BLIND, FAILED = 1, 2, 3
+
+_LOOK = Struct(f"{len(TimedBatch._fields)}q")
+_HEAD = Struct(f"{len(_TOTALS)}q")
+_PAGE = _HEAD.size + LENGTH * _LOOK.size
+
+
+class CostRecord:
+    """The pages of one loader's makers. It travels to them as an argument of their process."""
+
+    def __init__(
+        self,
+        pages: int,
+        start_method: str | None = None,
+        *,
+        shared: bool = True,
+        memory: Callable[[int], Any] | None = None,
+    ) -> None:
+        """``memory``: makes so many bytes of zeros that forked processes share; it travels to no other."""
+        self.pages = max(1, pages)
+        words = self.pages * _PAGE // _WIDTH
+        if memory is not None:
+            self._memory: Any = memory(words * _WIDTH)
+        else:
+            self._memory = multiprocessing.get_context(start_method).RawArray("q", words) if shared else array("q", [0] * words)
+        self._read = [0] * self.pages
+
+    def page(self, number: int) -> CostPage:
+        return CostPage(self._memory, (number % self.pages) * _PAGE)
+
+    def totals(self) -> Totals:
+        each = [Totals(*_HEAD.unpack_from(self._memory, page * _PAGE)) for page in range(self.pages)]
+        sums = [sum(column) for column in zip(*each, strict=True)]
+        return Totals._make([*sums[:-1], max(one.state for one in each)])
+
+    def looks(self) -> Iterator[TimedBatch]:
+        """Every look that was written since this was last asked and still lies there."""
+        for page in range(self.pages):
+            base = page * _PAGE + _HEAD.size
+            found = (TimedBatch(*_LOOK.unpack_from(self._memory, base + slot * _LOOK.size)) for slot in range(LENGTH))
+            new = sorted(look for look in found if look.number > self._read[page])
+            if new:
+                self._read[page] = new[-1].number
+            yield from new
+
+
+class CostPage:
+    """Where one maker writes."""
+
+    def __init__(self, memory: Any, base: int) -> None:
+        self._memory, self._base = memory, base
+        self.totals = Totals(*_HEAD.unpack_from(memory, base))
+        looks = (unpack_from("q", memory, base + _HEAD.size + slot * _LOOK.size)[0] for slot in range(LENGTH))
+        self._looks = max(looks)
+
+    def count(self, batches: int, samples: int, made_ns: int, cost_ns: int, state: int) -> None:
+        _HEAD.pack_into(self._memory, self._base, batches, samples, made_ns, cost_ns, state)
+
+    def write(self, look: TimedBatch) -> None:
+        self._looks += 1
+        place = self._base + _HEAD.size + (self._looks - 1) % LENGTH * _LOOK.size
+        pack_into("q", self._memory, place, 0)
+        _LOOK.pack_into(self._memory, place, 0, *look[1:])
+        pack_into("q", self._memory, place, self._looks)
+
+
+def samples_in(batch: Any) -> int:
+    """Samples of a batch, by the first thing in it that has as many of something as there are samples."""
+    for _ in range(4):
+        shape = getattr(batch, "shape", None)
+        if shape is not None:
+            return int(shape[0]) if len(shape) else 1
+        if isinstance(batch, Mapping) and batch:
+            batch = next(iter(batch.values()))
+        elif isinstance(batch, (list, tuple)) and batch:
+            if isinstance(batch[0], (str, bytes, int, float)):
+                return len(batch)
+            batch = batch[0]
+        else:
+            break
+    return 1

@@ -1,0 +1,278 @@
+"""The meter: what a loader's consumer waits and works, and what making its batches costs. Any loader can carry one.
+
+Every step is written into a ring of fixed length by the thread that trains, without a lock; whoever wants figures reads them from
+another thread. What happens in workers comes by shared memory (`record`) from the batches that a `StageClock` looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter_ns, thread_time_ns
+from typing import Any
+
+from pipefix.loader.metering.cost_record import BLIND, FAILED, CostRecord
+from pipefix.loader.metering.cost_record import TimedBatch as TimedBatch
+from pipefix.loader.metering.cost_record import Totals as Totals
+from pipefix.loader.metering.cost_record import samples_in as samples_in
+from pipefix.loader.metering.stage_clock import StageClock as StageClock
+from pipefix.loader.metering.stage_clock import preload as preload
+from pipefix.seams.torch_internals import makes_streams
+
+LENGTH = 4096
+"""Steps that the ring holds: at 200 a second, those of twenty seconds."""
+RECORDS = 8
+"""Iterators whose makers are followed at once."""
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class MeteredStep:
+    """One batch as its consumer met it. Nanoseconds."""
+
+    at: int
+    """When it had the batch."""
+    wait: int
+    """From asking for it to having it."""
+    took: int
+    """The processor time of that, in the asking thread: taking over what a worker made."""
+    step: int
+    """From having it to asking for the next."""
+    samples: int
+    first: bool
+    """The first of an epoch: its wait is the loader's start-up."""
+
+
+@dataclass(frozen=True)
+class MeterReading:
+    """What happened between two looks at the meter."""
+
+    seconds: float
+    batches: int
+    samples: int
+    waited_s: float
+    """Without the starts of epochs."""
+    worked_s: float
+    steps: list[MeteredStep] = field(default_factory=list)
+    """The latest ones, as many as the ring still holds."""
+    looks: list[TimedBatch] = field(default_factory=list)
+    starts_s: list[float] = field(default_factory=list)
+    """Each epoch's wait for its first batch."""
+    epochs: int = 0
+    """Epochs begun so far, in all."""
+    makers: Totals = field(default_factory=Totals)
+    """Since the makers began."""
+    lost: int = 0
+    """Steps that the ring had to overwrite before they were read; the sums above contain them."""
+    workers: bool = False
+    """Whether batches come from worker processes."""
+    declined: str | None = None
+    """Why there are no figures by stage."""
+
+
+class Meter:
+    """Call `asked` before a batch is fetched, `got` when it is there, `ended` when the epoch is over."""
+
+    def __init__(self, *, length: int = LENGTH, clock: Callable[[], int] = perf_counter_ns) -> None:
+        self.clock = clock
+        self.length = 1 << max(1, length - 1).bit_length()
+        self._mask = self.length - 1
+        self._at, self._wait, self._took, self._step, self._size, self._first = (
+            array("q", bytes(8 * self.length)) for _ in range(6)
+        )
+        self.batches = self.samples = self.epochs = 0
+        self.wait_ns = self.step_ns = self.start_ns = 0
+        """Sums since the meter was made; `start_ns` are the waits for the first batches of epochs."""
+        self._asked = self._got = self._cpu = 0
+        self._stepping = False
+        self._fresh = True
+        self._starting = 0
+        self.workers = False
+        self.declined: str | None = None
+        self.read = False
+        """Whether anybody reads it."""
+        self._records: deque[tuple[Callable[[], object] | None, CostRecord]] = deque(maxlen=RECORDS)
+
+    # -- the hot path --------------------------------------------------------------------------------------------------
+
+    def asked(self) -> None:
+        """The consumer wants a batch: its step is over."""
+        now = self.clock()
+        if self._stepping:
+            spent = now - self._got
+            self._step[(self.batches - 1) & self._mask] = spent
+            self.step_ns += spent
+            self._stepping = False
+        self._asked = now
+        self._cpu = thread_time_ns()
+
+    def got(self, samples: int) -> None:
+        """The consumer has its batch and begins its step."""
+        took = thread_time_ns() - self._cpu
+        now = self.clock()
+        waited = now - self._asked + self._starting
+        slot = self.batches & self._mask
+        fresh = self._fresh
+        self._step[slot] = _UNKNOWN
+        self._at[slot], self._wait[slot], self._took[slot] = now, waited, took
+        self._size[slot], self._first[slot] = samples, fresh
+        if fresh:
+            self.start_ns += waited
+            self.epochs += 1
+            self._fresh, self._starting = False, 0
+        else:
+            self.wait_ns += waited
+        self.samples += samples
+        self._got = now
+        self._stepping = True
+        self.batches += 1
+
+    def ended(self) -> None:
+        """The epoch is over, or was left: what follows, validation for one, is no step."""
+        self._stepping = False
+        self._fresh = True
+
+    def started(self, spent: int) -> None:
+        """``iter(loader)`` took so many nanoseconds: part of the wait for the epoch's first batch."""
+        self.ended()
+        self._starting = spent
+
+    # -- makers --------------------------------------------------------------------------------------------------------
+
+    def record(self, workers: int, start_method: str | None = None) -> CostRecord:
+        """Where the makers of a new iterator write; `follow` says whose they are. Books of ended iterators are used again."""
+        for place, (alive, record) in enumerate(self._records):
+            if alive is not None and alive() is None and record.pages == max(1, workers):
+                del self._records[place]
+                return record
+        return CostRecord(workers, start_method, shared=workers > 0)
+
+    def follow(self, record: CostRecord, alive: Callable[[], object] | None) -> None:
+        """Read this book; ``alive`` (a weak reference to the iterator) says when it may be used again."""
+        self._records.append((alive, record))
+
+    def clock_for(self, record: CostRecord, init: Any = None, *, stages: bool = True, batched: bool = True) -> StageClock:
+        """What makers carry: a ``worker_init_fn`` for workers, a wrapper of fetchers in the process itself."""
+        return StageClock(record, init, stages=stages, batched=batched)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def reader(self) -> MeterReader:
+        """Whoever reads keeps its own place. Looks go to the one that asks first: let one reader have them."""
+        self.read = True
+        return MeterReader(self)
+
+    def steps(self, since: int) -> list[MeteredStep]:
+        """Finished steps from number ``since`` on that the ring still holds."""
+        mask, end = self._mask, self.batches
+        begin = max(since, end - self.length + 1, 0)
+        found = []
+        for number in range(begin, end):
+            slot = number & mask
+            step = self._step[slot]
+            found.append(
+                MeteredStep(self._at[slot], self._wait[slot], self._took[slot], step, self._size[slot], bool(self._first[slot]))
+            )
+        # What the training thread has overwritten meanwhile is half of one step and half of another.
+        overtaken = max(0, self.batches - self.length + 1 - begin)
+        return found[overtaken:]
+
+    def looks(self) -> list[TimedBatch]:
+        """Batches that were looked at since this was last asked."""
+        return [look for _, record in list(self._records) for look in record.looks()]
+
+    def makers(self) -> Totals:
+        each = [record.totals() for _, record in list(self._records)]
+        sums = [sum(column) for column in zip(*each, strict=True)] if each else [0] * len(Totals._fields)
+        return Totals._make([*sums[:-1], max((one.state for one in each), default=0)])
+
+
+_WHY_NOT = {
+    BLIND: "the watch was asked not to look at stages",
+    FAILED: "looking at stages failed where batches are made, and was given up",
+}
+
+
+class MeterReader:
+    """One reader's place in a meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._mark = (meter.clock(), meter.batches, meter.samples, meter.wait_ns, meter.step_ns)
+
+    def read(self) -> MeterReading:
+        """What happened since the last reading."""
+        meter, before = self._meter, self._mark
+        now = (meter.clock(), meter.batches, meter.samples, meter.wait_ns, meter.step_ns)
+        self._mark = now
+        steps = meter.steps(before[1])
+        makers = meter.makers()
+        declined = meter.declined
+        if declined is None:
+            declined = _WHY_NOT.get(makers.state)
+        return MeterReading(
+            seconds=(now[0] - before[0]) / 1e9,
+            batches=now[1] - before[1],
+            samples=now[2] - before[2],
+            waited_s=(now[3] - before[3]) / 1e9,
+            worked_s=(now[4] - before[4]) / 1e9,
+            steps=steps,
+            looks=meter.looks(),
+            starts_s=[step.wait / 1e9 for step in steps if step.first],
+            epochs=meter.epochs,
+            makers=makers,
+            lost=max(0, now[1] - before[1] - len(steps)),
+            workers=meter.workers,
+            declined=declined,
+        )
+
+
+def size_of(loader: Any) -> int | None:
+    """Samples a batch where the loader itself makes the batches; None where the batch has to tell."""
+    size = getattr(loader, "batch_size", None)
+    if isinstance(size, int):
+        return size
+    return None if makes_batches(loader) else 1
+
+
+def makes_batches(loader: Any) -> bool:
+    """Whether what comes out holds several samples."""
+    if not hasattr(loader, "batch_sampler") or loader.batch_sampler is not None:
+        return True
+    sampler = getattr(loader, "sampler", None)
+    return makes_streams(loader) or hasattr(sampler, "batch_size")
+
+
+class Metered:
+    """An iterator of any kind, with every step put on the meter."""
+
+    def __init__(self, iterator: Iterator[Any], meter: Meter, size: int | None = None) -> None:
+        self._iterator, self._meter, self._size = iterator, meter, size
+
+    def __iter__(self) -> Metered:
+        return self
+
+    def __next__(self) -> Any:
+        self._meter.asked()
+        try:
+            batch = next(self._iterator)
+        except BaseException:
+            self._meter.ended()
+            raise
+        self._meter.got(self._size or samples_in(batch))
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._iterator)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def close(self) -> None:
+        """A generator that is left early ends here."""
+        self._meter.ended()
+        with contextlib.suppress(AttributeError):
+            self._iterator.close()  # type: ignore[attr-defined]

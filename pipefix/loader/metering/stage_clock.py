@@ -1,0 +1,282 @@
+"""Where batches are made: what each stage of some of them costs, without being felt by the rest.
+
+A look costs some microseconds a call that crosses a seam, so few batches are looked at: as many as `SHARE` of the maker's time and
+`A_SAMPLE` allow, by what looks have cost so far. Between looks the seams are out of the libraries again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median_low
+from time import perf_counter_ns, thread_time_ns
+from types import TracebackType
+from typing import Any
+
+from pipefix import seams
+from pipefix.loader.metering.cost_record import BLIND, FAILED, READY, CostPage, CostRecord, TimedBatch, samples_in
+from pipefix.seams.charges import OWN_BEFORE, OWN_DECODED, OWN_RAW
+from pipefix.seams.handover import HandoverClock
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import install_all, names
+from pipefix.seams.tap import Tap
+from pipefix.seams.torch_internals import fetchers
+from pipefix.vocabulary.stage import Stage
+
+SHARE = 0.0015
+"""Of the making of batches may be spent on looking."""
+A_SAMPLE = 1500
+"""Nanoseconds a sample that looking may cost."""
+FIRST = 3
+"""Looks before any batch is left out: libraries that are imported with the first samples are found by then."""
+_HERE = str(Path(seams.__file__).parent.parent) + os.sep
+LONGEST = 10_000
+"""Batches between two looks, at most."""
+TYPICAL_OF = 5
+"""Latest looks whose median is what a look costs."""
+WAITING = 0.5
+"""Code that computes for less than this part of its time is waiting."""
+
+
+class StageClock:
+    """Times fetchers of one process. Also a ``worker_init_fn``: it calls the user's own, then begins in that worker."""
+
+    def __init__(
+        self, record: CostRecord, init: Callable[[int], object] | None = None, *, stages: bool = True, batched: bool = True
+    ) -> None:
+        self._record, self._init, self._stages = record, init, stages
+        self._page: CostPage | None = None
+        self._tap = Tap()
+        self._patches = Patches()
+        self._handed = HandoverClock(thread_time_ns)
+        """What a worker's feeder thread computes to pack batches and to send them."""
+        self._batches = self._samples = self._made = self._cost = 0
+        self._batched = batched
+        self._state = READY
+        self._next = self._looks = 0
+        self._look_costs: deque[int] = deque(maxlen=TYPICAL_OF)
+        self._begun = 0
+        self._call_ns = 0.0
+
+    @property
+    def users(self) -> Callable[[int], object] | None:
+        """The ``worker_init_fn`` that it was given."""
+        return self._init
+
+    def __call__(self, worker: int) -> None:
+        if self._init is not None:
+            self._init(worker)
+        self.begin(worker)
+        self._handed.attach()
+        self._replace_fetch()
+
+    def begin(self, worker: int = 0) -> None:
+        """This process writes to its page from now on."""
+        self._page = self._record.page(worker)
+        self._batches, self._samples, self._made, self._cost, _ = self._page.totals
+        self._tap = Tap()
+        self._state = READY if self._stages else BLIND
+        self._next = 0 if self._stages else -1
+        self._page.count(self._batches, self._samples, self._made, self._cost, self._state)
+
+    def close(self) -> None:
+        """Everything in this process is as it was."""
+        self._tap.active = False
+        self._patches.undo()
+        self._handed.detach()
+
+    def _replace_fetch(self) -> None:
+        """In a worker, for the fetcher that it is about to make; the process serves this loader alone."""
+        for kind in fetchers():
+            kind.fetch = self.timed(kind.fetch)
+
+    def timed(self, fetch: Callable[..., Any]) -> Callable[..., Any]:
+        """``fetch(fetcher, order)``, with its cost written down."""
+
+        def timed_fetch(fetcher: Any, order: Any) -> Any:
+            begun = perf_counter_ns()
+            try:
+                if self._next == 0 and self._prepared():
+                    return self._look(fetch, fetcher, order)
+                self._next -= 1
+                data = fetch(fetcher, order)
+            except BaseException as error:
+                without_our_frames(error)
+                raise
+            spent = perf_counter_ns() - begun
+            self._count(self._samples_of(order, data), spent)
+            return data
+
+        return timed_fetch
+
+    def _samples_of(self, order: Any, data: Any) -> int:
+        return len(order) if isinstance(order, list) else samples_in(data) if self._batched else 1
+
+    def _count(self, samples: int, spent: int) -> None:
+        self._batches += 1
+        self._samples += samples
+        self._made += spent
+        self._page.count(self._batches, self._samples, self._made, self._cost, self._state)  # type: ignore[union-attr]
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def _look(self, fetch: Callable[..., Any], fetcher: Any, order: Any) -> Any:
+        begun = self._begun
+        tap, collate = self._tap, fetcher.collate_fn
+        between = [0, 0]
+        samples = 0
+
+        def timed_collate(drawn: Any) -> Any:
+            nonlocal samples
+            tap.end()
+            if getattr(fetcher, "auto_collation", False):
+                samples = len(drawn)
+            between[0] = perf_counter_ns()
+            batch = collate(drawn)
+            between[1] = perf_counter_ns()
+            return batch
+
+        fetcher.collate_fn = timed_collate
+        cpu = thread_time_ns()
+        tap.active = True
+        tap.begin(None)
+        ready = perf_counter_ns()
+        try:
+            data = fetch(fetcher, order)
+        finally:
+            # Of a batch that was not made nothing is written down; the next one is looked at.
+            if tap.live:
+                tap.end()
+            tap.active = False
+            fetcher.collate_fn = collate
+            done = perf_counter_ns()
+            cpu = thread_time_ns() - cpu
+            self._patches.pause()
+        samples = samples or self._samples_of(order, data)
+        calls = self._note(samples, between[1] - between[0], done - ready, done, cpu)
+        self._plan(samples, done - ready, ready - begun + perf_counter_ns() - done + int(calls * self._call_ns))
+        self._count(samples, done - ready)
+        return data
+
+    def _prepared(self) -> bool:
+        """The seams are in. Where they cannot be, the training goes on without being looked into."""
+        self._begun = perf_counter_ns()
+        try:
+            self._patches.resume()
+            if self._looks < FIRST:
+                install_all(self._tap, self._patches)
+            if self._looks == 0:
+                self._call_ns = calibrate()
+        except Exception:  # noqa: BLE001 - whatever a library does to being patched, it is not the training's fault
+            self._patches.undo()
+            self._next, self._state = -1, FAILED
+            return False
+        self._looks += 1
+        self._tap.clear()
+        return True
+
+    def _note(self, samples: int, collate: int, made: int, at: int, cpu: int) -> int:
+        sums = stages(self._tap, cpu, self._call_ns)
+        calls = sum(self._tap.calls)
+        handed = self._handed.take()
+        assert self._page is not None
+        self._page.write(
+            TimedBatch(
+                0, at, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], collate,
+                self._tap.bytes_read, cpu, made, handed.dumps_ns + handed.send_ns, handed.count, calls,
+            )
+        )  # fmt: skip
+        return calls
+
+    def _plan(self, samples: int, batch: int, cost: int) -> None:
+        """How many batches are left out now, so that looks stay within what may be spent."""
+        self._cost += cost
+        if self._looks < FIRST:
+            self._next = 0
+            return
+        # The median of the latest: what the first looks install the others find, and a look during which the machine did something
+        # else does not put off the next one for thousands of batches.
+        self._look_costs.append(cost)
+        allowed = max(1.0, min(batch * SHARE, samples * A_SAMPLE))
+        self._next = min(LONGEST, max(1, int(median_low(self._look_costs) / allowed)))
+
+
+def stages(tap: Tap, cpu: int, call_ns: float) -> dict[Stage | None, int]:
+    """The tap's charges by stage, less what timing them took; None for the user's own code of no stage.
+
+    Own code after a read works on raw bytes, after a decode on values. Before either, it waits for a source that no seam knows, or
+    works on data in memory, or only looks things up.
+    """
+    sums: dict[Stage | None, int] = dict.fromkeys((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, None), 0)
+    for key, (stage, _) in enumerate(tap.names):
+        wall = max(0, tap.wall[key] - int(tap.calls[key] * call_ns))
+        if key == OWN_BEFORE:
+            continue
+        home = Stage.DECODE if key == OWN_RAW else Stage.AUGMENT if key == OWN_DECODED else stage
+        sums[home] = sums.get(home, 0) + wall
+    before = tap.wall[OWN_BEFORE]
+    if tap.foreign:
+        # Other threads crossed the seams, while this one waited for them: its waiting is theirs, in proportion.
+        total = sum(tap.foreign.values())
+        for key, spent in tap.foreign.items():
+            home = tap.names[key][0]
+            sums[home] = sums.get(home, 0) + before * spent // max(1, total)
+    elif cpu < WAITING * before:
+        sums[Stage.STORAGE] += before
+    else:
+        sums[None if sums[Stage.STORAGE] or sums[Stage.DECODE] else Stage.AUGMENT] += before
+    return sums
+
+
+def calibrate(calls: int = 200) -> float:
+    """Nanoseconds that a timed call adds, here and now."""
+    tap = Tap()
+    tap.active = True
+
+    def nothing() -> None:
+        return None
+
+    best = float("inf")
+    for _ in range(3):
+        tap.begin(None)
+        begun = perf_counter_ns()
+        for _ in range(calls):
+            tap.through(Stage.DECODE, "nothing", nothing)
+        spent = perf_counter_ns() - begun
+        tap.end()
+        best = min(best, spent / calls)
+    return best
+
+
+def preload() -> None:
+    """Import every seam here and now: processes that are forked from this one find them loaded."""
+    for name in names():
+        importlib.import_module(f"{seams.__name__}.{name}")
+
+
+def without_our_frames(error: BaseException | None) -> None:
+    """An error of the user's code shows the frames that it would show unwatched, also where it came through a seam."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = _theirs(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    known = trace
+    while known is not None and known.tb_next is not None:
+        if _is_ours(known.tb_next):
+            known.tb_next = known.tb_next.tb_next
+        else:
+            known = known.tb_next
+    return trace
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code.co_filename.startswith(_HERE)

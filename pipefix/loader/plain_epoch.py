@@ -1,0 +1,84 @@
+"""An epoch as `DataLoader` itself makes it: for a torch whose insides are not those that the loader's own iterators stand on.
+
+Nothing here goes beyond torch's public interface. Batches are `DataLoader`'s; a plan's dataset is read, an epoch is gone on
+with, and batches are brought to their device and augmented. What only the own iterators can do is said in a warning.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from pipefix.loader import resume
+from pipefix.loader.device import Carrier
+from pipefix.loader.metering.meter import samples_in, size_of
+from pipefix.loader.metering.stats import Course
+from pipefix.loader.ranks import RemainingOrder
+from pipefix.loader.resume import Beginning, Standing
+from pipefix.seams.torch_internals import why_plain
+
+_WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
+"""Options that need the loader's own iterators, and their values that ask for nothing."""
+
+
+class PlainEpoch:
+    def __init__(self, loader: Any, begin: Beginning, *, why: str | None = None) -> None:
+        """``why``: the epoch is not made by the loader's own iterators; as torch's insides have it where it is None."""
+        asked = [f"{name}={getattr(loader, name)!r}" for name, nothing in _WITHOUT.items() if getattr(loader, name) != nothing]
+        if asked:
+            warnings.warn(f"{', '.join(asked)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
+        self.standing, self.meter = Standing(begin, begin.passed), loader.meter
+        self.course = Course(self.meter, begin.epoch)
+        self._begin, self._size = begin, size_of(loader)
+        planned = loader._planned
+        module = None if planned is None else planned.module
+        self._steps = [step for step in (module, loader.augment) if step is not None]
+        self._carrier = None if loader.device is None else Carrier(loader.device)
+        twin = copy.copy(loader)
+        twin.__class__ = DataLoader
+        if planned is not None:
+            vars(twin)["dataset"] = planned.reads
+        if begin.dealt_from:
+            vars(twin)["sampler" if twin.batch_sampler is None else "batch_sampler"] = RemainingOrder(loader, begin.dealt_from)
+        if begin.redealt:
+            resume.set_sampler_epoch(loader, begin.generators)
+            self._batches = self._begun(twin, 0)
+            return
+        if not begin.again or not begin.generators:
+            self._batches = self._begun(twin, 0)
+            return
+        with resume.as_then(loader, begin.generators):
+            self._batches = self._begun(twin, begin.passed)
+
+    def _begun(self, twin: Any, passed: int) -> Iterator[Any]:
+        """The batches of a plain loader like this one, after the first ``passed``."""
+        batches: Iterator[Any] = iter(twin)
+        for _ in range(passed):
+            next(batches, None)
+        return batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]
+
+    def __next__(self) -> Any:
+        self.meter.asked()
+        try:
+            batch = next(self._batches)
+        except BaseException as error:
+            self.meter.ended()
+            self.standing.ended = isinstance(error, StopIteration)
+            raise
+        self.standing.batches += 1
+        if self._carrier is not None:
+            batch = self._carrier.end(self._carrier.begin(batch))
+        for step in self._steps:
+            batch = step(batch)
+        self.meter.got(self._size or samples_in(batch))
+        return batch

@@ -1,0 +1,257 @@
+"""A plan put in place: the dataset that reads from its cache, what is done to whole batches, and a loader's arguments.
+
+The plan has the last word over the arguments in the code; what it does not name stays as the code has it. It names files relative
+to itself, so everything here is told the folder that it lies in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from pipefix.caches import cut as cuts
+from pipefix.caches.dataset import CachedDataset
+from pipefix.loader.limits import cores
+from pipefix.loader.planning.one_by_one import OneByOne
+from pipefix.plan import planfile
+from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
+from pipefix.seams.torch_internals import takes
+from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.errors import BadUsage
+
+if TYPE_CHECKING:
+    from pipefix.augment.augment import Augment
+    from pipefix.augment.swap import Swap
+
+OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
+"""Arguments that mean nothing without workers, and that torch refuses then."""
+_AS_THEY_ARE = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order")
+
+
+# -- the dataset -----------------------------------------------------------------------------------------------------------
+
+
+def dataset(given: Any, plan: PlanFile, folder: Path) -> Any:
+    """``given`` as the plan has it: reading from the cache, without the operations that move to the batch."""
+    if plan.augmentation is None or by_dali(plan):
+        return asked(given if plan.cache is None else cached(given, plan.cache, folder), plan.loader)
+    return asked(moved(given, plan, folder)[0], plan.loader)
+
+
+def by_dali(plan: PlanFile) -> bool:
+    """Whether DALI makes batches whole, from the dataset's files."""
+    return plan.augmentation is not None and plan.augmentation.backend == "dali"
+
+
+def asked(reads: Any, change: LoaderChange | None) -> Any:
+    """The dataset as it is to be asked: for whole batches where it takes them, or for one sample after the other."""
+    single = change is not None and change.batched_fetch is False and getattr(reads, "__getitems__", None) is not None
+    return OneByOne(reads) if single else reads
+
+
+def module(given: Any, plan: PlanFile, folder: Path) -> Augment | None:
+    """What is done to whole batches on their device: ``batch = module(batch)``; None where nothing moves, or DALI does it."""
+    return None if plan.augmentation is None or by_dali(plan) else moved(given, plan, folder)[1]
+
+
+def moved(given: Any, plan: PlanFile, folder: Path) -> tuple[Any, Augment]:
+    """The dataset without the operations that move, and the module that does them. A cache of sources lies below all of them."""
+    assert plan.augmentation is not None
+    whole = before_moving(given, plan, folder)
+    swap = swap_of(whole, plan.augmentation)
+    reads = swap.dataset(whole)
+    if plan.cache is not None and plan.cache.store == "source":
+        reads = cached(reads, plan.cache, folder)
+    return reads, swap.module()
+
+
+def before_moving(given: Any, plan: PlanFile, folder: Path) -> Any:
+    """The dataset whose transforms are cut where augmentation moves: behind a cache of samples, those that still run live."""
+    if plan.cache is None or plan.cache.store == "source":
+        return given
+    made = cached(given, plan.cache, folder)
+    if isinstance(made.transform, cuts.Chain):
+        from torchvision.transforms import v2
+
+        made.transform = v2.Compose(made.transform.operations)
+    return made
+
+
+def cached(given: Any, change: CacheChange, folder: Path) -> CachedDataset:
+    """``given``, read from the plan's cache."""
+    place = folder / change.path
+    if isinstance(given, IterableDataset):
+        raise BadUsage(
+            f"The plan names the cache {place}, whose samples are asked for by number, and the dataset is a stream.",
+            advice="Give the loader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
+        )
+    opened = CachedDataset(place, dataset=given)
+    if hasattr(type(given), "__len__") and len(opened) != len(given):
+        raise BadUsage(
+            f"The cache {place} that the plan names has {len(opened)} records, and the dataset {len(given)} samples.",
+            advice="Bring it up to date with: pipefix convert TARGET --update; or take [cache] out of the plan.",
+        )
+    return opened
+
+
+def swap_of(given: Any, change: AugmentationChange) -> Swap:
+    """The dataset's transforms cut in two, where the plan's operations are what can move; without any named, whatever can."""
+    from pipefix.augment import support
+    from pipefix.augment.split import split
+    from pipefix.augment.swap import Swap, find
+    from pipefix.augment.translate import translate
+
+    support.check(change.backend)
+    place = find(given)
+    cut = split(translate(place.transform if place is not None else None), change.backend)
+    moving = [type(op).__name__ for op in cut.ops]
+    if place is None or not moving or moving != (change.operations or moving):
+        raise BadUsage(
+            f"The plan moves {', '.join(change.operations) or 'augmentation'} to the batch, and of this dataset's transforms "
+            f"{', '.join(moving) or 'none'} can be moved.",
+            advice="Take [augmentation] out of the plan, or make a new plan: pipefix fix TARGET",
+        )
+    return Swap(cut, place)
+
+
+# -- the loader ------------------------------------------------------------------------------------------------------------
+
+
+def arguments(change: LoaderChange | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A loader's keyword arguments with the plan's in place."""
+    changed = dict(given)
+    if change is not None:
+        named = {name: getattr(change, name) for name in _AS_THEY_ARE} | {"multiprocessing_context": change.start_method}
+        changed |= {name: value for name, value in named.items() if value is not None and takes(name)}
+    if not changed.get("num_workers"):
+        changed = {name: value for name, value in changed.items() if name not in OF_WORKERS}
+    return changed
+
+
+class Planned:
+    """One plan, for one `FastLoader`. The dataset that it was given stays its ``dataset``, so that samplers and frameworks see what
+    they know; what is read instead is told here."""
+
+    def __init__(self, plan: PlanFile, path: Path, given: Any) -> None:
+        self.plan, self.path = plan, path
+        self._given = given
+        self.reads = asked(given if plan.cache is None else cached(given, plan.cache, path.parent), plan.loader)
+        """What samples are read from."""
+        self.module: Any = None
+        """What is done to batches; made when the first is asked for."""
+        self._moved = plan.augmentation is None or by_dali(plan)
+        self.whole: Any = None
+        """What makes batches whole, from the dataset's files; None where its own code makes samples."""
+        self.whole_asked = not by_dali(plan)
+        self._warned = False
+
+    @property
+    def given(self) -> Any:
+        """The dataset as the code has it."""
+        return self._given
+
+    @property
+    def threads(self) -> int | None:
+        return self.plan.loader.worker_threads if self.plan.loader is not None else None
+
+    @property
+    def fuse(self) -> str | None:
+        return self.plan.loader.fuse if self.plan.loader is not None else None
+
+    @property
+    def engine(self) -> str | None:
+        return self.plan.loader.engine if self.plan.loader is not None else None
+
+    @property
+    def sharing(self) -> str | None:
+        return self.plan.loader.sharing if self.plan.loader is not None else None
+
+    def begin(self) -> None:
+        """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""
+        if self._moved:
+            return
+        self._moved = True
+        try:
+            reads, self.module = moved(self._given, self.plan, self.path.parent)
+            self.reads = asked(reads, self.plan.loader)
+        except BadUsage as error:
+            warnings.warn(f"{self.path}: {error} It stays in the dataset. {error.advice}", RuntimeWarning, stacklevel=2)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """DALI's pipeline stays in its process."""
+        return {**self.__dict__, "whole": None, "whole_asked": not by_dali(self.plan)}
+
+    def warn_of_cpu(self, carrier: Any) -> None:
+        """Said once, where a device is in use: augmentation was moved for it, and batches do not go there."""
+        if self._warned or self.module is None or carrier is not None or not torch.cuda.is_initialized():
+            return
+        self._warned = True
+        warnings.warn(f"{self.path}: {self._where(carrier)}", RuntimeWarning, stacklevel=4)
+
+    def _where(self, carrier: Any) -> str:
+        if carrier is not None and not carrier.why:
+            return f"on {carrier.device}"
+        needed = "" if carrier is not None else ' (FastLoader(..., device="cuda") has the device do it)'
+        return f"augmentation that was moved runs on the CPU, in this process{needed}"
+
+    def explain(self, carrier: Any = None) -> str:
+        """``carrier``: brings batches to a device; None: they stay where they are."""
+        told = []
+        if self.plan.cache is not None:
+            told.append(f"samples are read from {self.path.parent / self.plan.cache.path}")
+        if self.module is not None:
+            told.append(
+                f"{', '.join(type(op).__name__ for op in self.module.ops)} are done to whole batches: {self._where(carrier)}"
+            )
+        if self.whole is not None:
+            told.append(self.whole.explain())
+        return f"By the plan {self.path}" + (f": {'; '.join(told)}." if told else ".")
+
+
+def read(path: str | os.PathLike[str], given: Any) -> Planned:
+    """Open a plan for a dataset. Says so where it was made for another machine."""
+    where = Path(path)
+    plan = planfile.read(where)
+    if plan.machine is not None:
+        unlike = plan.machine.differences(_here(plan.machine))
+        if unlike:
+            tune = command("pipefix", "tune", plan.target or "TARGET")
+            warnings.warn(
+                f"{where} was made for another machine: {'; '.join(unlike)}. Tune it for this one with: {tune}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+    return Planned(plan, where, given)
+
+
+def _here(asked: TunedOn) -> TunedOn:
+    import psutil
+
+    return TunedOn(
+        cores=max(cores(), 0.01),
+        gpus=_gpus(),
+        memory_bytes=int(psutil.virtual_memory().total) if asked.memory_bytes else None,
+    )
+
+
+def _gpus() -> list[str]:
+    """Their names as the driver has them; none where there is no driver. Nothing is begun on a device."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    names = []
+    with contextlib.suppress(pynvml.NVMLError):
+        for number in range(pynvml.nvmlDeviceGetCount()):
+            name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number))
+            names.append(name.decode() if isinstance(name, bytes) else str(name))
+    return names

@@ -1,0 +1,84 @@
+"""Samples that could not be read are set aside: a line each in ``quarantine.jsonl``, and an end to it where they are too many."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from pipefix.loader.policy.read_policy import QuarantinedSample
+from pipefix.vocabulary.quantity import percent
+
+FEW = 1000
+"""Samples of an epoch before which a cluster of bad ones is not taken for the rule."""
+
+
+class TooManyBadSamples(RuntimeError):
+    """More samples cannot be read than ``max_bad`` allows."""
+
+
+class Quarantine:
+    def __init__(self, path: str | os.PathLike[str] | None, max_bad: float, length: int | None) -> None:
+        self.path = None if path is None else Path(path)
+        self.max_bad = max_bad
+        self.length = length
+        """Samples of an epoch, where it is known."""
+        self.found: list[QuarantinedSample] = []
+
+    def begin(self) -> None:
+        """Another epoch."""
+        self.found.clear()
+
+    def add(self, bad: tuple[QuarantinedSample, ...], *, epoch: int, asked: int) -> None:
+        """``asked``: samples asked for in this epoch so far."""
+        self.found.extend(bad)
+        self._write(bad, epoch)
+        allowed = self.max_bad * max(asked, min(FEW, self.length or FEW))
+        if len(self.found) > allowed:
+            first = self.found[0]
+            share = f"max_bad={self.max_bad:g} ({percent(self.max_bad)})"
+            where = f", {first.source}" if first.source else ""
+            line = f" ({first.where})" if first.where else ""
+            raise TooManyBadSamples(
+                f"{len(self.found)} of about {asked} samples could not be read, more than {share} allows. "
+                f"The first is sample {first.index}{where}: {first.error}{line}. {self._listed()}"
+                "Mend the samples, or allow more with FastLoader(..., max_bad=0.05)."
+            )
+
+    def _listed(self) -> str:
+        return f"All of them are in {self.path}. " if self.path is not None else ""
+
+    def _write(self, bad: tuple[QuarantinedSample, ...], epoch: int) -> None:
+        if self.path is None:
+            return
+        lines = "".join(json.dumps({"epoch": epoch, **one._asdict()}, ensure_ascii=False) + "\n" for one in bad)
+        try:
+            # A name that is not UTF-8 has characters of its own for such bytes, which JSON writes as \udc80 and the like.
+            with open(self.path, "a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(lines)
+        except OSError as error:
+            warnings.warn(
+                f"The samples that could not be read cannot be noted in {self.path}: {error.strerror}. "
+                'Name a file that can be written: FastLoader(..., quarantine="quarantine.jsonl").',
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            self.path = None
+
+    def sentence(self) -> str:
+        if not self.found:
+            return ""
+        where = f"; see {self.path}" if self.path is not None else ""
+        return f"{len(self.found)} samples could not be read{where}."
+
+
+def check(on_bad: Any, max_bad: Any, sample_timeout: Any) -> None:
+    """Wrong options are refused where they are given."""
+    if on_bad not in ("raise", "skip", "refill"):
+        raise ValueError(f"on_bad option should be one of 'raise', 'skip', 'refill', but got on_bad={on_bad!r}")
+    if not 0 <= max_bad <= 1:
+        raise ValueError(f"max_bad option should be a share between 0 and 1, but got max_bad={max_bad!r}")
+    if sample_timeout < 0:
+        raise ValueError(f"sample_timeout option should be seconds, 0 or more, but got sample_timeout={sample_timeout!r}")

@@ -1,0 +1,325 @@
+"""A map-style dataset as it is read under a policy: what happens to a sample that cannot be read, how long one may take, and whose
+random numbers it draws.
+
+`PolicedDataset` stands between torch's fetcher and the user's dataset, in the process that reads. What went wrong travels with the
+batch as `FlawedBatch`.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import traceback
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+from pipefix.loader.fusing.deferred_reads import DeferredReads
+from pipefix.loader.fusing.sample_random import sample_key, seeded
+from pipefix.loader.workers.errors import send_any_error
+from pipefix.loader.workers.parent import end_with_parent
+from pipefix.loader.workers.settings import cap_threads
+from pipefix.seams.torch_internals import pin_memory
+
+LONGEST_TEXT = 1000
+"""Characters of an error, a path or an index that are kept."""
+
+
+class SampleTimeout(TimeoutError):
+    """A sample took longer than ``sample_timeout``."""
+
+
+@dataclass(frozen=True)
+class ReadPolicy:
+    on_bad: str = "raise"
+    seconds: float = 0.0
+    """That a sample may take; 0: as long as it likes."""
+    seed: int | None = None
+    """Random numbers are keyed by this seed, the epoch and the index; None: they are torch's, as ever."""
+
+    def __bool__(self) -> bool:
+        return self.on_bad != "raise" or self.seconds > 0 or self.seed is not None
+
+
+class Asked(NamedTuple):
+    """What the fetcher is given in the place of an index, or of a batch of them."""
+
+    epoch: int
+    index: Any
+    share: Any = None
+    """Where other workers may make some of the samples: a `pipefix.loader.stealing.queue.SharedBatch`."""
+
+
+class Outcome(NamedTuple):
+    """A sample, or what was raised in its place."""
+
+    sample: Any
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, make: Callable[[Any], Any], what: Any) -> Outcome:
+        try:
+            return cls(make(what))
+        except Exception as error:  # noqa: BLE001 - the user's code; whoever gets the outcome raises it or notes it
+            return cls(None, error)
+
+
+class QuarantinedSample(NamedTuple):
+    """A sample that could not be read."""
+
+    index: Any
+    source: str | None
+    """The file it was read from, where the dataset lists them."""
+    error: str
+    where: str
+
+
+class Samples(list[Any]):
+    """Those of a batch that could be read, and what became of the rest.
+
+    ``key``: of the random numbers that the batch itself draws, where samples have their own.
+    """
+
+    def __init__(self, good: Sequence[Any], bad: Sequence[QuarantinedSample], key: int | None = None) -> None:
+        super().__init__(good)
+        self.bad, self.key = tuple(bad), key
+
+
+class FlawedBatch:
+    """A batch without, or with others in the place of, samples that could not be read. Empty where none could."""
+
+    def __init__(self, batch: Any, bad: tuple[QuarantinedSample, ...], *, empty: bool) -> None:
+        self.batch, self.bad, self.empty = batch, bad, empty
+
+    def pin_memory(self) -> FlawedBatch:
+        return FlawedBatch(pin_memory(self.batch), self.bad, empty=self.empty)
+
+
+class PolicedDataset:
+    def __init__(self, dataset: Any, rules: ReadPolicy) -> None:
+        self.dataset, self.rules = dataset, rules
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, asked: Asked) -> Any:
+        try:
+            return self._one(self.dataset.__getitem__, asked.epoch, asked.index)
+        except Exception as error:
+            if self.rules.on_bad == "raise":
+                raise
+            return Samples([], [bad(self.dataset, asked.index, error)])
+
+    def __getitems__(self, asked: Asked) -> list[Any]:
+        indices = list(asked.index)
+        batched = getattr(self.dataset, "__getitems__", None)
+        if batched is not None and not self.rules.seconds and self.rules.seed is None:
+            try:
+                return list(batched(indices))
+            except Exception:
+                if self.rules.on_bad == "raise":
+                    raise
+                # One of them cannot be read: which one is seen when they are read one after the other.
+        read, share = self._read, asked.share
+
+        def make(number: int) -> Any:
+            return self._one(read, asked.epoch, indices[number])
+
+        every = range(len(indices))
+        go_on = self.rules.on_bad != "raise"
+        outcomes = (Outcome.of(make, number) for number in every) if share is None else share.outcomes(make, go_on=go_on)
+        return self.together(asked.epoch, indices, outcomes)
+
+    @property
+    def _read(self) -> Callable[[Any], Any]:
+        batched = getattr(self.dataset, "__getitems__", None)
+        return self.dataset.__getitem__ if batched is None else lambda index: batched([index])[0]
+
+    def one(self, epoch: int, index: Any) -> Any:
+        """A sample by itself."""
+        return self._one(self._read, epoch, index)
+
+    def together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
+        """A batch's samples, as the rules have it where some could not be read."""
+        strict = self.rules.on_bad == "raise"
+        made: list[tuple[Any]] = []
+        flaws, good = [], []
+        holes = []
+        for index, (sample, error) in zip(indices, outcomes, strict=False):
+            if error is None:
+                made.append((sample,))
+                good.append(index)
+            elif strict:
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback holds this frame
+            else:
+                flaws.append(bad(self.dataset, index, error))
+                holes.append(len(made))
+        if flaws and self.rules.on_bad == "refill" and good:
+            self._refill(self._read, epoch, made, holes, good)
+        samples = [one for (one,) in made]
+        if not flaws and self.rules.seed is None:
+            return samples
+        return Samples(samples, flaws, None if self.rules.seed is None else self._key_of(epoch, indices))
+
+    def _refill(self, read: Callable[[Any], Any], epoch: int, made: list[tuple[Any]], holes: list[int], good: list[Any]) -> None:
+        """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
+        filled = 0
+        for number, hole in enumerate(holes):
+            # It could be read before; where it cannot now, the batch is a little smaller.
+            with suppress(Exception):
+                made.insert(hole + filled, (self._one(read, epoch, good[number % len(good)]),))
+                filled += 1
+
+    def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
+        with self._keyed(epoch, index), limited(self.rules.seconds, index):
+            return read(index)
+
+    def _keyed(self, epoch: int, index: Any) -> Any:
+        if self.rules.seed is None:
+            return nullcontext()
+        return drawing(key_of(self.rules.seed, epoch, index))
+
+    def _key_of(self, epoch: int, indices: list[Any]) -> int:
+        """A batch's, by its samples: below zero, where no sample's is."""
+        assert self.rules.seed is not None
+        return sample_key(self.rules.seed, epoch, -1 - zlib.crc32(repr(indices).encode()))
+
+
+def key_of(seed: int, epoch: int, index: Any) -> int:
+    """Of a sample's random numbers."""
+    number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
+    return sample_key(seed, epoch, number)
+
+
+def drawing(key: int) -> Any:
+    """The block draws a key's numbers. In a worker nothing is put back afterwards: whatever draws there has a key of its own."""
+    if get_worker_info() is None:
+        return seeded(key)
+    torch.default_generator.manual_seed(key)
+    np.random.seed(key)
+    random.seed(key)
+    return nullcontext()
+
+
+class PolicedCollate:
+    """The collate function, given the samples that there are; its random numbers are the batch's own where samples have theirs."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
+        self.collate_fn = collate_fn
+
+    def __call__(self, samples: Any) -> Any:
+        if not isinstance(samples, Samples):
+            return self.collate_fn(samples)
+        with nullcontext() if samples.key is None else drawing(samples.key):
+            made = self.collate_fn(list(samples)) if samples or not samples.bad else None
+        return FlawedBatch(made, samples.bad, empty=not samples) if samples.bad else made
+
+
+class WorkerStart:
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads and sharing are set, its end is tied
+    to the training process's."""
+
+    def __init__(
+        self,
+        init_fn: Callable[[int], Any] | None,
+        threads: int | None,
+        sharing: str | None = None,
+        reads: Any = None,
+    ) -> None:
+        """``reads``: by what batches are asked for, where that reads samples itself: it is given the dataset as its ``reader``."""
+        self.init_fn, self.threads, self.sharing, self.reads = init_fn, threads, sharing, reads
+
+    def __call__(self, worker: int) -> None:
+        info = get_worker_info()
+        if info is not None:
+            if self.reads is not None and isinstance(info.dataset, PolicedDataset):
+                self.reads.reader = info.dataset
+            while isinstance(info.dataset, (PolicedDataset, DeferredReads)):
+                object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
+        end_with_parent()
+        send_any_error()
+        if self.threads is not None:
+            cap_threads(self.threads)
+        if self.sharing is not None:
+            torch.multiprocessing.set_sharing_strategy(self.sharing)
+        if self.init_fn is not None:
+            self.init_fn(worker)
+
+
+@contextmanager
+def limited(seconds: float, index: Any) -> Iterator[None]:
+    """`SampleTimeout` where the block takes longer. Only in a main thread, where signals arrive, and not within native code."""
+    if seconds <= 0 or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise SampleTimeout(f"sample {index!r} took longer than sample_timeout={seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def bad(dataset: Any, index: Any, error: Exception) -> QuarantinedSample:
+    known = index if isinstance(index, (int, str)) else int(index) if hasattr(index, "__index__") else repr(index)
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if frame.filename != __file__]
+    where = f"{theirs[-1].filename}:{theirs[-1].lineno} in {theirs[-1].name}" if theirs else ""
+    source = source_of(dataset, index, error)
+    return QuarantinedSample(
+        _bounded(known) if isinstance(known, str) else known,
+        None if source is None else _bounded(source),
+        _bounded(f"{type(error).__name__}: {error}"),
+        _bounded(where),
+    )
+
+
+def _bounded(text: str) -> str:
+    """It is kept for each bad sample, sent, written down and printed: an error may hold a whole file."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+
+
+_LISTS = ("samples", "imgs", "paths", "files", "filenames", "image_paths", "img_files", "im_files", "images")
+
+
+def source_of(dataset: Any, index: Any, error: Exception | None = None) -> str | None:
+    """The file that a sample is in, as the error or the dataset's own list says it."""
+    named = getattr(error, "filename", None)
+    if isinstance(named, str):
+        return named
+    for _ in range(8):
+        if hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
+            dataset, index = dataset.dataset, dataset.indices[index]
+            continue
+        for name in _LISTS:
+            listed = getattr(dataset, name, None)
+            if isinstance(listed, Sequence) and not isinstance(listed, str):
+                return _path(listed, index)
+        if not hasattr(dataset, "dataset"):
+            return None
+        dataset = dataset.dataset
+    return None
+
+
+def _path(listed: Sequence[Any], index: Any) -> str | None:
+    try:
+        entry = listed[index]
+    except (IndexError, TypeError):
+        return None
+    first = entry[0] if isinstance(entry, (tuple, list)) and entry else entry
+    return str(first) if isinstance(first, str) or hasattr(first, "__fspath__") else None

@@ -1,0 +1,143 @@
+"""What is left of an epoch whose samples are dealt to ranks, for any number of ranks and any batch size.
+
+A `DistributedSampler` gives sample ``k`` of the epoch's order to rank ``k % world_size``. After the same number of batches on every
+rank, the samples consumed by the whole job are therefore a prefix of that order. To go on, the samples after the prefix are dealt
+anew to the ranks there are. Nothing is lost or doubled but for what torch itself adds or drops to make ranks equally long.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, IterDataPipe, MapDataPipe
+
+_WORLD_SIZES = ("num_replicas", "num_processes", "world_size")
+"""Attributes in which samplers of torch and of frameworks keep how many ranks they deal to."""
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How a loader makes batches of indices, where that is torch's own way."""
+
+    sampler: Any
+    batch_size: int
+    drop_last: bool
+
+    @property
+    def ranked(self) -> bool:
+        return _deals_as_torch(self.sampler)
+
+    @property
+    def samples_a_step(self) -> int:
+        """Samples that all ranks together consume while each takes one batch."""
+        return self.batch_size * (int(self.sampler.num_replicas) if self.ranked else 1)
+
+
+def _deals_as_torch(sampler: Any) -> bool:
+    return isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__
+
+
+def batching(loader: Any) -> Batching | None:
+    """None where positions in the order cannot be counted: a stream, a batch sampler or a rank sampler of the user's own."""
+    if isinstance(loader.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
+        return None
+    batches = loader.batch_sampler
+    if batches is None:
+        known = Batching(loader.sampler, 1, False)
+    elif type(batches) is BatchSampler:
+        known = Batching(batches.sampler, batches.batch_size, batches.drop_last)
+    else:
+        return None
+    return known if known.ranked or _world_size_in(known.sampler) is None else None
+
+
+def world_size(loader: Any) -> int | None:
+    """How many ranks the loader's sampler deals to; for a stream, how many there are. None where there is one process only."""
+    for sampler in (loader.batch_sampler, loader.sampler, getattr(loader.batch_sampler, "sampler", None)):
+        ranks = _world_size_in(sampler)
+        if ranks is not None:
+            return ranks
+    if isinstance(loader.dataset, (IterableDataset, IterDataPipe)):
+        from torch import distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_world_size()
+    return None
+
+
+def _world_size_in(sampler: Any) -> int | None:
+    for name in _WORLD_SIZES:
+        ranks = getattr(sampler, name, None)
+        if isinstance(ranks, int):
+            return ranks
+    return None
+
+
+class RemainingOrder:
+    """What this rank takes of an epoch after its first ``behind`` samples: batches of indices; indices for ``batch_size=None``."""
+
+    def __init__(self, loader: Any, behind: int) -> None:
+        how = batching(loader)
+        assert how is not None, "positions in the order were counted when the state was taken over"
+        self._how, self._behind, self._batched = how, behind, loader.batch_sampler is not None
+        self._left = max(0, len(how.sampler.dataset if how.ranked else how.sampler) - behind)
+
+    @property
+    def samples(self) -> int:
+        """That this rank takes."""
+        if not self._how.ranked:
+            return self._left
+        ranks = int(self._how.sampler.num_replicas)
+        return self._left // ranks if self._how.sampler.drop_last else -(-self._left // ranks)
+
+    @property
+    def doubled(self) -> int:
+        """Samples that are given once more, so that ranks are equally long; negative: so many are dropped."""
+        return self.samples * int(self._how.sampler.num_replicas) - self._left if self._how.ranked else 0
+
+    def __iter__(self) -> Iterator[Any]:
+        indices = self._dealt() if self._how.ranked else itertools.islice(iter(self._how.sampler), self._behind, None)
+        return iter(BatchSampler(indices, self._how.batch_size, self._how.drop_last)) if self._batched else indices
+
+    def __len__(self) -> int:
+        size = self._how.batch_size
+        return self.samples // size if self._how.drop_last else -(-self.samples // size)
+
+    def _dealt(self) -> Iterator[Any]:
+        sampler = self._how.sampler
+        undivided: DistributedSampler[Any] = DistributedSampler(
+            sampler.dataset, num_replicas=1, rank=0, shuffle=sampler.shuffle, seed=sampler.seed
+        )
+        undivided.set_epoch(sampler.epoch)
+        order = list(undivided)
+        rest = order[self._behind :]
+        if self.doubled < 0:
+            rest = rest[: self.doubled]
+        # As torch does: from the beginning of the order, more than once where there are fewer samples than ranks.
+        rest += itertools.islice(itertools.cycle(order), max(0, self.doubled))
+        return iter(rest[sampler.rank :: sampler.num_replicas])
+
+
+def consumed(loader: Any, behind: int, batches: int) -> int | None:
+    """Samples of the epoch that the whole job has consumed, where every rank has taken ``batches`` since ``behind``."""
+    how = batching(loader)
+    return None if how is None else behind + batches * how.samples_a_step
+
+
+def sentence(loader: Any, behind: int) -> str:
+    """How an epoch that was gone on with is dealt; empty where nothing was dealt anew."""
+    how = batching(loader)
+    if not behind or how is None:
+        return ""
+    rest = RemainingOrder(loader, behind)
+    if not how.ranked:
+        return f"The epoch goes on after {behind} samples."
+    words = f"The epoch goes on after {behind} samples of all ranks, dealt anew to {how.sampler.num_replicas}"
+    if rest.doubled > 0:
+        words += f"; {rest.doubled} samples of the epoch are given once more, so that ranks are equally long"
+    elif rest.doubled < 0:
+        words += f"; {-rest.doubled} samples are left out, so that ranks are equally long"
+    return words + "."

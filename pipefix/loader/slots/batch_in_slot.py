@@ -1,0 +1,305 @@
+"""A batch made in a slot: in a worker, samples are collated straight into it, and what is left is copied; a few bytes travel.
+
+`Assembler` takes the place of the collate function in a worker. `default_collate` stacks tensors into the slot; other tensors and
+arrays of the batch are copied there once; the rest (numbers, strings, the user's own types) is pickled. What does not fit, or what
+only torch knows how to send (tensors on a device, sparse, sharing memory with something else), goes torch's way, tensor by tensor;
+where no slot is free, the whole batch does. So every batch that torch can hand over is handed over.
+
+While a trial runs, every other batch goes torch's way, and each says what it took to make and to send.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+from pipefix.loader.limits import shared_memory_left
+from pipefix.loader.slots.arena import Arena, Lease, arena_of
+from pipefix.loader.slots.comparison import SLOTS, TORCH, UNDECIDED
+from pipefix.seams.torch_internals import collate_tensors, pin_memory, stack_by, stacks_as_ever
+
+ALIGNED = 64
+SMALL = 4096
+"""Bytes of an array below which it travels with the rest."""
+PATIENCE = 3
+"""Batches in a row with nothing for a slot, after which none is looked for."""
+_here = threading.local()
+
+
+class SlotPage:
+    """What of a slot is written."""
+
+    def __init__(self, window: Lease) -> None:
+        self.window = window
+        self.start = torch.frombuffer(window, dtype=torch.uint8, count=1).data_ptr()
+        self.used = 0
+        self.copied: dict[int, int] = {}
+        """Where the storages of this batch lie, by their address in the worker."""
+
+    def reserve(self, size: int) -> int | None:
+        begin = -(-self.used // ALIGNED) * ALIGNED
+        if begin + size > len(self.window):
+            return None
+        self.used = begin + size
+        return begin
+
+    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
+        size = torch.Size(shape).numel() * dtype.itemsize
+        begin = self.reserve(size) if size else None
+        if begin is None:
+            return None
+        return torch.frombuffer(self.window, dtype=torch.uint8, count=size, offset=begin).view(dtype).view(shape)
+
+    def offset(self, tensor: torch.Tensor) -> int | None:
+        """Where in the slot a tensor begins, put there if it is not; None if it has to go another way."""
+        begin = tensor.data_ptr() - self.start
+        if 0 <= begin < self.used:
+            return begin
+        storage = tensor.untyped_storage()
+        size = int(storage.nbytes())
+        # A small piece of something large, or of what is shared already: torch sends a handle.
+        if storage.is_shared() or size > 2 * tensor.numel() * tensor.itemsize:
+            return None
+        address = storage.data_ptr()
+        if address not in self.copied:
+            begun = self.reserve(size)
+            if begun is None:
+                return None
+            source = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (size,), (1,))
+            torch.frombuffer(self.window, dtype=torch.uint8, count=size, offset=begun).copy_(source)
+            self.copied[address] = begun
+        return self.copied[address] + int(tensor.storage_offset()) * tensor.itemsize
+
+    def copy(self, array: np.ndarray[Any, Any]) -> int | None:
+        """Where in the slot a copy of an array begins; None if it has to go another way."""
+        if type(array) is not np.ndarray or array.nbytes < SMALL or array.dtype.hasobject:
+            return None
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            return None
+        begin = self.reserve(array.nbytes)
+        if begin is not None:
+            np.ndarray(array.shape, array.dtype, memoryview(self.window), begin, array.strides)[...] = array
+        return begin
+
+
+class Packer(ForkingPickler):
+    """Pickles a batch; what lies in the slot is only named."""
+
+    def __init__(self, file: io.BytesIO, page: SlotPage) -> None:
+        super().__init__(file)
+        self.page = page
+
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is torch.Tensor and _plain(thing):
+            begin = self.page.offset(thing)
+            if begin is not None:
+                return lent, (begin, thing.dtype, tuple(thing.size()), thing.stride())
+        elif isinstance(thing, np.ndarray):
+            begin = self.page.copy(thing)
+            if begin is not None:
+                return lent_array, (begin, thing.dtype, thing.shape, thing.strides)
+        return NotImplemented
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg())
+        and tensor.numel() > 0
+    )
+
+
+class Assembler:
+    """The collate function of a worker: the user's own, made in a slot."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena, *, alone: bool = False) -> None:
+        """``alone``: the arena is this worker's only, and nothing is compared."""
+        self.collate_fn = collate_fn
+        self.arena = arena
+        self.alone = alone
+        self._looks: dict[int, weakref.ref[Lease]] = {}
+        """Windows on slots that this worker's own code may still look at."""
+        self._in_vain = 0
+        self._turn = -1
+        self._size = 0
+        """Bytes of the latest batch that went through a slot."""
+
+    def __call__(self, samples: Any) -> Any:
+        info = get_worker_info()
+        verdict = self.arena.verdict
+        if info is None or self._in_vain >= PATIENCE or verdict == TORCH:
+            return self.collate_fn(samples)
+        self._turn += 1
+        if verdict == UNDECIDED and not self.alone and self._turn % 2 and self._size and self._shared_memory_suffices():
+            return self._sealed(samples)
+        slot = self._free(0 if self.alone else info.id)
+        return self.collate_fn(samples) if slot is None else self._parcel(samples, slot)
+
+    def _parcel(self, samples: Any, slot: int) -> Any:
+        begun = time.thread_time()
+        window = self.arena.window(slot)
+        self._looks[slot] = weakref.ref(window)
+        page = SlotPage(window)
+        with writing(page):
+            made = self.collate_fn(samples)
+        file = io.BytesIO()
+        Packer(file, page).dump(made)
+        self._size = page.used
+        if not page.used:
+            self._in_vain += 1
+            return made
+        self._in_vain = 0
+        self.arena.lend(slot)
+        return Parcel(self.arena.key, slot, file.getvalue(), self._turn, time.thread_time() - begun)
+
+    def _sealed(self, samples: Any) -> Sealed:
+        begun = time.thread_time()
+        payload = ForkingPickler.dumps(self.collate_fn(samples))
+        return Sealed(bytes(payload), self._turn, time.thread_time() - begun)
+
+    def _shared_memory_suffices(self) -> bool:
+        """Torch's way needs memory in /dev/shm for all batches under way, and a worker dies where there is not enough."""
+        left = shared_memory_left()
+        return left is not None and left > 2 * self._size * self.arena.workers * self.arena.slots
+
+    def _free(self, worker: int) -> int | None:
+        for slot in self.arena.slots_of(worker):
+            look = self._looks.get(slot)
+            if self.arena.is_free(slot) and (look is None or look() is None):
+                return slot
+        return None
+
+
+def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
+    """Of the slot that this batch is made in: a tensor of whatever was there. None where there is no slot, or no room."""
+    page: SlotPage | None = getattr(_here, "page", None)
+    return None if page is None else page.empty(shape, dtype)
+
+
+@contextmanager
+def writing(page: SlotPage) -> Iterator[None]:
+    """`room_for` gives of this page meanwhile, in this thread; `default_collate` stacks into it, unless the user taught it another
+    way to stack tensors."""
+    _stack_into_slots()
+    _here.page = page
+    try:
+        yield
+    finally:
+        del _here.page
+
+
+def _stack_into_slots() -> None:
+    """`default_collate` asks `_stack` in this worker process from now on, whoever calls it.
+
+    It goes by a table of the whole process. To change that for one batch would change it for every thread that makes samples
+    meanwhile, so it is changed once, before the worker's first batch, and never back; where a tensor goes is the calling thread's.
+    """
+    if stacks_as_ever() and get_worker_info() is not None:
+        stack_by(_stack)
+
+
+def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
+    """A batch of tensors, in the slot that this thread's batch is made in; elsewhere where torch puts it."""
+    first = batch[0]
+    room = room_for((len(batch), *first.size()), first.dtype) if type(first) is torch.Tensor and _plain(first) else None
+    if room is None:
+        assert collate_tensors is not None
+        return collate_tensors(batch, collate_fn_map=collate_fn_map)
+    return torch.stack(tuple(batch), 0, out=room)
+
+
+class Parcel:
+    """What a worker sends. It arrives as an `Arrival`."""
+
+    def __init__(self, *content: Any) -> None:
+        self.content = content
+
+    def __reduce__(self) -> Any:
+        return arrive, self.content
+
+
+class Sealed(Parcel):
+    """What a worker sends in torch's way while that is measured: pickled at once, and not by the queue's thread."""
+
+    def __reduce__(self) -> Any:
+        return unsealed, self.content
+
+
+class OpenedBatch:
+    """A batch in this process, and what it took to come here."""
+
+    def __init__(self, batch: Any, way: int, turn: int, seconds: float) -> None:
+        self.batch, self.way, self.turn, self.seconds = batch, way, turn, seconds
+
+    def open(self) -> OpenedBatch:
+        return self
+
+    def pin_memory(self) -> OpenedBatch:
+        self.batch = pin_memory(self.batch)
+        return self
+
+
+class Arrival:
+    """A batch that has arrived. Dropped unopened, its slot is free again."""
+
+    def __init__(self, lease: Lease, payload: bytes, turn: int, seconds: float) -> None:
+        self.lease, self.payload, self.turn, self.seconds = lease, payload, turn, seconds
+
+    def open(self) -> OpenedBatch:
+        self.lease.arena.opened(self.lease)
+        return self._unpacked()
+
+    def pin_memory(self) -> OpenedBatch:
+        """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
+        return self._unpacked().pin_memory()
+
+    def _unpacked(self) -> OpenedBatch:
+        begun = time.perf_counter()
+        with opening(self.lease):
+            batch = pickle.loads(self.payload)
+        return OpenedBatch(batch, SLOTS, self.turn, self.seconds + time.perf_counter() - begun)
+
+
+def arrive(arena: str, slot: int, *rest: Any) -> Arrival | None:
+    """None where nobody waits for it any more."""
+    known = arena_of(arena)
+    return None if known is None else Arrival(known.lease(slot), *rest)
+
+
+def unsealed(payload: bytes, turn: int, seconds: float) -> OpenedBatch:
+    begun = time.perf_counter()
+    batch = pickle.loads(payload)
+    return OpenedBatch(batch, TORCH, turn, seconds + time.perf_counter() - begun)
+
+
+@contextmanager
+def opening(lease: Lease) -> Iterator[None]:
+    """What is unpickled meanwhile lies in this slot."""
+    _here.lease = lease
+    try:
+        yield
+    finally:
+        del _here.lease
+
+
+def lent(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of what lies in the slot that is being opened."""
+    count = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    flat = torch.frombuffer(_here.lease, dtype=dtype, count=count, offset=begin)
+    return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, size, stride)
+
+
+def lent_array(begin: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.ndarray(shape, dtype, _here.lease, begin, strides)

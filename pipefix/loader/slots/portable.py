@@ -1,0 +1,152 @@
+"""The hand-over through reused memory for any `DataLoader`: as its collate function.
+
+    loader = pipefix.prepare(loader)                        # then accelerator.prepare(loader)
+    trainer = Trainer(..., data_collator=pipefix.prepare(collator))
+
+Frameworks that build a plain `DataLoader` anew keep its dataset and its collate function. So here nothing else is needed: a worker
+makes slots of its own, its first batch brings their descriptor along, and each batch opens itself where it arrives.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch.utils.data import DataLoader, default_collate, get_worker_info
+
+from pipefix.loader.slots.arena import Arena, room
+from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Parcel
+from pipefix.loader.slots.comparison import SLOTS
+
+K = TypeVar("K", bound=Callable[..., Any])
+SLOTS_EACH = 8
+_known: dict[str, tuple[int, Arena]] = {}
+"""Arenas of workers that send to this process, with the worker's number, by key."""
+
+
+class Portable:
+    """A collate function that hands its batch over through slots, in a worker; elsewhere it is the one that was given."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
+        self.collate_fn = collate_fn
+        self._mine: tuple[int, Assembler] | None = None
+
+    def __call__(self, samples: Any) -> Any:
+        info = get_worker_info()
+        if info is None:
+            return self.collate_fn(samples)
+        assembler = self._assembler(info.num_workers)
+        if assembler is None:
+            return self.collate_fn(samples)
+        made = assembler(samples)
+        return Posted(assembler.arena, made) if isinstance(made, Parcel) else made
+
+    def _assembler(self, workers: int) -> Assembler | None:
+        if self._mine is None or self._mine[0] != os.getpid():
+            try:
+                arena = Arena(1, SLOTS_EACH, room(workers * SLOTS_EACH))
+            except (AttributeError, OSError, ValueError):
+                return None
+            arena.given_away()
+            self._mine = os.getpid(), Assembler(self.collate_fn, arena, alone=True)
+        return self._mine[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"collate_fn": self.collate_fn, "_mine": None}
+
+    def __getattr__(self, name: str) -> Any:
+        # Collators have settings that trainers look at.
+        if name in ("collate_fn", "_mine"):
+            raise AttributeError(name)
+        return getattr(self.collate_fn, name)
+
+
+class Posted:
+    """A parcel with the sender's address. It arrives as the batch itself."""
+
+    def __init__(self, arena: Arena, parcel: Parcel) -> None:
+        self.arena, self.parcel = arena, parcel
+
+    def __reduce__(self) -> Any:
+        # The receiver marks the arena once it has it; until then each parcel brings it along.
+        arena = self.arena if self.arena.verdict != SLOTS else None
+        return delivered, (os.getpid(), arena, *self.parcel.content)
+
+
+def delivered(pid: int, arena: Arena | None, key: str, slot: int, *rest: Any) -> Any:
+    if key not in _known:
+        if arena is None:
+            raise RuntimeError(f"A batch of worker {pid} arrived whose memory is not known here. Make the loader's iterator anew.")
+        _forget_the_dead()
+        arena.receive()
+        _known[key] = pid, arena
+    known = _known[key][1]
+    known.verdict = SLOTS
+    return Arrival(known.lease(slot), *rest).open().batch
+
+
+def _forget_the_dead() -> None:
+    for key, (pid, _) in list(_known.items()):
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            _known.pop(key, None)
+
+
+def prepare(what: Any = None) -> Any:
+    """A `DataLoader`, or a collate function, whose batches come from workers through reusable shared memory.
+
+    What is made of it (by Accelerate, by a Trainer) keeps its speed.
+
+    Args:
+        what: a loader, a collate function, or None for `default_collate`.
+
+    Returns:
+        A copy of the loader with the same dataset, sampler and settings; or a collate function to use in the given one's place.
+
+    Raises:
+        ValueError: the loader is a `FastLoader` with options that nothing built of its dataset and collate function would have.
+    """
+    if isinstance(what, DataLoader):
+        lost = _lost(what)
+        if lost:
+            raise ValueError(
+                f"prepare cannot carry {', '.join(lost)} of this {type(what).__name__}: a framework that builds it anew makes a "
+                "plain DataLoader of its dataset and its collate function, and these would be gone. Leave them out, or pass the "
+                "loader on without prepare where nothing builds it anew (a loop of your own, Lightning)."
+            )
+        loader = copy.copy(what)
+        loader._iterator = None
+        loader.collate_fn = prepare(what.collate_fn)
+        return loader
+    if what is None:
+        return Portable(default_collate)
+    if not callable(what):
+        raise TypeError(f"prepare takes a DataLoader or a collate function, not a {type(what).__name__}.")
+    return what if isinstance(what, Portable) else Portable(what)
+
+
+def _lost(loader: Any) -> list[str]:
+    """Options of a `FastLoader` that a loader with its dataset, sampler and collate function would be without."""
+    held = vars(loader)
+    if "_planned" not in held:
+        return []
+    lost = [] if loader.engine in ("auto", "processes") else [f"engine={loader.engine!r}"]
+    usual = {"on_bad": "raise", "rng": "torch", "fuse": None}
+    lost += [f"{name}={held[name]!r}" for name in usual if held[name] != usual[name]]
+    lost += ["sample_timeout="] if loader.sample_timeout else []
+    lost += [f"{name}=" for name in ("augment", "device") if held[name] is not None]
+    return lost if held["_planned"] is None else lost + _lost_of_plan(held["_planned"].plan)
+
+
+def _lost_of_plan(plan: Any) -> list[str]:
+    """Of a plan's changes those that are no arguments of a `DataLoader`."""
+    lost = [f"the plan's {name}" for name in ("cache", "augmentation") if getattr(plan, name) is not None]
+    change = plan.loader
+    if change is None:
+        return lost
+    beyond = ("worker_threads", "fuse", "sharing", "batched_fetch", "engine")
+    lost += [f"the plan's {name}" for name in beyond if getattr(change, name) not in (None, "auto", "processes")]
+    return lost

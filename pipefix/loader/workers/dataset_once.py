@@ -1,0 +1,100 @@
+"""A dataset on its way to workers that are not forked: pickled once, into memory that all of them read.
+
+Torch pickles it once a worker and writes it through a pipe each time. What must not be pickled by itself (tensors, which are
+shared, and locks, queues and connections, which belong to one worker's start) is left to torch, with the whole dataset.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import weakref
+from multiprocessing import get_context, reduction
+from typing import Any
+
+import torch
+
+SMALLEST = 1 << 20
+"""Bytes below which torch's way is as quick."""
+_BY_VALUE = {"_reduce_method", "_reduce_method_descriptor", "_reduce_partial"}
+PRELOADED = ("torch", "torch.utils.data", "pipefix.loader.workers.iterator")
+
+
+class _NotAlone(Exception):
+    """Something in it has a way of its own between processes."""
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, thing: Any) -> Any:
+        reducer = reduction.ForkingPickler._extra_reducers.get(type(thing))  # type: ignore[attr-defined]
+        if (reducer is not None and reducer.__name__ not in _BY_VALUE) or isinstance(thing, torch.Tensor):
+            raise _NotAlone
+        return NotImplemented
+
+
+class PackedDataset:
+    """Stands for a dataset where a process is started, and is the dataset there."""
+
+    def __init__(self, payload: memoryview) -> None:
+        self.size = len(payload)
+        self._fd = os.memfd_create("pipefix-dataset", os.MFD_CLOEXEC)
+        self._end = weakref.finalize(self, os.close, self._fd)
+        os.ftruncate(self._fd, self.size)
+        with mmap.mmap(self._fd, self.size) as memory:
+            memory[:] = payload
+
+    def __reduce__(self) -> Any:
+        return unpacked, (reduction.DupFd(self._fd), self.size)
+
+
+def unpacked(handle: Any, size: int) -> Any:
+    fd = handle.detach()
+    try:
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as memory, memoryview(memory) as payload:
+            return pickle.loads(payload)
+    finally:
+        os.close(fd)
+
+
+def pack(dataset: Any) -> PackedDataset | None:
+    """None where torch's way is to be taken: it has the errors that users know."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    file = io.BytesIO()
+    try:
+        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(dataset)
+    except Exception:  # noqa: BLE001 - whatever the user's __reduce__ raises: torch meets it again, and says it
+        return None
+    return PackedDataset(file.getbuffer()) if file.tell() >= SMALLEST else None
+
+
+def start_method(context: Any) -> str:
+    """Of a loader's ``multiprocessing_context``, which may be None."""
+    return str((context or get_context()).get_start_method())
+
+
+def preload(*users: Any) -> None:
+    """The server that workers are forked from loads torch once, so that they need not; where its modules are still to be chosen.
+
+    ``users``: things of the user's whose modules workers need.
+    """
+    from multiprocessing import forkserver
+
+    server = forkserver._forkserver
+    if getattr(server, "_forkserver_pid", 0) is None and getattr(server, "_preload_modules", None) == ["__main__"]:
+        theirs = {getattr(one, "__module__", None) or type(one).__module__ for one in users} - {"__main__", "builtins"}
+        forkserver.set_forkserver_preload(["__main__", *PRELOADED, *sorted(theirs)])
+
+
+def forget_server() -> None:
+    """In a forked process: the fork server that it inherited is its parent's, and cannot be used. The first use starts its own."""
+    from multiprocessing import forkserver
+
+    server = forkserver._forkserver
+    inherited = getattr(server, "_forkserver_alive_fd", None)
+    if inherited is None:
+        return
+    os.close(inherited)
+    vars(server).update(_forkserver_address=None, _forkserver_alive_fd=None, _forkserver_pid=None)

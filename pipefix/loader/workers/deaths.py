@@ -1,0 +1,94 @@
+"""A worker died: which one, how, what likely killed it, and what to do about it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from pipefix.loader.limits import out_of_memory_kills, shared_memory_left
+from pipefix.vocabulary.death import CAUSES, manner
+from pipefix.vocabulary.quantity import size
+
+
+class WorkerDied(RuntimeError):
+    """Torch's error, and what is known beside it."""
+
+    def __init__(self, text: str, pid: int | None = None, exit_code: int | None = None) -> None:
+        super().__init__(text)
+        self.pid, self.exit_code = pid, exit_code
+
+
+DYING_S = 2.0
+"""In which the end of a process whose sockets are closed is seen."""
+
+
+def check(workers: Sequence[Any], error: Exception) -> None:
+    """Raise as torch does where ``error`` comes of a worker's death: its tensors are fetched from it, and once killed it
+    refuses that before it counts as dead. (A sentinel too is closed before that.)"""
+    until = time.monotonic() + DYING_S
+    while not (dead := [worker.pid for worker in workers if not worker.is_alive()]) and time.monotonic() < until:
+        time.sleep(0.005)
+    if dead:
+        raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(map(str, dead))}) exited unexpectedly") from error
+
+
+NAMED = "/dev/shm/torch_{pid}_*"
+"""Memory that torch, in process ``pid``, is about to share: it goes by a name until it is mapped."""
+
+
+def clear_up(workers: Sequence[Any]) -> None:
+    """Names of shared memory that killed workers had no time to take back. What has been written to may be somebody's."""
+    for worker in workers:
+        if worker.exitcode is None or worker.exitcode >= 0:
+            continue
+        for path in glob.glob(NAMED.format(pid=worker.pid)):
+            with suppress(OSError):
+                found = os.lstat(path)
+                if found.st_uid == os.getuid() and not found.st_blocks:
+                    os.unlink(path)
+
+
+_NEXT = {
+    signal.SIGKILL: "Use fewer workers, a smaller batch or a smaller prefetch_factor.",
+    signal.SIGSEGV: "Run with num_workers=0 under python -X faulthandler to see where.",
+    signal.SIGABRT: "Run with num_workers=0 to see where.",
+    signal.SIGBUS: "Make /dev/shm larger (docker run --shm-size=2g), or use fewer workers, a smaller prefetch_factor or smaller "
+    "batches.",
+}
+_ALONE = "Run with num_workers=0 to see the error itself."
+
+
+def describe_death(error: RuntimeError, workers: Sequence[Any], kills_before: int | None) -> WorkerDied:
+    """``kills_before``: how often the kernel had killed for want of memory when the workers were started."""
+    said = str(error).splitlines()[0].rstrip(". ")
+    dead = next((worker for worker in workers if worker.exitcode), None)
+    if dead is None:
+        return WorkerDied(f"{said}. {_ALONE}")
+    code = dead.exitcode
+    known = signal.Signals(-code) if code < 0 and -code in set(signal.Signals) else None
+    why = _cause(known, kills_before)
+    what_next = _NEXT.get(known, _ALONE) if known is not None else _ALONE
+    if code > 0:
+        why = "Something in it calls os._exit() or sys.exit(), or it could not start"
+    parts = [f"{said}: of worker process {dead.pid}, {manner(code)}", why, what_next.rstrip(".")]
+    return WorkerDied(". ".join(part for part in parts if part) + ".", dead.pid, code)
+
+
+def _cause(known: signal.Signals | None, kills_before: int | None) -> str:
+    if known is None:
+        return ""
+    cause = CAUSES.get(known, "")
+    if known is signal.SIGKILL and kills_before is not None:
+        kills = out_of_memory_kills()
+        if kills is not None and kills > kills_before:
+            return "The kernel killed it because memory was short: it says so itself"
+        return f"{cause}, though it counts no such case here since the workers began; or somebody sent the signal"
+    if known is signal.SIGBUS:
+        left = shared_memory_left()
+        return f"{cause}: /dev/shm has {size(left)} free" if left is not None else cause
+    return cause

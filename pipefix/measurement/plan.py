@@ -1,0 +1,56 @@
+"""How much to measure, and what is left of the time for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from pipefix.measurement.measurement import Measurement
+
+Progress = Callable[[str, float], None]
+
+
+def silent(phase: str, done: float) -> None:
+    """Tell nobody how far the measurement is."""
+
+
+@dataclass(frozen=True)
+class MeasurementPlan:
+    """How much to measure."""
+
+    budget: float = 60.0
+    """Seconds for everything."""
+    recording_bytes: int = 1_000_000_000
+    trial_workers: tuple[int, ...] = ()
+    """Worker counts to try for real."""
+    events: bool = False
+    observe: Callable[[Any], dict[str, float]] | None = None
+    enough: Callable[[Measurement], bool] | None = None
+    """Asked after every round: whether the verdict is settled."""
+    wanting: Callable[[Measurement], Collection[str]] | None = None
+    """Asked where no whole round fits any more: arms of which the verdict needs another block."""
+    seed: int = 0
+    """Of the sampler's order where the user gave it no generator of its own."""
+    progress: Progress = silent
+
+
+class BudgetClock:
+    """What is left of the budget."""
+
+    def __init__(self, budget: float) -> None:
+        self.begun = time.perf_counter()
+        self.budget = budget
+
+    @property
+    def spent(self) -> float:
+        return time.perf_counter() - self.begun
+
+    @property
+    def left(self) -> float:
+        return self.budget - self.spent
+
+    def extend(self, seconds: float) -> None:
+        """For what nobody asked to have measured."""
+        self.budget += seconds

@@ -1,0 +1,89 @@
+"""What one step has the host do for the device, for the audit: waits, copies from ordinary memory, full-precision products."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from pipefix.measurement.own_lines import users_line
+
+TENSOR_CORES = (8, 0)
+"""CUDA capability from which products of float32 can be computed in TF32."""
+
+
+class StepScan:
+    """Runs one step as it is, with ears. Apart from the measured ones, which they would slow down."""
+
+    def __init__(self) -> None:
+        self.waits: Counter[str] = Counter()
+        """By the user's line: times that the host waited for the device in the step, but for copies to it."""
+        self.blocking: Counter[str] = Counter()
+        """By the user's line: copies to the device that were waited for."""
+        self.pageable: Counter[str] = Counter()
+        """By the user's line: copies that were not to be waited for, from memory that is not pinned."""
+        self.full_precision = 0
+        """Weights of linear layers that computed in float32, without TF32."""
+        self._copies = 0
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "waits": dict(self.waits),
+            "blocking": dict(self.blocking),
+            "pageable": dict(self.pageable),
+            "full_precision": self.full_precision,
+        }
+
+    def run(self, step: Callable[[], object]) -> None:
+        mode = torch.cuda.get_sync_debug_mode()
+        to, cuda = torch.Tensor.to, torch.Tensor.cuda
+        hook = nn.modules.module.register_module_forward_pre_hook(self._called)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                warnings.showwarning = self._warned
+                torch.Tensor.to = self._heard(to)  # type: ignore[method-assign]
+                torch.Tensor.cuda = self._heard(cuda)  # type: ignore[method-assign]
+                torch.cuda.set_sync_debug_mode("warn")
+                step()
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+            for name in ("to", "cuda"):
+                delattr(torch.Tensor, name)
+            hook.remove()
+
+    def _warned(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        if "synchronizing CUDA operation" not in str(message):
+            return
+        line = users_line(sys._getframe(1))
+        if line is not None:
+            (self.blocking if self._copies else self.waits)[line] += 1
+
+    def _heard(self, copy: Callable[..., Any]) -> Callable[..., Any]:
+        def heard(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if tensor.is_cuda:
+                return copy(tensor, *args, **kwargs)
+            self._copies += 1
+            try:
+                there = copy(tensor, *args, **kwargs)
+            finally:
+                self._copies -= 1
+            if kwargs.get("non_blocking") and there.is_cuda and tensor.layout is torch.strided and not tensor.is_pinned():
+                line = users_line(sys._getframe(1))
+                if line is not None:
+                    self.pageable[line] += 1
+            return there
+
+        return heard
+
+    def _called(self, module: nn.Module, inputs: Any) -> None:
+        if not isinstance(module, nn.Linear) or module.weight.dtype is not torch.float32 or not module.weight.is_cuda:
+            return
+        capable = torch.cuda.get_device_capability(module.weight.device) >= TENSOR_CORES
+        if capable and not torch.is_autocast_enabled("cuda") and torch.get_float32_matmul_precision() == "highest":
+            self.full_precision += module.weight.numel()

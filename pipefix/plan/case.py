@@ -1,0 +1,242 @@
+"""What every remedy looks at: the measurement, the diagnosis, and the figures that several remedies need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.measurement import experiments
+from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.machine import Machine
+from pipefix.measurement.measurement import Block, Measurement
+from pipefix.measurement.trace import BatchTrace
+from pipefix.plan.fit import fitted
+from pipefix.plan.model import PipelineModel, doubted, pooled
+from pipefix.plan.operations import Operations, operations_of
+from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds
+from pipefix.vocabulary.stage import Stage
+
+STARVED = 0.15
+"""Part of the making of batches without a CPU from which cores are called short."""
+MOST_OURS = 0.75
+"""Part of the cores that the pipeline itself uses at most where others are to blame that it lacks them."""
+NO_CUDA = "no CUDA device here"
+PIXEL_BYTES = Interval(0.35, 0.12, 0.8)
+"""Bytes a pixel of pictures as datasets hold them (JPEG of quality 75 to 95)."""
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What `pipefix swap` would move to whole batches."""
+
+    names: frozenset[str]
+    """Of transforms."""
+    why_none: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pipeline as remedies judge it."""
+
+    measurement: Measurement
+    diagnosis: Diagnosis
+    target: str = "TARGET"
+    machine: Machine | None = None
+    cuda: bool = False
+    verbs: frozenset[str] = frozenset()
+    """Commands that this version of pipefix has."""
+    moving: Moving | None = None
+    """None where nobody looked."""
+    whole: Moving | None = None
+    """What DALI would do from the files; None where nobody looked."""
+
+    @cached_property
+    def model(self) -> PipelineModel:
+        return fitted(self.measurement, self.diagnosis)
+
+    @cached_property
+    def operations(self) -> Operations:
+        return operations_of(self.measurement, self.diagnosis)
+
+    @property
+    def start_method(self) -> str:
+        """How workers are started: as set, or the platform's default."""
+        given = self.measurement.settings.start_method
+        return given or (self.machine.start_method if self.machine is not None else "fork")
+
+    # -- sizes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def batch(self) -> int:
+        return max(1, round(self.measurement.settings.samples_a_batch))
+
+    @property
+    def length(self) -> int | None:
+        return self.measurement.settings.length
+
+    @property
+    def epoch(self) -> int | None:
+        return self.measurement.settings.epoch
+
+    @property
+    def batch_bytes(self) -> float:
+        """Bytes of one batch; 0 where nobody looked."""
+        facts = self.measurement.facts
+        return facts.get("batch.bytes", facts.get("batch_bytes", 0.0))
+
+    @property
+    def sample_bytes(self) -> float:
+        return self.batch_bytes / self.batch
+
+    @property
+    def source_bytes(self) -> float:
+        """Bytes read a sample."""
+        cost = self.cost(Stage.STORAGE)
+        return cost.bytes or 0.0 if cost is not None else 0.0
+
+    @property
+    def dataset_bytes(self) -> float | None:
+        return self.source_bytes * self.length if self.length is not None and self.source_bytes else None
+
+    @property
+    def nothing_to_keep(self) -> str | None:
+        """Why no bytes can be held or cached: none are read, or all that was seen of reading them is that the code waits."""
+        reading = self.wall(Stage.STORAGE)
+        if not reading:
+            return "nothing is read from storage while samples are made"
+        return (
+            None if self.source_bytes else f"storage takes {seconds(reading)} a sample, but no bytes were seen that could be kept"
+        )
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of memory that can still be taken."""
+        return self.machine.memory_room_bytes if self.machine is not None else None
+
+    @cached_property
+    def pixels(self) -> Interval | None:
+        """Pixels of a decoded picture; None where nothing decodes pictures."""
+        if not self.operations.pictures:
+            return None
+        known = self.measurement.facts.get("decoded_bytes")
+        if known:
+            return exactly(known / 3)
+        if not self.source_bytes:
+            return None
+        return Interval(*(self.source_bytes / rate for rate in (PIXEL_BYTES.value, PIXEL_BYTES.high, PIXEL_BYTES.low)))
+
+    @cached_property
+    def decoded_bytes(self) -> Interval | None:
+        """Bytes of a decoded sample."""
+        known = self.measurement.facts.get("decoded_bytes")
+        if known:
+            return exactly(known)
+        if self.pixels is not None:
+            return self.pixels.scaled(3)
+        return exactly(self.sample_bytes) if self.sample_bytes else None
+
+    # -- costs ---------------------------------------------------------------------------------------------------------
+
+    def cost(self, stage: Stage) -> StageCost | None:
+        return self.diagnosis.stages.get(stage)
+
+    def wall(self, stage: Stage) -> float:
+        """Seconds a sample, in whichever process."""
+        cost = self.cost(stage)
+        return cost.wall.value if cost is not None else 0.0
+
+    def share(self, stage: Stage) -> float:
+        """Share of a sample's making that a stage accounts for."""
+        total = sum(float(one.wall[0]) for one in self.model.making.values())
+        return self.model.wall(stage) / total if total else 0.0
+
+    def waits(self, stage: Stage) -> bool:
+        """Whether a stage mostly waits rather than computes."""
+        return self.model.waiting(stage) > 0.5 * self.model.wall(stage) > 0
+
+    def gain(self, arm: Experiment) -> Interval | None:
+        """Throughput of an arm over the real one's; None where it did not run."""
+        return self.diagnosis.arms.get(arm.name)
+
+    def predicted(self, model: PipelineModel, before: PipelineModel | None = None) -> Interval:
+        """The speed-up of ``model`` by the model alone."""
+        return doubted((before or self.model).speedup(model))
+
+    def after(self, arm: Experiment, model: PipelineModel, *, name: str) -> Interval:
+        """The speed-up of ``model``: an arm that came near it and the model together, or the model alone."""
+        gain = self.gain(arm)
+        if gain is None:
+            return self.predicted(model)
+        return pooled(self.model.anchored(gain, self.during(arm), model, name=name), self.model.speedup(model))
+
+    def during(self, arm: Experiment) -> PipelineModel:
+        """The pipeline as it ran in an arm: without the stages answered from the recording, as far as they really were."""
+        model = self.model
+        for stage in arm.replaces:
+            model = model.scaled(stage, self.left(arm, stage))
+        return model
+
+    def left(self, arm: Experiment, stage: Stage) -> float:
+        """The part of a stage that an arm still ran: operations whose results cannot be recorded run live."""
+        now, then = (_charged(self.measurement.of(name), stage) for name in (experiments.REAL.name, arm.name))
+        return min(1.0, then / now) if now and then else 0.0
+
+    @cached_property
+    def cpu_seconds(self) -> float | None:
+        """CPU seconds a delivered sample, of all threads of all processes; None where they were not noted."""
+        found = self.measurement
+        blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
+        samples = sum(block.samples for block in blocks)
+        spent = sum(block.main_cpu for block in blocks)
+        if found.workers:
+            made = sum(max(row.trace.process_made, row.trace.cpu) for block in blocks for row in block.rows)
+            spent = spent + made / 1e9 if made else 0.0
+        return spent / samples if spent and samples else None
+
+    @property
+    def most(self) -> float | None:
+        """How many times faster the same work could at most be done by all cores together; None where its CPU time is not known."""
+        return self.measurement.cores * self.diagnosis.sample.value / self.cpu_seconds if self.cpu_seconds else None
+
+    @property
+    def cores_taken(self) -> str | None:
+        """Why the cores are not to be had: others keep them busy, and what is ready to run waits in their queue."""
+        starved, cores = self.diagnosis.starved, self.measurement.cores
+        if starved < STARVED or not self.cpu_seconds:
+            return None
+        used = self.cpu_seconds / self.diagnosis.sample.value
+        if used > MOST_OURS * cores:
+            return None
+        return (
+            f"for {percent(starved)} of the time the pipeline was ready to run and had no CPU, though it uses only {used:.1f} of "
+            f"{cores:g} cores: other programs have them"
+        )
+
+    @cached_property
+    def slow_disk(self) -> Interval | None:
+        """How many times faster the pipeline runs with its files in memory than with them evicted; None where not measured."""
+        cold = self.gain(experiments.COLD)
+        return cold.inverted() if cold is not None else None
+
+    @property
+    def disk_seconds(self) -> float | None:
+        """Seconds a byte that reading from the disk itself adds, all readers together; None where no cold arm ran."""
+        if self.slow_disk is None or not self.source_bytes:
+            return None
+        return max(0.0, self.slow_disk.value - 1) * self.diagnosis.sample.value / self.source_bytes
+
+
+def _charged(blocks: Sequence[Block], stage: Stage) -> float:
+    """Nanoseconds a sample that the clocks charged to a stage."""
+    samples = sum(block.samples for block in blocks)
+    walls = sum(_wall(row.trace, stage) for block in blocks for row in block.rows)
+    return walls / samples if samples else 0.0
+
+
+def _wall(trace: BatchTrace, stage: Stage) -> int:
+    if stage is Stage.COLLATE:
+        return trace.collate_wall
+    own = sum(charge.wall for charge in trace.charges if charge.stage == stage)
+    return own + sum(spent for name, _, spent in trace.foreign if name == stage)

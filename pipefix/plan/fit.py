@@ -1,0 +1,101 @@
+"""The model fitted to what was measured: where every prediction starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.measurement import experiments
+from pipefix.measurement.measurement import Measurement
+from pipefix.plan.model import DRAWS, OTHER, PipelineModel, StageTime, draws, stage_time
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+
+SAMPLER = "sampler"
+"""The user's sampler, in the training process: no stage, and no remedy touches it."""
+SATURATED = 0.85
+"""On cores that the pipeline itself keeps busier than this, its workers wait for each other."""
+
+
+def fitted(found: Measurement, diagnosis: Diagnosis) -> PipelineModel:
+    """The pipeline as it was measured; predicts what was measured where nothing is changed."""
+    stages, workers = diagnosis.stages, found.workers
+    step = stages.get(Stage.STEP)
+    copying = found.transfer.get("exposed", 0.0) / found.settings.samples_a_batch
+    stepping = (step.wall.value if step is not None else 0.0) + copying
+    sampling = diagnosis.sampler.value if diagnosis.sampler is not None else 0.0
+    making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in stages}
+    taking = {Stage.STEP.value: stage_time(step.wall, 0.0, name=Stage.STEP.value)} if step is not None else {}
+    if copying:
+        taking[Stage.TRANSFER.value] = stage_time(copying, 0.0)
+    if sampling:
+        taking[SAMPLER] = stage_time(sampling)
+    if workers:
+        took = max(0.0, diagnosis.stations.main.value - stepping - sampling)
+        ipc = stages[Stage.IPC].wall
+        making[Stage.IPC.value] = stage_time(ipc, name="ipc").scaled(max(0.0, 1 - took / ipc.value) if ipc.value else 0.0)
+        taking[Stage.IPC.value] = stage_time(took)
+    pool = diagnosis.stations.pool
+    whole = pool.value * workers if workers and pool is not None else diagnosis.stations.main.value - stepping - sampling
+    rest = max(0.0, whole - sum(float(one.wall[0]) for one in making.values()))
+    making[OTHER] = stage_time(rest, 1 - diagnosis.starved)
+    model = PipelineModel(making, _with_cpu(taking, found, {} if workers else making), workers, found.cores)
+    if workers and diagnosis.stations.border is not None:
+        model = replace(model, crossing=draws(diagnosis.stations.border, "border"))
+    return _uncrowded(model, diagnosis) if model.busy >= SATURATED else model
+
+
+def _part(cost: StageCost) -> StageTime:
+    computing = cost.cpu.value / cost.wall.value if cost.cpu is not None and cost.wall.value else 1.0
+    return stage_time(cost.wall, min(1.0, computing), name=cost.stage.value)
+
+
+def _with_cpu(taking: dict[str, StageTime], found: Measurement, made_here: Mapping[str, StageTime]) -> dict[str, StageTime]:
+    """The step's CPU: what the training process used beyond what is known of it."""
+    step = taking.get(Stage.STEP.value)
+    blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
+    samples = sum(block.samples for block in blocks)
+    if step is None or not samples:
+        return taking
+    used = sum(block.main_cpu for block in blocks) / samples
+    known = sum(float(one.cpu[0]) for one in made_here.values())
+    known += sum(float(one.cpu[0]) for name, one in taking.items() if name != Stage.STEP.value)
+    return {**taking, Stage.STEP.value: StageTime(step.wall, np.full(DRAWS + 1, max(0.0, used - known)))}
+
+
+def _uncrowded(model: PipelineModel, diagnosis: Diagnosis) -> PipelineModel:
+    """Wall times as they would be with a core for each worker: what they queued for comes back where cores are shared again.
+
+    What sharing the cores does not explain, another program's doing, stays.
+    """
+    alone = replace(model, making={name: _served(name, one, model, diagnosis) for name, one in model.making.items()})
+    lost = float(sum(model.making[name].wall[0] - one.wall[0] for name, one in alone.making.items()))
+    lacking = float(model.seconds()[0]) - float(alone.seconds()[0])
+    if lost <= 0 or lacking <= 1e-12:
+        return alone
+    made = float(sum(one.wall[0] for one in alone.making.values()))
+    taken = float(sum(one.wall[0] for one in model.taking.values()))
+    wanted = float(model.seconds()[0]) * model.workers if model.workers else float(model.seconds()[0]) - taken
+    back = min(1.0, max(0.0, (wanted - made) / lost))
+    making = {
+        name: StageTime(one.wall + back * (model.making[name].wall - one.wall), one.cpu) for name, one in alone.making.items()
+    }
+    return replace(alone, making=making)
+
+
+def _served(name: str, one: StageTime, model: PipelineModel, diagnosis: Diagnosis) -> StageTime:
+    """Computing and waiting, without queueing."""
+    cost = next((cost for stage, cost in diagnosis.stages.items() if stage.value == name), None)
+    if cost is not None and cost.cpu is not None and cost.waiting is not None and cost.wall.value:
+        served = min(1.0, (cost.cpu.value + cost.waiting) / cost.wall.value)
+        return StageTime(np.maximum(one.cpu, one.wall * served), one.cpu)
+    return StageTime(np.maximum(one.cpu, one.wall - (_stretched(model) - 1) * one.cpu), one.cpu)
+
+
+def _stretched(model: PipelineModel) -> float:
+    """By how much computing takes longer than its CPU time, as the stage that waits least shows."""
+    computing = sum(float(one.cpu[0]) for one in model.making.values())
+    computed = [one for name, one in model.making.items() if name != OTHER and float(one.cpu[0]) > 0.1 * computing]
+    return min((float(one.wall[0] / one.cpu[0]) for one in computed), default=1.0)

@@ -1,0 +1,142 @@
+"""Starts the user's program as they would, and waits for it: same arguments, folder, streams, terminal, signals and exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipefix.vocabulary import commands
+from pipefix.vocabulary.errors import BadUsage
+
+STARTUP = Path(__file__).parent / "startup"
+_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+_FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGWINCH", "SIGCONT")
+ENOUGH = ".pipefix-enough"
+"""The file that `observing` makes when the optimizer has taken the steps that were asked for."""
+_LOOK = 0.1
+"""Seconds between two looks for it."""
+_PATIENCE = 10.0
+"""Seconds between asking a program to end and asking it harder."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    exit_code: int | None
+    """As `subprocess` gives it: a signal that ended the program is negative. None where nobody saw it end."""
+    seconds: float
+    began: float | None = None
+    """As `time.time` gives it."""
+
+
+def command_line(words: Sequence[str]) -> list[str]:
+    """The command to start: a Python file or ``-m`` is run by this Python, anything else is a program by its own name."""
+    words = list(words)
+    if not words:
+        raise BadUsage("No program was named.", advice="Write it as you would without pipefix: pipefix run train.py --epochs 3")
+    if words[0] == "-m" or words[0].endswith(".py"):
+        if words[0] != "-m" and not Path(words[0]).exists():
+            raise BadUsage(
+                f"There is no file {words[0]}.", advice="Name a Python file, -m MODULE, or a program: pipefix run train.py"
+            )
+        return [sys.executable, *words]
+    if shutil.which(words[0]) is None:
+        advice = "Name a Python file, -m MODULE, or a program, such as: pipefix run torchrun --nproc-per-node 2 train.py"
+        if os.sep not in words[0] and Path(words[0]).is_file():
+            here = commands.command("pipefix", "run", f"./{words[0]}"), commands.command("pipefix", "run", "sh", words[0])
+            advice = f"As in a shell, the one here is named by its folder: {here[0]}, or {here[1]}"
+        raise BadUsage(f"There is no program {words[0]!r} on the PATH.", advice=advice)
+    return words
+
+
+def launch(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    seconds: float | None = None,
+    steps: int | None = None,
+    job: Path | None = None,
+    plan: Path | None = None,
+    stages: bool = True,
+) -> Ended:
+    """Run the command to its end.
+
+    Args:
+        command: what to start, as `command_line` gives it.
+        folder: an existing folder that the program's processes write their notes into.
+        seconds: end the program after so long: as Ctrl-C would, then by SIGTERM, then by SIGKILL.
+        steps: end it so after so many optimizer steps in one of its processes.
+        job: a file that says what is to be done inside the program when its training loop is warm.
+        plan: a plan file for the loader that it was made for.
+        stages: look into the making of some batches.
+    """
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(STARTUP), environment.get("PYTHONPATH")]))
+    environment["PIPEFIX_RUN"] = str(folder.resolve())
+    for name, value in (("STEPS", steps), ("JOB", job), ("PLAN", plan), ("BLIND", None if stages else 1)):
+        environment.pop(f"PIPEFIX_RUN_{name}", None)
+        if value is not None:
+            environment[f"PIPEFIX_RUN_{name}"] = str(value.resolve() if isinstance(value, Path) else value)
+    began, begun = time.time(), time.monotonic()
+    with _signals_passed_on() as started:
+        child = subprocess.Popen(command, env=environment)
+        started(child)
+        if seconds is not None or steps is not None or job is not None:
+            threading.Thread(target=_end, args=(child, begun + (seconds or float("inf")), folder), daemon=True).start()
+        code = child.wait()
+    return Ended(code, time.monotonic() - begun, began)
+
+
+@contextlib.contextmanager
+def _signals_passed_on() -> Iterator[Any]:
+    """What is sent to pipefix goes to the program. The terminal sends Ctrl-C to both, so that is not sent twice."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def handle(number: int, _frame: Any) -> None:
+        both = signal.Signals(number).name in _FROM_TERMINAL and _in_foreground()
+        for child in running:
+            if not both and child.poll() is None:
+                child.send_signal(number)
+
+    numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    # A handler is not inherited by what is started, as an ignored signal would be; what is ignored here stays ignored there.
+    for number in numbers:
+        if before[number] != signal.SIG_IGN:
+            signal.signal(number, handle)
+    try:
+        yield running.append
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def _in_foreground() -> bool:
+    try:
+        with open("/dev/tty", "rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _end(child: subprocess.Popen[bytes], until: float, folder: Path) -> None:
+    """When its time is over, or one of its processes has said that it took its steps."""
+    enough = folder / ENOUGH
+    while time.monotonic() < until and not enough.exists():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(min(_LOOK, max(0.0, until - time.monotonic())))
+            return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        child.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_PATIENCE)
+            return

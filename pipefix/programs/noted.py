@@ -1,0 +1,41 @@
+"""What one process noted of one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class LoopNotes:
+    loader: str
+    """The line that made it; empty for optimizer steps outside any loop over a loader."""
+    process: dict[str, Any]
+    facts: dict[str, Any]
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    """About half a second each, the first ones less."""
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    """Their beginnings and ends."""
+    checksums: list[int] = field(default_factory=list)
+    """Of the first batches of its first epoch; empty where nothing is known of them."""
+
+    @property
+    def rank(self) -> int | None:
+        told = str(self.process.get("rank") or "")
+        return int(told) if told.isdigit() else None
+
+    def total(self, name: str) -> float:
+        return total(self.blocks, name)
+
+    @property
+    def role(self) -> str:
+        if not self.facts.get("main_thread", True):
+            return "prefetch"
+        if self.total("optimizer_steps") or self.total("backward_s"):
+            return "train"
+        return "evaluate" if self.total("without_gradients") > self.total("steps") / 2 else "other"
+
+
+def total(blocks: Iterable[dict[str, Any]], name: str) -> float:
+    return float(sum(block.get(name, 0.0) for block in blocks))

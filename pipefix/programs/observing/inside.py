@@ -1,0 +1,156 @@
+"""Work that was asked for inside the program: done once, on the loader of its training loop, when that loop is warm.
+
+It runs in a process forked from the program's, which waits meanwhile. Random numbers, samplers, iterators and memory of the program
+stay as they were, whatever is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import signal
+import statistics
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from .samples import processes_of
+
+STEPS, SECONDS = 10, 1.0
+"""A loop is warm after so many steps and seconds."""
+_LOOK = 0.02
+"""Seconds between two looks whether the work is done."""
+_PATIENCE = 30.0
+"""Seconds that the work has to write what it knows once Ctrl-C was pressed."""
+_HERE = os.path.abspath(__file__)
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(_HERE))))
+"""The folder that pipefix lies in."""
+
+
+def make_importable() -> None:
+    """The pipefix that started the program, where the program's own Python finds none."""
+    from importlib.util import find_spec
+
+    if find_spec("pipefix") is None:
+        sys.path.append(_ROOT)
+
+
+class Inside:
+    def __init__(self, file: str) -> None:
+        with open(file, encoding="utf-8") as job:
+            self.job: dict[str, Any] = json.load(job)
+        self.file = file
+        self.done = os.environ.get("RANK") not in (None, "", "0")
+
+    def due(self, steps: int, seconds: float) -> bool:
+        """Whether a training loop that took so many steps in so long is warm, so that the work can be done now."""
+        if self.done or steps < STEPS or seconds < SECONDS:
+            return False
+        return threading.current_thread() is threading.main_thread()
+
+    def do(self, loader: Any, place: str, durations: list[float], iterators: list[tuple[Any, Any]]) -> str | None:
+        """Wait for the work. What kept it from being done, where something did.
+
+        ``iterators``: those that the program has, each with its loader.
+        """
+        self.done = True
+        try:
+            os.close(os.open(f"{self.file}.taken", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return None  # another process of the program does it
+        step = statistics.median(durations[len(durations) // 4 :])
+        process = os.fork()
+        if process == 0:
+            self._work(loader, place, step, iterators)
+        try:
+            late = self._wait(process)
+        except BaseException:
+            _end(process)
+            raise
+        if late:
+            return late
+        return (
+            None
+            if os.path.exists(self.job["answer"])
+            else "The process in which the program's loader was to be probed ended without an answer."
+        )
+
+    def _wait(self, process: int) -> str | None:
+        until = time.monotonic() + float(self.job["patience"])
+        while not os.waitpid(process, os.WNOHANG)[0]:
+            if time.monotonic() > until:
+                _end(process)
+                return f"The work in the program was ended: it was not done after {self.job['patience']:.0f} s."
+            time.sleep(_LOOK)
+        return None
+
+    def _work(self, loader: Any, place: str, step: float, iterators: list[tuple[Any, Any]]) -> None:
+        """In the forked process."""
+        gc.freeze()  # what the program has, such as threads of libraries, is not to be freed where it cannot be
+        try:
+            with open(f"{self.file}.log", "ab") as log:
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+            for name in [name for name in os.environ if name.startswith("PIPEFIX_RUN")]:
+                del os.environ[name]  # what is started from here is none of the program's
+            self.kept = _renewed(iterators)
+            make_importable()
+            from importlib import import_module
+
+            import_module(self.job["module"]).work(loader, place, step, self.job)
+        except BaseException:  # noqa: BLE001 - the program's frames are below this one, and are not this process's to end
+            with contextlib.suppress(BaseException), open(f"{self.file}.log", "a", encoding="utf-8") as log:
+                traceback.print_exc(file=log)
+        finally:
+            os._exit(0)
+
+
+def _renewed(iterators: list[tuple[Any, Any]]) -> list[Any]:
+    """A loader that keeps its iterator and hands out from it would take the program's own batches here: it gets another iterator.
+
+    Returns:
+        What must not be collected while this process lives: with it workers would end.
+    """
+    plain = sys.modules["torch.utils.data.dataloader"].DataLoader
+    kept = []
+    for iterator, loader in iterators:
+        owns = any("__iter__" in vars(kind) for kind in type(loader).__mro__[: -len(plain.__mro__)])
+        if owns and processes_of(iterator):
+            fresh = loader._get_iterator()
+            kept += [fresh, dict(vars(iterator))]
+            vars(iterator).clear()
+            vars(iterator).update(vars(fresh))
+    return kept
+
+
+def _end(process: int) -> None:
+    """The program is interrupted: so is the work, which then tells what it knows."""
+    until = time.monotonic() + _PATIENCE
+    with contextlib.suppress(OSError):
+        os.kill(process, signal.SIGINT)
+        while time.monotonic() < until:
+            if os.waitpid(process, os.WNOHANG)[0]:
+                return
+            time.sleep(0.05)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+def end_program(folder: str) -> None:
+    """The launcher looks for this file, and ends the program as Ctrl-C would."""
+    with open(os.path.join(folder, ".pipefix-enough"), "w", encoding="utf-8"):
+        pass
+
+
+def without_words(otherwise: Any) -> Any:
+    """Of a program that is ended because all is known: nobody pressed Ctrl-C."""
+
+    def told(kind: Any, error: Any, frames: Any) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            otherwise(kind, error, frames)
+
+    return told

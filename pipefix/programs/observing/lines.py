@@ -1,0 +1,50 @@
+"""Which line of the program's own code is being run."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
+_LIBRARIES = tuple(
+    os.path.normpath(place) + os.sep
+    for place in {_OURS, *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))}
+    if place
+)
+
+
+@functools.cache
+def _is_of_a_library(file: str) -> bool:
+    """Whether it lies where packages are installed: those of this Python, of the user, or of a folder that pip was told."""
+    path = os.path.abspath(file)
+    if path.startswith(_LIBRARIES) or any(part in path for part in _INSTALLED):
+        return True
+    holding = [place for place in map(os.path.abspath, sys.path) if path.startswith(place + os.sep)]
+    return bool(holding) and _has_installed(max(holding, key=len))
+
+
+@functools.cache
+def _has_installed(folder: str) -> bool:
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def users_line() -> str:
+    """The line of the program's own code that is being run; of a library's where no other is."""
+    frame: Any = sys._getframe(1)
+    outermost = ""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if os.path.dirname(name) != _HERE and not name.startswith("<"):
+            outermost = f"{os.path.basename(name)}:{frame.f_lineno}"
+            if not _is_of_a_library(name):
+                return outermost
+        frame = frame.f_back
+    return outermost

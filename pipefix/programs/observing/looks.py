@@ -1,0 +1,143 @@
+"""What making batches takes, stage by stage: a few are looked at where they are made, in forked workers or in this process.
+
+That is done by the pipefix that the program's own Python finds; where it finds none, stages stay unknown. So they do in workers
+that are not forked, and in a loader that somebody looks into already. To begin costs some tenths of a second once, most of it
+imports: so a program is left alone until it has run for a while, and so is a worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import mmap
+import multiprocessing
+import os
+import time
+import weakref
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+STAGES = ("storage", "decode", "augment", "own", "collate")
+"""Fields of a look, in nanoseconds a batch."""
+AFTER = 20.0
+"""Seconds of the program before anything is looked at."""
+WORKER_AFTER = 2.0
+"""Seconds of a worker."""
+LOOKING_WORKERS = 2
+"""Workers that look; the others do the same."""
+
+clock = time.perf_counter
+
+
+class Looks:
+    def __init__(self) -> None:
+        self.due = clock() + float(os.environ.get("PIPEFIX_RUN_LOOK_AFTER") or AFTER)
+        self.possible = "PIPEFIX_RUN_BLIND" not in os.environ and find_spec("pipefix") is not None
+        self._clocks: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+        """Of loaders whose batches are made in this process: their clock, and the record that it writes to."""
+
+    def before(self, loader: Any) -> Any:
+        """Called before a loader makes an iterator: workers that start now look later. What `after` is to be given."""
+        held = vars(loader)
+        workers, given = int(held.get("num_workers") or 0), held.get("worker_init_fn")
+        if not self._can_look(loader, given) or not workers or held.get("_iterator") is not None:
+            return None
+        context = held.get("_DataLoader__multiprocessing_context")
+        method = context.get_start_method() if context is not None else multiprocessing.get_start_method(allow_none=True) or "fork"
+        if method != "fork":
+            return None
+        if clock() > self.due:
+            import_module("pipefix.loader.metering.stage_clock").preload()  # forked workers find it then
+        record = import_module("pipefix.loader.metering.cost_record").CostRecord(
+            min(workers, LOOKING_WORKERS), memory=functools.partial(mmap.mmap, -1)
+        )
+        held["worker_init_fn"] = LooksLater(record, given, self.due, _makes_batches(loader))
+        return record, given
+
+    def after(self, loader: Any, before: Any) -> Any:
+        """The record that workers write to which were started since `before`."""
+        record, vars(loader)["worker_init_fn"] = before
+        return record
+
+    def here(self, loader: Any, iterator: Any) -> Any:
+        """From now on batches that ``iterator`` makes in this process are looked at, if the time has come; their record."""
+        fetcher = getattr(iterator, "__dict__", {}).get("_dataset_fetcher")
+        if fetcher is None or "fetch" in vars(fetcher) or clock() < self.due or not self._can_look(loader, None):
+            return None
+        known = self._clocks.get(loader)
+        if known is None:
+            record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, shared=False)
+            known = self._clocks[loader] = _begun(record, 0, _makes_batches(loader)), record
+        vars(fetcher)["fetch"] = functools.partial(known[0].timed(type(fetcher).fetch), weakref.proxy(fetcher))
+        return known[1]
+
+    def _can_look(self, loader: Any, given: Any) -> bool:
+        watched = "_pipefix_watch" in vars(loader) or type(given).__module__.startswith("pipefix.") or isinstance(given, LooksLater)
+        return self.possible and not watched and not hasattr(type(loader), "explain")  # a FastLoader
+
+    def cost_s(self) -> float:
+        """Seconds that looks took in this process."""
+        return float(sum(record.totals().cost_ns for _, record in self._clocks.values())) / 1e9
+
+
+class LooksLater:
+    """A ``worker_init_fn``: it calls the user's own, and has fetchers look when the time has come."""
+
+    def __init__(self, record: Any, given: Any, due: float, batched: bool) -> None:
+        self._record, self._given, self._due, self._batched = record, given, due, batched
+
+    def __call__(self, worker: int) -> None:
+        if self._given is not None:
+            self._given(worker)
+        if worker < LOOKING_WORKERS:
+            with contextlib.suppress(Exception):  # stages stay unknown, and the worker goes on
+                self._replace_fetch(worker, max(self._due, clock() + WORKER_AFTER))
+
+    def _replace_fetch(self, worker: int, due: float) -> None:
+        for kind in import_module("pipefix.seams.torch_internals").fetchers():
+            kind.fetch = self._later(kind.fetch, worker, due)
+
+    def _later(self, fetch: Any, worker: int, due: float) -> Any:
+        looking: Any = None
+
+        def fetched(fetcher: Any, order: Any) -> Any:
+            nonlocal looking, due
+            try:
+                if looking is None and clock() >= due:
+                    due = float("inf")  # once, whatever becomes of it
+                    looking = _looking(self._record, worker, self._batched, fetch)
+                return (looking or fetch)(fetcher, order)
+            except BaseException as error:
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next
+                raise
+
+        return fetched
+
+
+def _looking(record: Any, worker: int, batched: bool, fetch: Any) -> Any:
+    try:
+        return _begun(record, worker, batched).timed(fetch)
+    except Exception:  # noqa: BLE001 - stages stay unknown, and the worker goes on
+        return None
+
+
+def _begun(record: Any, worker: int, batched: bool) -> Any:
+    made = import_module("pipefix.loader.metering.stage_clock").StageClock(record, batched=batched)
+    made.begin(worker)
+    return made
+
+
+def _makes_batches(loader: Any) -> bool:
+    """Whether what comes out holds several samples."""
+    return getattr(loader, "batch_sampler", None) is not None or hasattr(getattr(loader, "sampler", None), "batch_size")
+
+
+def summed(records: Any) -> dict[str, Any]:
+    """What was looked at since this was last asked: batches, samples, and seconds by stage; empty where there was nothing."""
+    looks = [look for record in records for look in record.looks()]
+    if not looks:
+        return {}
+    figures: dict[str, Any] = {"batches": len(looks), "samples": sum(look.samples for look in looks)}
+    return figures | {name: round(sum(getattr(look, name) for look in looks) / 1e9, 7) for name in (*STAGES, "cpu", "made")}

@@ -1,0 +1,133 @@
+"""What is known of a loop since it was noted last, and of the iterator that it goes through."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from typing import Any
+
+from .batches import checksum, samples_in
+from .looks import summed
+from .samples import cpu_seconds
+
+clock = time.perf_counter
+QUICK = 1e-3
+"""Seconds of a batch whose CPU time costs too much to be looked at each time."""
+FIRST_NOTE, LATER_NOTES = 0.05, 0.5
+"""Seconds of a loop that are noted as one line: few at first, so that a program of a second tells enough for an interval."""
+LONGER = 1.5
+"""Times longer that each note is than the one before."""
+RECORDS = 8
+"""Iterators of a loop whose batches are looked at."""
+_NOT_NOTED = frozenset(
+    ("number", "loader", "begun", "since", "trains", "inside", "ended", "records", "durations", "trained_s", "noted_after")
+)
+
+
+class Loop:
+    """The batches of all loaders that were made by one line of the program, since the last note."""
+
+    def __init__(self, number: int, loader: str) -> None:
+        self.number, self.loader = number, loader
+        self.begun = 0
+        self.trains = False
+        """Whether gradients were ever computed for one of its batches, or an optimizer took a step."""
+        self.inside = False
+        """Whether one of its iterators is being asked: one that asks another counts once."""
+        self.ended: tuple[float, float] | None = None
+        """When its latest epoch ended, and the seconds of all epochs by then."""
+        self.records: deque[Any] = deque(maxlen=RECORDS)
+        """Where the makers of its batches write what these take by stage."""
+        self.durations: list[float] = []
+        """Seconds of its steps, while something waits for it to be warm."""
+        self.trained_s = 0.0
+        """Seconds of those steps and of the waits after them."""
+        self.noted_after = FIRST_NOTE
+        """Seconds of the present note."""
+        self.clear()
+
+    def noted(self) -> None:
+        self.noted_after = min(LATER_NOTES, LONGER * self.noted_after)
+        self.clear()
+
+    def clear(self) -> None:
+        self.steps = self.samples = self.optimizer_steps = self.without_gradients = 0
+        self.wait_s = self.step_s = self.forward_s = self.backward_s = self.optimizer_s = self.inner_s = 0.0
+        self.making_cpu_s = self.making_s = self.between_s = self.device_wait_s = 0.0
+        self.looked_into_s = self.outside_s = 0.0
+        self.device_steps = self.on_device_steps = 0
+        self.on_device: dict[str, float] = {}
+        """Seconds of the parts of `on_device_steps` steps, by the device's clock."""
+        self.first_s: list[float] = []
+        self.since = clock()
+
+    def figures(self) -> dict[str, Any]:
+        """As they are noted."""
+        known = {name: value for name, value in vars(self).items() if name not in _NOT_NOTED}
+        looked = summed(self.records)
+        if looked:
+            known["looked"] = looked
+        return {name: round(value, 7) if isinstance(value, float) else value for name, value in known.items()}
+
+
+class Epoch:
+    """One iterator of a loop."""
+
+    __slots__ = (
+        "batch_size",
+        "batches",
+        "begun",
+        "checksums",
+        "cpu_at",
+        "cpu_s",
+        "delivered",
+        "inner_by_mark",
+        "inner_s",
+        "loader",
+        "loop",
+        "marked",
+        "outer",
+        "pids",
+        "samples",
+        "starting_s",
+        "waited",
+    )
+
+    def __init__(self, loop: Loop, loader: Any, batch_size: int, starting_s: float, pids: tuple[int, ...] = ()) -> None:
+        self.loop, self.batch_size, self.starting_s = loop, batch_size, starting_s
+        self.loader = weakref.ref(loader)
+        self.pids = pids
+        """Of its worker processes."""
+        self.inner_s = 0.0
+        """Seconds of loops inside its present step."""
+        self.inner_by_mark = 0.0
+        """Of those, seconds before `marked`."""
+        self.cpu_s = cpu_seconds(pids)
+        """That they had used when it was looked last."""
+        self.cpu_at = clock()
+        self.begun = clock() - starting_s
+        self.delivered = 0.0
+        """When the latest batch was handed out; 0 before the first."""
+        self.marked = 0.0
+        """When what precedes a backward pass began: with the batch, or where the pass or the optimizer's step before it ended."""
+        self.outer: Epoch | None = None
+        """On whose batch the program worked when this one began: evaluation inside a training loop."""
+        self.waited = 0.0
+        """Seconds until the latest batch was there."""
+        self.batches = self.samples = 0
+        self.checksums: list[int | None] | None = None
+        """Of its first batches, while they are told apart."""
+
+    def looks_at_cpu(self) -> bool:
+        """Whether the CPU is looked at that the next batch takes, if this thread makes it: one in eight where they are quick."""
+        return not self.pids and (self.waited > QUICK or not self.loop.steps & 7)
+
+    def count(self, batch: Any) -> int:
+        """One more batch; its samples."""
+        samples = samples_in(batch, self.batch_size)
+        self.samples += samples
+        self.batches += 1
+        if self.checksums is not None:
+            self.checksums.append(checksum(batch))
+        return samples

@@ -1,0 +1,104 @@
+"""The JSON lines in which a process of the program notes what it does, in a file of its own.
+
+Lines are written every half second, at first more often, by the loop itself: a program that is killed has told what it did by then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from typing import Any
+
+clock = time.perf_counter
+
+
+class Notes:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.silent = False
+        """Whether nothing is written, though it is told."""
+        self.own_s = 0.0
+        """Seconds spent in writing."""
+        self._file: int | None = None
+        self._pid = os.getpid()
+        self._rank_told = bool(os.environ.get("RANK"))
+
+    @property
+    def begun(self) -> bool:
+        """Whether this process has written anything."""
+        return self._pid == os.getpid() and self._file is not None
+
+    def forget(self) -> None:
+        """In a process forked from this one, which writes to a file of its own."""
+        self._file = None
+        self._rank_told = bool(os.environ.get("RANK"))
+        self.own_s = 0.0
+
+    def tell_rank(self) -> None:
+        """Of a process that was given none by its launcher, once torch.distributed knows: ``mp.spawn``, srun, Lightning."""
+        distributed = None if self._rank_told else sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            self._rank_told = True
+            self.write("rank", rank=str(distributed.get_rank()), world_size=str(distributed.get_world_size()))
+
+    def write(self, event: str, **figures: Any) -> None:
+        if self.silent:
+            return
+        begun = clock()
+        try:
+            if self._file is None or self._pid != os.getpid():
+                self._open()
+            line = json.dumps({"event": event, "at": time.time(), **figures})
+            os.write(self._file or 2, (line + "\n").encode())
+        except OSError:
+            pass  # a full disk: the program is none the worse
+        self.own_s += clock() - begun
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
+        name = os.path.join(self.folder, f"events-{platform.node()}-{self._pid}.jsonl")
+        self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        ranks = {name: os.environ.get(variable) for name, variable in (("rank", "RANK"), ("world_size", "WORLD_SIZE"))}
+        own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+        machine = {"host": platform.node(), "cores": len(own), "numa_nodes": _numa_nodes(own), **_machine()}
+        here = {"event": "process", "at": time.time(), "pid": self._pid, "argv": sys.argv, **ranks, **machine}
+        os.write(self._file, (json.dumps(here) + "\n").encode())
+
+
+def _machine() -> dict[str, Any]:
+    """What training ranks may differ in."""
+    told: dict[str, Any] = {}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            told["processor"] = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
+        told["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+    except (OSError, ValueError):
+        pass  # not on Linux
+    return told
+
+
+def _numa_nodes(cores: set[int]) -> str | None:
+    """Those that the cores lie on, as Linux numbers them: "0", or "0, 1"; None where that is unknown."""
+    folder, found = "/sys/devices/system/node", []
+    try:
+        for name in sorted(os.listdir(folder)):
+            if name.startswith("node") and name[4:].isdigit():
+                with open(f"{folder}/{name}/cpulist", encoding="ascii") as file:
+                    if cores & set(_numbers(file.read())):
+                        found.append(name[4:])
+    except (OSError, ValueError):
+        return None
+    return ", ".join(found) or None
+
+
+def _numbers(text: str) -> list[int]:
+    """``0-3,8`` as Linux writes it."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if first:
+            found += range(int(first), int(last or first) + 1)
+    return found

@@ -1,0 +1,379 @@
+"""What a process of the program does, as `patches` tells it: its loops, their steps, and whose batch it works on.
+
+No thread is started, of a batch only its length is read, and nothing synchronises with a device.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+from .batches import FIRST
+from .device import DeviceWaits, in_use
+from .inside import Inside, end_program, without_words
+from .lines import users_line
+from .looks import Looks
+from .loops import Epoch, Loop, clock
+from .notes import Notes
+from .planned import PlanInProgram
+from .samples import Orders, cpu_seconds, pids_of, share_of
+from .steps import StepLook, look_into_step
+
+EPOCHS = 200
+"""Beginnings and ends of a loop's epochs that are noted."""
+
+
+class Observer:
+    def __init__(self, folder: str) -> None:
+        self.notes = Notes(folder)
+        self.loops: dict[str, Loop] = {}
+        self.epochs: weakref.WeakKeyDictionary[Any, Epoch] = weakref.WeakKeyDictionary()
+        self.places: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self.orders = Orders()
+        self.looks = Looks()
+        self.device: DeviceWaits | None = None
+        """The events of its loops, once the program uses CUDA."""
+        self.current: Epoch | None = None
+        """Whose batch the program works on."""
+        self.latest: Epoch | None = None
+        """What was exhausted last: an optimizer's step on its last batch may come after that."""
+        self.program: Loop | None = None
+        """Steps outside any loop over a loader."""
+        self.calls = 0
+        self.training_steps = 0
+        self.stop_after = int(os.environ.get("PIPEFIX_RUN_STEPS") or 0)
+        job = os.environ.get("PIPEFIX_RUN_JOB")
+        self.inside = Inside(job) if job else None
+        plan = os.environ.get("PIPEFIX_RUN_PLAN")
+        self.planned = PlanInProgram(plan) if plan else None
+        self._failed: set[str] = set()
+        self._optimizer_since = 0.0
+        self._in_epochs = 0.0
+        """Seconds of all epochs that ended, those inside others apart."""
+        self._latest_step = 0.0
+        self._step_look: StepLook | None = None
+        """Into the present step outside any loop over a loader."""
+        self._sees_steps = True
+
+    # -- notes -------------------------------------------------------------------------------------------------------------
+
+    def flush(self, loop: Loop) -> None:
+        if self.device is None:
+            self.device = in_use()
+        self.notes.tell_rank()
+        if loop.steps or loop.optimizer_steps or loop.first_s:
+            self.notes.write("steps", loop=loop.number, **loop.figures())
+        loop.noted()
+
+    def loop_of(self, place: str, **facts: Any) -> Loop:
+        loop = self.loops.get(place)
+        if loop is None:
+            loop = self.loops[place] = Loop(len(self.loops), place)
+            on_main_thread = threading.current_thread() is threading.main_thread()
+            self.notes.write("loop", loop=loop.number, loader=place, main_thread=on_main_thread, **facts)
+        return loop
+
+    def failed(self, error: Exception, what: str = "pipefix could not look into a process of the program") -> None:
+        if what not in self._failed:
+            self._failed.add(what)
+            self.notes.write("error", error=f"{what}: {type(error).__name__}: {error}")
+
+    def ended(self) -> None:
+        if self.notes.begun:
+            if self.device is not None:
+                self.device.collect()
+            epoch = self.current
+            while epoch is not None:
+                self._left(epoch)
+                epoch = epoch.outer
+            for loop in self.loops.values():
+                self.flush(loop)
+            cuda = getattr(sys.modules.get("torch"), "cuda", None)
+            on_cuda = bool(cuda is not None and cuda.is_initialized())
+            try:
+                each = _cost_of_a_call()
+            except OSError:  # files that were named when the program began are gone
+                each = 0.0
+            self.notes.write("ended", overhead_s=self.notes.own_s + self.calls * each + self.looks.cost_s(), cuda=on_cuda)
+
+    def forget(self) -> None:
+        """In a process forked from this one: what was noted belongs to the parent."""
+        self.loops.clear()
+        self.device = None
+        self.current = self.latest = self.program = None
+        self.notes.forget()
+        self.calls = 0
+
+    # -- what the program does ---------------------------------------------------------------------------------------------
+
+    def look_before(self, loader: Any) -> Any:
+        """What `Looks.after` is to be given once the loader has made its iterator."""
+        if self.notes.silent:
+            return None
+        begun = clock()
+        try:
+            return self.looks.before(loader)
+        except Exception as error:  # noqa: BLE001 - the stages stay unknown
+            self.looks.possible = False
+            self.failed(error, "pipefix could not look at the stages of a loader")
+            return None
+        finally:
+            self.notes.own_s += clock() - begun
+
+    def _look_here(self, iterator: Any, epoch: Epoch) -> None:
+        """At batches that are made in this process."""
+        loader = epoch.loader()
+        if loader is None or epoch.pids or self.notes.silent:
+            return
+        try:
+            record = self.looks.here(loader, iterator)
+        except Exception as error:  # noqa: BLE001 - the stages stay unknown
+            self.looks.possible = False
+            self.failed(error, "pipefix could not look at the stages of a loader")
+            return
+        if record is not None and record not in epoch.loop.records:
+            epoch.loop.records.append(record)
+
+    def planned_for(self, place: str) -> PlanInProgram | None:
+        return self.planned if self.planned is not None and self.planned.target == place else None
+
+    def began(self, loader: Any, iterator: Any, starting_s: float, record: Any = None) -> None:
+        """``record``: where the makers of its batches write what these take."""
+        if iterator in self.epochs:
+            return  # of a subclass that gives what its base class gave it
+        place = self.places.get(loader) or users_line()
+        workers, size = getattr(loader, "num_workers", None), getattr(loader, "batch_size", None)
+        loop = self.loop_of(place, workers=workers, batch_size=size, kind=type(loader).__name__)
+        loop.begun += 1
+        if self.current is not None and self.current.loop is loop:
+            self._left(self.current)
+        if self.device is None:
+            self.device = in_use()
+        if record is not None and record not in loop.records:
+            loop.records.append(record)
+        if loop.ended is not None:
+            ended, in_epochs = loop.ended
+            loop.between_s += max(0.0, clock() - starting_s - ended - (self._in_epochs - in_epochs))
+        epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(iterator))
+        epoch.checksums = [] if loop.begun == 1 else None
+        if loop.begun <= EPOCHS:
+            self.notes.write("epoch", loop=loop.number, **share_of(loader))
+
+    def _left(self, epoch: Epoch) -> None:
+        """No further batch of this epoch may be asked for: its latest step is known up to its backward pass or optimizer's step."""
+        if epoch.delivered and epoch.marked > epoch.delivered:
+            epoch.loop.step_s += epoch.marked - epoch.delivered
+            epoch.loop.inner_s += epoch.inner_by_mark
+            epoch.delivered, epoch.inner_s, epoch.inner_by_mark = epoch.marked, epoch.inner_s - epoch.inner_by_mark, 0.0
+
+    def took(
+        self, iterator: Any, epoch: Epoch, asked: float, now: float, batch: Any, without_gradients: bool, cpu_s: float | None = None
+    ) -> None:
+        """The iterator handed out a batch that was asked for at ``asked``.
+
+        ``cpu_s``: what making it took of this thread's CPU; None where it was not looked at.
+        """
+        loop = epoch.loop
+        if cpu_s is not None:
+            loop.making_cpu_s += cpu_s
+            loop.making_s += now - asked
+        epoch.waited = now - asked
+        self.calls += 1
+        loop.steps += 1
+        loop.samples += epoch.count(batch)
+        if epoch.checksums is not None and len(epoch.checksums) == FIRST:
+            self._told_apart(epoch)
+        if self.device is not None:
+            self.device.got(loop)
+        loop.wait_s += now - asked
+        if self.current is not epoch:
+            self._turn_to(epoch)
+        if epoch.delivered:
+            loop.step_s += asked - epoch.delivered
+            loop.inner_s += epoch.inner_s
+            if epoch.outer is not None:
+                epoch.outer.inner_s += now - epoch.delivered
+            if self.inside is not None and loop.trains:
+                loop.durations.append(asked - epoch.delivered)
+                loop.trained_s += now - epoch.delivered
+                if self.inside.due(len(loop.durations), loop.trained_s):
+                    now += self._work_inside(self.inside, epoch)
+        else:
+            if epoch.outer is not None:
+                epoch.outer.inner_s += now - asked + epoch.starting_s
+            loop.wait_s += epoch.starting_s
+            loop.first_s.append(round(now - asked + epoch.starting_s, 6))
+        loop.without_gradients += without_gradients
+        epoch.delivered = epoch.marked = now
+        epoch.inner_s = epoch.inner_by_mark = 0.0
+        if now - loop.since > loop.noted_after:
+            self._look_at_workers(epoch)
+            self._look_here(iterator, epoch)
+            self.flush(loop)
+            if self.device is not None:
+                self.device.look_into_step(loop)
+
+    def _told_apart(self, epoch: Epoch) -> None:
+        checksums, epoch.checksums = epoch.checksums, None
+        if checksums and None not in checksums:
+            self.notes.write("batches", loop=epoch.loop.number, checksums=checksums)
+
+    def _look_at_workers(self, epoch: Epoch) -> None:
+        if epoch.pids:
+            spent, now = cpu_seconds(epoch.pids), clock()
+            if spent >= epoch.cpu_s:  # else they have ended
+                epoch.loop.making_cpu_s += spent - epoch.cpu_s
+                epoch.loop.making_s += now - epoch.cpu_at
+            epoch.cpu_s, epoch.cpu_at = spent, now
+
+    def _work_inside(self, inside: Inside, epoch: Epoch) -> float:
+        """Seconds that the program stood still for it."""
+        begun = clock()
+        self.inside, self.notes.silent = None, True  # in the forked process as well
+        here = os.getpid()
+        try:
+            iterators = [(iterator, known.loader()) for iterator, known in self.epochs.items() if known.loader() is not None]
+            why_not = inside.do(epoch.loader(), epoch.loop.loader, epoch.loop.durations, iterators)
+        finally:
+            self.notes.silent = os.getpid() != here
+            if inside.job.get("ends"):
+                sys.excepthook = without_words(sys.excepthook)
+                end_program(self.notes.folder)
+        if why_not:
+            self.notes.write("error", error=why_not)
+        self.notes.write("inside", seconds=clock() - begun)
+        return clock() - begun
+
+    def _turn_to(self, epoch: Epoch) -> None:
+        outer = self.current
+        around = outer
+        while around is not None and around is not epoch:
+            around = around.outer
+        # Else back to a loop that another had begun in: that one was left before its end. And a loop that begins anew takes the
+        # place of its own earlier epoch, which was left likewise.
+        if around is None:
+            epoch.outer = outer.outer if outer is not None and outer.loop is epoch.loop else outer
+        self.current = epoch
+
+    def exhausted(self, iterator: Any, epoch: Epoch, asked: float, now: float) -> None:
+        loop = epoch.loop
+        self._look_at_workers(epoch)
+        if epoch.delivered:
+            loop.step_s += asked - epoch.delivered
+            loop.wait_s += now - asked
+            loop.inner_s += epoch.inner_s
+            if epoch.outer is not None:
+                epoch.outer.inner_s += now - epoch.delivered
+        if epoch.outer is None:
+            self._in_epochs += now - epoch.begun
+        loop.ended = now, self._in_epochs
+        epoch.delivered = 0.0
+        epoch.starting_s = 0.0
+        self.current, self.latest = epoch.outer, epoch
+        epoch.outer = None
+        self._told_apart(epoch)
+        if loop.begun <= EPOCHS:
+            self.flush(loop)
+            held = {"batches": epoch.batches, "samples": epoch.samples}
+            self.notes.write("epoch ended", loop=loop.number, **held, **self.orders.of(iterator))
+        epoch.batches = epoch.samples = 0
+
+    def optimizer_begins(self, *_: Any) -> None:
+        self._reached("other")
+        self._optimizer_since = clock()
+
+    def _reached(self, part: str) -> None:
+        """The end of a part of the present step."""
+        if self.device is not None and self.device.step is not None:
+            self.device.step.reached(part)
+
+    def optimizer_stepped(self, *_: Any) -> None:
+        self._reached("optimizer")
+        now = clock()
+        took = now - self._optimizer_since if self._optimizer_since else 0.0
+        if self._step_look is not None:
+            self._step_look.worked(now - took, now)
+        self.calls += 1
+        loop = self._worked_on() or self._own_batches()
+        loop.trains = True
+        loop.optimizer_steps += 1
+        loop.optimizer_s += took
+        if self.current is not None:
+            self.current.marked, self.current.inner_by_mark = now, self.current.inner_s
+        if loop is self.program:
+            if not self.training_steps:
+                loop.steps = 0  # that its backward passes were counted as
+            self._own_step(loop, now)
+        self.training_steps += 1
+        if self.training_steps == self.stop_after:
+            end_program(self.notes.folder)
+
+    def _own_step(self, loop: Loop, now: float) -> None:
+        loop.steps += 1
+        if self._latest_step:
+            loop.step_s += now - self._latest_step
+        self._latest_step = now
+        look, self._step_look = self._step_look, None
+        if look is not None:
+            seconds, outside = look.end(now)
+            loop.looked_into_s += seconds
+            loop.outside_s += outside
+        if now - loop.since > loop.noted_after:
+            self.flush(loop)
+            self._look_into_step()
+
+    def _look_into_step(self) -> None:
+        """One step a note."""
+        if self._sees_steps:
+            try:
+                self._step_look = look_into_step()
+            except Exception as error:  # noqa: BLE001 - what passes outside the models stays unknown
+                self._sees_steps = False
+                self.failed(error, "pipefix could not look into the steps")
+
+    def _worked_on(self) -> Loop | None:
+        if self.current is not None:
+            return self.current.loop
+        return self.latest.loop if self.latest is not None and self.latest.loop.trains else None
+
+    def _own_batches(self) -> Loop:
+        if self.program is None:
+            self.program = self.loop_of("", kind="no loader", workers=0, batch_size=None)
+        return self.program
+
+    def goes_back(self) -> None:
+        self._reached("forward")
+
+    def went_back(self, begun: float, now: float) -> None:
+        self._reached("backward")
+        loop = self._worked_on() or self._own_batches()
+        loop.trains = True
+        loop.backward_s += now - begun
+        if self._step_look is not None:
+            self._step_look.worked(begun, now)
+        if self.current is not None:
+            loop.forward_s += begun - self.current.marked
+            self.current.marked, self.current.inner_by_mark = now, self.current.inner_s
+        if loop is self.program and not self.training_steps:
+            self._own_step(loop, now)  # a program that changes its parameters without torch's optimizers
+
+
+def _cost_of_a_call() -> float:
+    """Seconds that noting one step costs, timed now on a loop of its own. Nothing is imported for it: a program that Ctrl-C ended
+    would then end with another exit code."""
+    twin = Observer("")
+    loop = Loop(0, "")
+    epoch = Epoch(loop, loop, 1, 0.0)
+    epoch.delivered = clock()
+    twin.epochs[loop] = epoch
+    begun = clock()
+    for _ in range(200):  # what `patches` does around a batch as well
+        twin.epochs.get(loop)
+        used = time.thread_time() if epoch.looks_at_cpu() else None
+        asked = clock()
+        twin.took(loop, epoch, asked, clock(), None, False, None if used is None else time.thread_time() - used)
+    return (clock() - begun) / 200

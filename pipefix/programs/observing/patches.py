@@ -1,0 +1,205 @@
+"""Installed when the program imports torch: loaders, their iterators and optimizers tell the `Observer` what the program does.
+
+What goes wrong here is noted, and the program goes on; in an error of its own no frame of this file is left.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import os
+from time import thread_time
+from typing import Any
+
+from .lines import users_line
+from .loops import clock
+from .observer import Observer
+
+_observer: Observer | None = None
+
+
+def _observer_of(folder: str) -> Observer:
+    """The process's only one."""
+    global _observer
+    if _observer is None:
+        _observer = Observer(folder)
+        atexit.register(_observer.ended)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_observer.forget)
+    return _observer
+
+
+def install_loaders(module: Any, folder: str) -> None:
+    """Note every loop over a loader of ``module.DataLoader`` or a subclass, from now on."""
+    observer = _observer_of(folder)
+    _patch_loader(module.DataLoader, observer)
+    if hasattr(module, "_BaseDataLoaderIter"):
+        observer.orders.watch(module._BaseDataLoaderIter)
+
+
+def install_nodes(module: Any, folder: str) -> None:
+    """Note every loop over a graph of torchdata's nodes, likewise."""
+    _patch_loader(module.Loader, _observer_of(folder))
+
+
+def install_training(module: Any, folder: str) -> None:
+    """Note optimizer steps and backward passes, by which training is told from evaluation."""
+    observer = _observer_of(folder)
+    module.register_optimizer_step_pre_hook(observer.optimizer_begins)
+    module.register_optimizer_step_post_hook(observer.optimizer_stepped)
+    import torch
+
+    backward = torch.autograd.backward
+
+    @functools.wraps(backward)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begun = clock()
+        observer.goes_back()
+        try:
+            result = backward(*args, **kwargs)
+        except BaseException as error:
+            _without_this_frame(error)
+            raise
+        observer.went_back(begun, clock())
+        return result
+
+    torch.autograd.backward = timed
+
+
+def _without_this_frame(error: BaseException) -> None:
+    """What is raised again then by a bare ``raise`` shows the frames that it would show without the caller."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
+
+
+def _patch_loader(loader_class: Any, observer: Observer) -> None:
+    """The class, and every subclass that is defined from now on."""
+    patched: set[type] = set()
+    following = super(loader_class, loader_class).__init_subclass__
+
+    def __init_subclass__(subclass: Any, /, **options: Any) -> None:  # noqa: N807 - stands in for it
+        following.__func__(subclass, **options) if hasattr(following, "__func__") else following(**options)
+        _patch_methods(subclass, observer, patched)
+
+    loader_class.__init_subclass__ = classmethod(__init_subclass__)
+    _patch_methods(loader_class, observer, patched, plain=True)
+    for known in _subclasses(loader_class):
+        _patch_methods(known, observer, patched)
+
+
+def _subclasses(kind: Any) -> list[Any]:
+    return [one for below in kind.__subclasses__() for one in (below, *_subclasses(below))]
+
+
+def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], *, plain: bool = False) -> None:
+    """``plain``: the class is torch's own, whose loaders a plan may take the place of."""
+    make = vars(loader_class).get("__init__")
+    if inspect.isfunction(make):
+
+        @functools.wraps(make)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - stands in for it
+            place = ""
+            try:
+                if self not in observer.places:  # else a subclass calls this
+                    place = observer.places[self] = users_line()
+            except Exception as error:  # noqa: BLE001 - a loader that cannot be a key is named by its loop
+                observer.failed(error)
+            planned = observer.planned_for(place) if loader_class is type(self) and plain else None
+            if planned is not None:
+                try:
+                    planned.put_in_place(self, args, kwargs)
+                    observer.notes.write("plan", loader=place)
+                    return
+                except Exception as error:  # noqa: BLE001 - the loader is made as the program has it
+                    observer.failed(error, "The plan could not be put in place, and the loader is as the program has it")
+            try:
+                make(self, *args, **kwargs)
+            except BaseException as error:
+                _without_this_frame(error)
+                raise
+
+        loader_class.__init__ = __init__
+    for name in ("__iter__", "_get_iterator"):  # ultralytics calls the second one itself
+        begin = vars(loader_class).get(name)
+        # A generator asks an iterator of the base class, which is seen.
+        if inspect.isfunction(begin) and not inspect.isgeneratorfunction(begin):
+            setattr(loader_class, name, _beginning(begin, observer, patched, makes=name == "_get_iterator"))
+
+
+def _beginning(begin: Any, observer: Observer, patched: set[type], *, makes: bool) -> Any:
+    """The function ``begin`` of a loader, which makes an iterator or hands out the one that it keeps, with that noted.
+
+    ``makes``: it always makes one, whose workers can be looked into.
+    """
+
+    @functools.wraps(begin)
+    def began(self: Any) -> Any:
+        looking = observer.look_before(self) if makes else None
+        record = None
+        begun = clock()  # what looks take is no wait of the program's
+        try:
+            iterator = begin(self)
+        except BaseException as error:
+            _without_this_frame(error)
+            raise
+        finally:
+            starting_s = clock() - begun
+            if looking is not None:
+                record = observer.looks.after(self, looking)
+        try:
+            if _patch_iterator(type(iterator), observer, patched):
+                observer.began(self, iterator, starting_s, record)
+        except Exception as error:  # noqa: BLE001 - the program goes on unobserved
+            observer.failed(error)
+        return iterator
+
+    return began
+
+
+def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
+    """Classes are patched, not iterators: what the program holds is of the class that it was. False for what cannot be."""
+    kind = next(base for base in kind.__mro__ if "__next__" in vars(base))
+    if kind in patched:
+        return True
+    following = vars(kind)["__next__"]
+    if not inspect.isfunction(following):
+        return False
+    patched.add(kind)
+    import torch
+
+    gradients = torch.is_grad_enabled
+    epochs = observer.epochs
+
+    @functools.wraps(following)
+    def __next__(self: Any) -> Any:  # noqa: N807 - stands in for it
+        epoch = epochs.get(self)
+        if epoch is None or epoch.loop.inside:
+            asked, used = 0.0, None
+        else:
+            epoch.loop.inside = True
+            if observer.device is not None and epoch.delivered:
+                observer.device.asked(epoch.loop)
+            used = thread_time() if epoch.looks_at_cpu() else None
+            asked = clock()
+        try:
+            batch = following(self)
+        except BaseException as error:
+            if asked and epoch is not None:
+                epoch.loop.inside = False
+                if isinstance(error, StopIteration):
+                    observer.exhausted(self, epoch, asked, clock())
+            _without_this_frame(error)
+            raise
+        if asked and epoch is not None:
+            now = clock()
+            epoch.loop.inside = False
+            try:
+                cpu_s = None if used is None else thread_time() - used
+                observer.took(self, epoch, asked, now, batch, not gradients(), cpu_s)
+            except Exception as error:  # noqa: BLE001 - the program goes on unobserved
+                observer.failed(error)
+        return batch
+
+    kind.__next__ = __next__  # type: ignore[attr-defined]
+    return True

@@ -1,0 +1,145 @@
+"""Which samples an epoch asks for, and what making them takes: enough to tell ranks that read the same, epochs that repeat their
+order, and a rank whose samples are slow to make."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import sys
+import weakref
+import zlib
+from typing import Any
+
+BATCHES, INDICES = 8, 256
+"""Of an epoch's order: so many batches at its beginning, and so many of their indices."""
+_SHARES = ("num_replicas", "num_processes", "world_size")
+"""Attributes of samplers that give each rank its share."""
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class Orders:
+    """The beginning of what each iterator asked its dataset for."""
+
+    def __init__(self) -> None:
+        self._asked: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+        self._full: Any = None
+        """The iterator of whose present epoch enough is known, as a weak reference."""
+
+    def watch(self, iterator_class: Any) -> None:
+        following = iterator_class._next_index
+        asked = self._asked
+
+        @functools.wraps(following)
+        def _next_index(iterator: Any) -> Any:
+            index = following(iterator)
+            full = self._full
+            if full is not None and full() is iterator:  # the quickest way to know that nothing is to be done
+                return index
+            seen = asked.get(iterator)
+            if seen is None:
+                seen = asked[iterator] = []
+            if len(seen) < BATCHES:
+                seen.append(index)
+            else:
+                self._full = weakref.ref(iterator)
+            return index
+
+        iterator_class._next_index = _next_index
+
+    def of(self, iterator: Any) -> dict[str, Any]:
+        """Of the epoch that ended: ``order`` is the same for two epochs in the same order; empty where nothing is known.
+
+        Persistent workers have one iterator for all epochs.
+        """
+        flat: list[int] = []
+        self._full = None
+        for index in self._asked.pop(iterator, ()):
+            flat += index if isinstance(index, list) else [index]
+        if not flat or not all(isinstance(one, int) for one in flat):
+            return {}
+        flat = flat[:INDICES]
+        steps = {after - before for before, after in itertools.pairwise(flat)}
+        return {"order": zlib.crc32(repr(flat).encode()), "sequential": len(steps) <= 1}
+
+
+def share_of(loader: Any) -> dict[str, Any]:
+    """How large a part of its dataset the loader's sampler gives this process."""
+    batches = getattr(loader, "batch_sampler", None)
+    samplers = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
+    told: dict[str, Any] = {"shared": any(hasattr(one, name) for one in samplers for name in _SHARES)}
+    for name, of in (("dataset_length", getattr(loader, "dataset", None)), ("sampler_length", samplers[1])):
+        try:
+            told[name] = len(of)  # type: ignore[arg-type]
+        except Exception:  # noqa: BLE001 - streams have none, and whatever a class of the user's raises
+            told[name] = None
+    dataset = getattr(loader, "dataset", None)
+    told["dataset"] = resemblance(dataset)
+    told["drop_last"] = any(getattr(one, "drop_last", False) is True for one in samplers)
+    told["stream"] = isinstance(dataset, getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ()))
+    told["storage"] = storage_of(dataset)
+    return told
+
+
+def storage_of(dataset: Any) -> str | None:
+    """The kind of file system that its files lie on, by the first path that it holds; None where it holds none."""
+    try:
+        held = getattr(dataset, "__dict__", {}).values()
+        firsts = [one[0] if isinstance(one, (list, tuple)) and one else one for one in held]
+        paths = [os.fspath(one) for one in firsts if isinstance(one, (str, os.PathLike))]
+        place = next((os.path.realpath(one) for one in paths if os.sep in str(one) and os.path.exists(one)), None)
+        return None if place is None else _file_system(str(place))
+    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
+        return None
+
+
+def _file_system(place: str) -> str | None:
+    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+        mounts = [line.split()[1:3] for line in file]
+    holding = [(len(at), kind) for at, kind in mounts if place == at or place.startswith(at.rstrip("/") + "/")]
+    return max(holding)[1] if holding else None
+
+
+def resemblance(dataset: Any) -> int | None:
+    """The same for datasets that hold the same things, as far as a quick look tells; None where it tells nothing."""
+    try:
+        return zlib.crc32(repr(_outline(dataset)).encode())
+    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
+        return None
+
+
+def _outline(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, (str, int, float, bool, os.PathLike)) or value is None:
+        return value
+    if hasattr(value, "shape") and hasattr(value, "tolist"):
+        return tuple(value.shape), value[:4].tolist() if len(value.shape) else None
+    if isinstance(value, (list, tuple)):
+        ends = [*value[:2], *value[-1:]] if depth < 3 else []
+        return len(value), [_outline(one, depth + 1) for one in ends]
+    if depth < 3 and hasattr(value, "__dict__"):
+        held = sorted(vars(value).items())[:40]
+        return type(value).__name__, [(name, _outline(one, depth + 1)) for name, one in held]
+    return type(value).__name__
+
+
+def pids_of(iterator: Any) -> tuple[int, ...]:
+    """Of the iterator's worker processes."""
+    return tuple(worker.pid for worker in processes_of(iterator) if getattr(worker, "pid", None))
+
+
+def processes_of(iterator: Any) -> list[Any]:
+    """Torch's own attribute is asked for here as well: the program's Python may find no pipefix."""
+    return list(getattr(iterator, "__dict__", {}).get("_workers") or ())
+
+
+def cpu_seconds(pids: tuple[int, ...]) -> float:
+    """That processes have used so far; what cannot be read counts as nothing."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rsplit(b")", 1)[1].split()
+            total += int(fields[11]) + int(fields[12])
+        except (OSError, IndexError, ValueError):
+            pass
+    return total / _TICKS

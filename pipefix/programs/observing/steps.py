@@ -1,0 +1,71 @@
+"""A few steps of a program that trains without a DataLoader, looked into: what passes outside its models' work.
+
+Nothing tells the making of a batch from logging there. But both lie outside of the models' calls, the backward passes and the
+optimizers' steps, and where that is little, making batches takes no more.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from .loops import clock
+
+
+class StepLook:
+    """One step. Hooks are set on the models that it calls, and are gone when it ends."""
+
+    def __init__(self, modules: Any) -> None:
+        self._modules = modules
+        self._thread = threading.get_ident()
+        self._worked: list[tuple[float, float]] = []
+        self._hooks = [modules.register_module_forward_pre_hook(self._called)]
+        self._begun = clock()
+
+    def worked(self, begun: float, ended: float) -> None:
+        """A model, a backward pass or an optimizer did, in these seconds."""
+        self._worked.append((begun, ended))
+
+    def end(self, now: float) -> tuple[float, float]:
+        """Seconds of the step, and of those the seconds in which none of them worked."""
+        self._unhook()
+        outside, reached = 0.0, self._begun
+        for begun, ended in sorted(self._worked):
+            outside += max(0.0, begun - reached)
+            reached = max(reached, ended)
+        return now - self._begun, outside + max(0.0, now - reached)
+
+    def _unhook(self) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def _called(self, module: Any, inputs: Any) -> None:
+        """Modules without parameters that get no gradients may be the making of a batch: torchvision's transforms are modules."""
+        if threading.get_ident() != self._thread:
+            return
+        if next(module.parameters(), None) is None and not any(getattr(one, "requires_grad", False) for one in inputs):
+            return
+        self._unhook()  # of the modules within this one nothing is to be known
+        begun = clock()
+
+        def returned(*_: Any) -> None:
+            self.worked(begun, clock())
+            self._unhook()
+            self._hooks.append(self._modules.register_module_forward_pre_hook(self._called))
+
+        self._hooks.append(module.register_forward_hook(returned, always_call=True))
+
+
+def compiles() -> bool:
+    """Whether the program has had anything compiled: that may look at what is patched, and begin again."""
+    compiler = sys.modules.get("torch._dynamo.utils")
+    return compiler is not None and bool(getattr(compiler, "counters", {}).get("frames", {}).get("total"))
+
+
+def look_into_step() -> StepLook | None:
+    """From now on, until `StepLook.end`; None in a program that compiles its models, which hooks would have compiled again."""
+    if compiles():
+        return None
+    modules = sys.modules.get("torch.nn.modules.module")
+    return StepLook(modules) if modules is not None else None

@@ -1,0 +1,198 @@
+"""What the ranks of a program do to each other, by what each noted: who makes the others wait, and what they differ in.
+
+Ranks that exchange gradients take as long for a step as the slowest of them. The slow one waits for its own data, or works; the
+others wait for it wherever they meet, mostly inside backward. So a rank that is slow is told by the part that it has more of, while
+the others have as much more of the rest.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pipefix.programs import shares
+from pipefix.programs.noted import LoopNotes, total
+from pipefix.vocabulary.finding import Finding
+from pipefix.vocabulary.quantity import percent, seconds
+
+LEAST_BLOCKS, LEAST_STEPS, LEAST_SECONDS = 4, 10, 1.5
+"""Of every rank, below which nothing is said of how long it takes."""
+NOTICED = 0.05
+"""Part of a step's time that a rank must cost the others surely."""
+MATCHED = 0.5
+"""Part of that which the others must have waited elsewhere."""
+LATE, LATE_SHARE = 1.0, 0.05
+"""Seconds, and part of the loop's time, by which a rank must begin later than the others."""
+COMPUTES, WAITS = 0.6, 0.3
+"""CPU seconds a second of making samples, above which a rank's loader computes, and below which it waits."""
+LEAST_LOOKS = 3
+"""Batches that were looked at while they were made, from which that is told by them."""
+_RESAMPLES = 200
+
+
+def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
+    found: list[Finding] = []
+    for place in dict.fromkeys(notes.loader for notes in loops if notes.loader):
+        found += shares.no_batches(place, [notes for notes in loops if notes.loader == place])
+        here = [notes for notes in loops if notes.loader == place and notes.role in ("train", "evaluate") and notes.blocks]
+        ranks = {notes.rank: notes for notes in here if notes.rank is not None}
+        found += shares.findings(place, here, ranks)
+        if len(ranks) > 1:
+            found += [one for one in _unlike(ranks) if one not in found]
+            for look in (_straggler, _late_start):
+                found += look(place, ranks)
+    return found
+
+
+def _unlike(ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
+    """Ranks that may use fewer cores than others, or another machine's processors."""
+    for name, what, advice in _MACHINE:
+        by_value: dict[Any, list[int]] = {}
+        for rank, notes in sorted(ranks.items()):
+            by_value.setdefault(_of_machine(notes, name), []).append(rank)
+        if len(by_value) > 1 and None not in by_value:
+            told = "; ".join(f"{value}: rank {_listed(whose)}" for value, whose in by_value.items())
+            yield Finding(id="unlike-ranks", severity="note", found=f"ranks differ in {what} ({told})", advice=advice)
+
+
+_MACHINE = (
+    ("cores", "the number of cores that they may use", "Give each rank as many: compare CPU limits, affinity and --cpus-per-task."),
+    (
+        "processor",
+        "their processors",
+        "The slowest machine sets the pace of all: use machines of one kind, or fewer samples there.",
+    ),
+    (
+        "numa_spread",
+        "how many NUMA nodes their cores lie on",
+        "Pin each rank to the node of its device, all of them or none: numactl --cpunodebind=N --membind=N, or srun --cpu-bind.",
+    ),
+    (
+        "storage",
+        "the file systems that their data lies on",
+        "The slowest storage sets the pace of all: copy the data to the same kind of storage everywhere.",
+    ),
+    ("memory_gib", "the memory of their machines, in GiB", "What stays in the page cache on one may be read again on another."),
+)
+"""What each process noted of its machine, and of where its data lies."""
+
+
+def _of_machine(notes: LoopNotes, name: str) -> Any:
+    if name == "storage":
+        return next((epoch["storage"] for epoch in notes.epochs if epoch.get("storage")), None)
+    if name == "numa_spread":
+        nodes = notes.process.get("numa_nodes")
+        return nodes and f"{len(str(nodes).split(','))}"
+    return notes.process.get(name)
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+
+
+# -- who is waited for -----------------------------------------------------------------------------------------------------
+
+
+def _straggler(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
+    """The rank that the others wait for, by what it has more of."""
+    if any(notes.role != "train" for notes in ranks.values()):
+        return
+    if any(_too_short(notes) for notes in ranks.values()):
+        return
+    for part, said in ((_waiting, _data), (_working, _step)):
+        spent = {rank: part(notes.blocks) for rank, notes in ranks.items()}
+        slow = max(spent, key=spent.__getitem__)
+        others = [notes for rank, notes in ranks.items() if rank != slow]
+        more = spent[slow] - statistics.median(part(notes.blocks) for notes in others)
+        rest = statistics.median(_step_of(notes.blocks) - part(notes.blocks) for notes in others)
+        elsewhere = rest - (_step_of(ranks[slow].blocks) - spent[slow])
+        whole = _step_of(ranks[slow].blocks)
+        if more > 0 and elsewhere >= MATCHED * more and _surely(part, ranks[slow], others) >= NOTICED * whole:
+            yield Finding(
+                id="straggler",
+                severity="warning",
+                found=f"rank {slow} makes the others wait: {said(ranks[slow])} {seconds(more)} more a step than theirs, "
+                f"{percent(more / whole)} of the time of {len(ranks)} ranks (loader made at {place})",
+                advice=_ADVICE[part],
+            )
+            return
+
+
+def _too_short(notes: LoopNotes) -> bool:
+    few = len(notes.blocks) < LEAST_BLOCKS or notes.total("steps") < LEAST_STEPS
+    return few or notes.total("wait_s") + notes.total("step_s") < LEAST_SECONDS
+
+
+def _waiting(blocks: Sequence[dict[str, Any]]) -> float:
+    """Seconds a step for data, the first batch of an epoch apart."""
+    first = sum(sum(block.get("first_s", ())) for block in blocks)
+    return max(0.0, total(blocks, "wait_s") - first) / max(1.0, total(blocks, "steps"))
+
+
+def _working(blocks: Sequence[dict[str, Any]]) -> float:
+    """Seconds a step neither for data nor in backward, where ranks wait for each other."""
+    spent = total(blocks, "step_s") - total(blocks, "backward_s") - total(blocks, "inner_s")
+    return max(0.0, spent) / max(1.0, total(blocks, "steps"))
+
+
+def _step_of(blocks: Sequence[dict[str, Any]]) -> float:
+    return _waiting(blocks) + (total(blocks, "step_s") - total(blocks, "inner_s")) / max(1.0, total(blocks, "steps"))
+
+
+def _surely(part: Callable[[Sequence[dict[str, Any]]], float], slow: LoopNotes, others: Sequence[LoopNotes]) -> float:
+    """Seconds a step that it has at least more than the others, in 97 % of resamples."""
+    draw = random.Random(0)
+    found = []
+    for _ in range(_RESAMPLES):
+        spent, *theirs = (part(draw.choices(notes.blocks, k=len(notes.blocks))) for notes in (slow, *others))
+        found.append(spent - statistics.median(theirs))
+    return sorted(found)[_RESAMPLES // 40]
+
+
+def _busy(notes: LoopNotes) -> float:
+    """CPU seconds a second of making samples."""
+    looked = [block["looked"] for block in notes.blocks if "looked" in block]
+    if total(looked, "batches") >= LEAST_LOOKS:
+        return total(looked, "cpu") / (total(looked, "made") or 1.0)
+    made = notes.total("making_s") * max(1, notes.facts.get("workers") or 0)
+    return notes.total("making_cpu_s") / made if made else 0.0
+
+
+def _data(notes: LoopNotes) -> str:
+    busy = _busy(notes)
+    if busy >= COMPUTES:
+        what = "its samples are decoded and augmented more slowly (its loader computes)"
+    elif busy <= WAITS:
+        what = "its storage is slower (its loader waits and computes little)"
+    else:
+        what = "its samples are made more slowly"
+    return f"{what}, and it waits for them"
+
+
+def _step(_: LoopNotes) -> str:
+    return "its step, backward apart, takes"
+
+
+_ADVICE: dict[Callable[..., float], str] = {
+    _waiting: "Compare that rank's storage, cores and samples with the others'; pipefix run --probe there names the stage.",
+    _working: "Compare that rank's device, cores and load with the others'; logging and checkpoints of one rank count as well.",
+}
+
+
+def _late_start(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
+    """A rank whose first batch comes later than everybody's."""
+    first = {rank: sum(sum(block.get("first_s", ())) for block in notes.blocks) for rank, notes in ranks.items()}
+    slow = max(first, key=first.__getitem__)
+    more = first[slow] - statistics.median(spent for rank, spent in first.items() if rank != slow)
+    whole = first[slow] + _step_of(ranks[slow].blocks) * ranks[slow].total("steps")
+    if more >= LATE and more >= LATE_SHARE * whole:
+        epochs = sum(epoch["event"] == "epoch" for epoch in ranks[slow].epochs) or 1
+        yield Finding(
+            id="late-start",
+            severity="warning",
+            found=f"rank {slow} makes the others wait at the beginning of epochs: its first batches come {seconds(more)} later in "
+            f"all, in {epochs} epochs (loader made at {place})",
+            advice="Keep workers between epochs (persistent_workers=True); look at what worker_init_fn and the dataset do first.",
+        )

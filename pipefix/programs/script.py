@@ -1,0 +1,76 @@
+"""Whether a Python file trains, told from its source: such a file is run as a program, and not imported for what it defines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_TRAINERS = ("trainer", "learner")
+"""Part of the name of what ``.fit()`` or ``.train()`` trains with: models have a ``train()`` that only sets a mode."""
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def trains_when_imported(path: Path) -> bool:
+    """Whether code outside of functions and of ``if __name__ == "__main__"`` computes gradients, by itself or by what it calls."""
+    body = _body_of(path)
+    return _trains([one for one in body if not _is_main_guard(one)], _functions(body, path.parent), set())
+
+
+def is_program(path: Path) -> bool:
+    """Whether running the file does more than importing it does."""
+    return any(_is_main_guard(one) for one in _body_of(path))
+
+
+def _body_of(path: Path) -> list[ast.stmt]:
+    try:
+        return ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return []  # importing it will tell
+
+
+def _is_main_guard(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and any(
+        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
+    )
+
+
+def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.stmt]]:
+    """Functions and methods by their names, those of files beside it that it imports from included."""
+    found: dict[str, list[ast.stmt]] = {}
+    for statement in body:
+        if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level and folder is not None:
+            found |= _functions(_body_of(folder / f"{statement.module}.py"), None)
+    for statement in body:
+        for node in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
+            if isinstance(node, _Function):
+                found[node.name] = node.body
+    return found
+
+
+def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], seen: set[str]) -> bool:
+    for call in _calls(statements):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if isinstance(call.func, ast.Attribute) and (
+            name == "backward" or (name in ("fit", "train") and _is_trainer(call.func.value))
+        ):
+            return True
+        if name in functions and name not in seen:
+            seen.add(name)
+            if _trains(functions[name], functions, seen):
+                return True
+    return False
+
+
+def _calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    """Calls that are made when these run: what is only defined does not run."""
+    for node in nodes:
+        if isinstance(node, (*_Function, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Call):
+            yield node
+        yield from _calls(ast.iter_child_nodes(node))
+
+
+def _is_trainer(value: ast.expr) -> bool:
+    return any(part in ast.unparse(value).lower() for part in _TRAINERS)

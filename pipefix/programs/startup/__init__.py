@@ -1,0 +1,1 @@
+"""The folder that is first on ``PYTHONPATH`` of a program that `pipefix run` starts."""

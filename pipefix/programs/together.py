@@ -1,0 +1,331 @@
+"""What the processes of a program noted, brought together: a line for each loop and rank, and a verdict on the one that trains."""
+
+from __future__ import annotations
+
+import json
+import platform
+import random
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pipefix.programs.noted import LoopNotes, total
+from pipefix.programs.ranks import findings
+from pipefix.programs.shares import global_batch
+from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, VerdictFigures
+from pipefix.vocabulary.quantity import Interval, percent
+
+WAITING = 0.10
+"""Share of its time above which a loop that waits is input-bound."""
+FED = 0.05
+"""Share below which it is step-bound."""
+LEAST = 5
+"""Notes from which a share has an interval."""
+STILL_NOTES = 3600.0
+"""Seconds after its latest note that a process on another machine, whose end was not noted, may still be running."""
+MOSTLY = {
+    "storage": "reading, or waiting in the dataset's own code",
+    "decode": "decoding, or own code on what was read",
+    "augment": "augmentation, or own code on what was decoded",
+    "own": "code of the dataset's own that belongs to no stage",
+    "collate": "collating",
+}
+"""What a stage's part may be: looks know of the user's own code only between which calls it stands."""
+MOSTLY_SEEN = 0.5
+"""Part of a loop's steps whose waits were seen on the device, from which these count and not the clocks of the CPU."""
+LEAST_LOOKS = 8
+"""Batches looked at from which their stages are told."""
+_RESAMPLES = 400
+_SPANS = 300
+_MARK = b'{"event": "process", "at": '
+
+
+def brought_together(
+    folder: Path, command: list[str], exit_code: int | None, seconds: float, began: float | None = None
+) -> ProgramFigures:
+    """The notes in ``folder``, as far as they were written. ``began``: by the clock of the notes; that of the first one if None."""
+    loops: list[LoopNotes] = []
+    errors: list[str] = []
+    planned: list[str] = []
+    overhead, unended, cuda, begun = 0.0, 0, False, began or float("inf")
+    for path in notes_in(folder):
+        here: dict[int, LoopNotes] = {}
+        process, ended = {}, False
+        for event in _events(path):
+            if event["event"] == "process":
+                # Again where the process became another program by exec().
+                process, here = event, {}
+                begun = min(begun, event["at"] or begun)
+                command = command or event.get("argv", [])
+            elif event["event"] == "loop":
+                here[event["loop"]] = LoopNotes(event["loader"], process, event)
+                loops.append(here[event["loop"]])
+            elif event["event"] == "steps" and event["loop"] in here:
+                here[event["loop"]].blocks.append(event)
+            elif event["event"] in ("epoch", "epoch ended") and event["loop"] in here:
+                here[event["loop"]].epochs.append(event)
+            elif event["event"] == "batches" and event["loop"] in here:
+                here[event["loop"]].checksums = event["checksums"]
+            elif event["event"] == "rank":
+                process.update(rank=event["rank"], world_size=event["world_size"])
+            elif event["event"] == "plan":
+                planned.append(event["loader"])
+            elif event["event"] == "error":
+                errors.append(event["error"])
+            elif event["event"] == "ended":
+                ended = True
+                overhead = max(overhead, event["overhead_s"])
+                cuda = cuda or event["cuda"]
+        unended += not ended
+    told = findings(loops)
+    loops = [notes for notes in loops if notes.blocks]
+    ranks = {notes.rank for notes in loops if notes.rank is not None}
+    over = {place: global_batch([notes for notes in loops if notes.loader == place]) for place in {one.loader for one in loops}}
+    figures = sorted(
+        (_figures(notes, begun, over[notes.loader]) for notes in loops),
+        key=lambda loop: (loop.role != "train", -loop.seconds, loop.rank or 0),
+    )
+    return ProgramFigures(
+        command=command,
+        exit_code=exit_code,
+        seconds=seconds,
+        ranks=max(1, len(ranks)),
+        overhead_share=overhead / seconds if seconds > 0 else 0.0,
+        loops=figures,
+        cuda=cuda,
+        killed=unended,
+        errors=list(dict.fromkeys(errors)),
+        planned=list(dict.fromkeys(planned)),
+        findings=told,
+    )
+
+
+def notes_in(folder: Path) -> list[Path]:
+    """Files in which processes of a program noted what they did, by what they say at their beginning; links are none."""
+    return [path for path in sorted(folder.glob("events-*.jsonl")) if not path.is_symlink() and path.is_file() and _is_ours(path)]
+
+
+def noted_elsewhere(path: Path) -> bool:
+    """Whether a process on another machine still notes in this file, in a folder that both share."""
+    events = list(_events(path))
+    if not events or events[0].get("host") in (None, platform.node()) or events[-1]["event"] == "ended":
+        return False
+    return time.time() - path.stat().st_mtime < STILL_NOTES
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_MARK)) == _MARK
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    """Whole lines: the last one of a process that was killed may be torn."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and "event" in event:
+                yield event
+
+
+def _figures(notes: LoopNotes, begun: float, steps_over: tuple[int, str] | None) -> LoopFigures:
+    wait, step = notes.total("wait_s"), notes.total("step_s")
+    step -= notes.total("inner_s")
+    by_device = notes.total("device_steps") >= MOSTLY_SEEN * notes.total("steps") > 0
+    known = wait + step
+    looked_on_device = notes.total("on_device_steps")
+    return LoopFigures(
+        loader=notes.loader,
+        rank=notes.rank,
+        role=notes.role,
+        steps=int(notes.total("steps")),
+        samples=int(notes.total("samples")),
+        step_samples=steps_over[0] if steps_over is not None and notes.role == "train" else None,
+        seconds=known,
+        workers=notes.facts.get("workers"),
+        first_batch_s=[seconds for block in notes.blocks for seconds in block["first_s"]],
+        wait_share=_share(_by_device(notes.blocks) if by_device else notes.blocks) if notes.loader and known else None,
+        outside_share=_outside_share(notes.blocks) if not notes.loader else None,
+        by_device=by_device,
+        timeline=_timeline(notes.blocks, begun),
+        step_split=_split_on_device(notes, known) if by_device and looked_on_device >= LEAST else _split_by_clocks(notes),
+        between_epochs_s=notes.total("between_s"),
+        stages=_stages([block["looked"] for block in notes.blocks if "looked" in block]),
+        looked=sum(block["looked"]["batches"] for block in notes.blocks if "looked" in block),
+    )
+
+
+def _split_by_clocks(notes: LoopNotes) -> dict[str, float]:
+    named = {f"{part}_s": notes.total(f"{part}_s") for part in ("wait", "forward", "backward", "optimizer", "inner")}
+    step = notes.total("step_s") - named["inner_s"]
+    return named | {"other_s": max(0.0, step - sum(named[f"{part}_s"] for part in ("forward", "backward", "optimizer")))}
+
+
+def _split_on_device(notes: LoopNotes, known: float) -> dict[str, float]:
+    """By events around the parts of some steps; all steps are taken to be like these."""
+    wait = sum(block["wait_s"] for block in _by_device(notes.blocks))
+    parts = [block["on_device"] for block in notes.blocks if block.get("on_device")]
+    seconds = {part: total(parts, part) for part in ("copies", "forward", "backward", "optimizer", "other")}
+    scale = max(0.0, known - wait) / (sum(seconds.values()) or 1.0)
+    split = {f"{part}_s": spent * scale for part, spent in seconds.items()}
+    return {"wait_s": wait, **split, "inner_s": notes.total("inner_s")}
+
+
+def _timeline(blocks: list[dict[str, Any]], begun: float) -> list[LoopSpan]:
+    """When it ran and when it waited, in no more spans than a page can show."""
+    together = max(1, -(-len(blocks) // _SPANS))
+    spans = []
+    for place in range(0, len(blocks), together):
+        part = blocks[place : place + together]
+        end = part[-1].get("at", 0.0) - begun
+        first = part[0].get("at", 0.0) - begun - part[0]["wait_s"] - part[0]["step_s"]
+        spans.append(LoopSpan(begin=round(max(0.0, first), 3), end=round(max(0.0, end), 3), waited=round(_ratio(part), 4)))
+    return spans
+
+
+def _share(blocks: list[dict[str, Any]]) -> Interval:
+    """Of the loop's time, without that of loops inside it, that it waited; with the interval that resampled notes give.
+
+    How a loop begins is no sample of how it goes on: its first note, and the first batches of epochs, are added as they were.
+    """
+    value = _ratio(blocks)
+    if total(blocks, "steps") <= sum(len(block["first_s"]) for block in blocks):
+        return Interval(value, value, value)
+    if len(blocks) < LEAST:
+        return Interval(value=value, low=0.0, high=1.0)
+    begun = [blocks[0], {"wait_s": sum(sum(block["first_s"]) for block in blocks[1:]), "step_s": 0.0, "inner_s": 0.0}]
+    later = [{**block, "wait_s": max(0.0, block["wait_s"] - sum(block["first_s"]))} for block in blocks[1:]]
+    draw = random.Random(0)
+    shares = sorted(_ratio(begun + draw.choices(later, k=len(later))) for _ in range(_RESAMPLES))
+    return Interval(value, min(value, shares[_RESAMPLES // 40]), max(value, shares[-1 - _RESAMPLES // 40]))
+
+
+def _outside_share(blocks: list[dict[str, Any]]) -> Interval | None:
+    """Of steps without a loader, what passes outside models, backward passes and optimizers; with its interval."""
+    looked = [block for block in blocks if block.get("looked_into_s")]
+    if len(looked) < LEAST:
+        return None
+    draw = random.Random(0)
+    shares = sorted(_part_outside(draw.choices(looked, k=len(looked))) for _ in range(_RESAMPLES))
+    return Interval(_part_outside(looked), shares[_RESAMPLES // 40], shares[-1 - _RESAMPLES // 40])
+
+
+def _part_outside(looked: list[dict[str, Any]]) -> float:
+    return total(looked, "outside_s") / total(looked, "looked_into_s")
+
+
+def _stages(looked: list[dict[str, Any]]) -> dict[str, Interval]:
+    """Each stage's part of the making of batches, with the interval that resampled looks give."""
+    if sum(one["batches"] for one in looked) < LEAST_LOOKS or len(looked) < LEAST:
+        return {}
+    draw = random.Random(0)
+    drawn = [draw.choices(looked, k=len(looked)) for _ in range(_RESAMPLES)]
+    found = {}
+    for stage in MOSTLY:
+        parts = sorted(_part(some, stage) for some in drawn)
+        found[stage] = Interval(_part(looked, stage), parts[_RESAMPLES // 40], parts[-1 - _RESAMPLES // 40])
+    return found
+
+
+def _part(looked: list[dict[str, Any]], stage: str) -> float:
+    return total(looked, stage) / (total(looked, "made") or 1.0)
+
+
+def _by_device(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With what the device idled as their waits; what it worked meanwhile is its step's."""
+    found = []
+    whole = total(blocks, "steps") / total(blocks, "device_steps")  # those of some steps were not seen
+    for block in blocks:
+        waited = min(block["wait_s"] + block["step_s"], whole * block["device_wait_s"] + sum(block["first_s"]))
+        found.append({**block, "wait_s": waited, "step_s": block["wait_s"] + block["step_s"] - waited})
+    return found
+
+
+def _ratio(blocks: Iterable[dict[str, Any]]) -> float:
+    blocks = list(blocks)
+    wait, step, inner = (sum(block[name] for block in blocks) for name in ("wait_s", "step_s", "inner_s"))
+    known = wait + max(0.0, step - inner)
+    return float(wait / known) if known else 0.0
+
+
+def verdict(program: ProgramFigures) -> VerdictFigures:
+    """On the loop that trains, of the rank that waits most; from clocks alone."""
+    training = [loop for loop in program.loops if loop.role == "train"]
+    if not training:
+        return _inconclusive("No loop of the program took optimizer steps, so nothing says which of its loops trains.")
+    longest = max(training, key=lambda loop: loop.seconds)
+    if longest.wait_share is None:
+        return _without_loader(longest.outside_share)
+    loop = max((loop for loop in training if loop.loader == longest.loader and loop.wait_share), key=_waiting)
+    share = loop.wait_share
+    assert share is not None
+    who = f"the loop over the loader made at {loop.loader}"
+    if loop.rank is not None and program.ranks > 1:
+        who += f" (rank {loop.rank} of {program.ranks})"
+    told = f"{who} waited for batches in {percent(share.value)} of its time"
+    if sum(loop.first_batch_s) > share.value * loop.seconds / 2 > 0:
+        told += f", most of it for the first batch of {'an epoch' if len(loop.first_batch_s) > 1 else 'its only epoch'}"
+    if loop.by_device:
+        told += ", by what its device idled meanwhile"
+    elif program.cuda:
+        told += ", by the CPU's clocks, which do not see what the GPU still had to do"
+    if share.low >= WAITING:
+        sentence = f"Input-bound: {told}.{_made_of(loop)}"
+        return VerdictFigures(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
+    if share.high <= FED:
+        return VerdictFigures(kind="step-bound", stage="step", sentence=f"Step-bound: {told}.", confidence=1.0, rule=_rule())
+    if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
+        return VerdictFigures(kind="balanced", stage=None, sentence=f"Balanced: {told}.", confidence=1.0, rule=_rule())
+    doubt = "that is too short for more"
+    if share.high < 1:
+        doubt = f"between {percent(share.low)} and {percent(share.high)} is as likely"
+    return _inconclusive(f"{told}, and {doubt}.")
+
+
+def _without_loader(outside: Interval | None) -> VerdictFigures:
+    """From what passes outside models, backward passes and optimizers' steps: making batches is a part of that."""
+    trains = "The program trains without a DataLoader"
+    if outside is None:
+        return _inconclusive(f"{trains}: what lies between its optimizer steps is not told apart into data and step.")
+    part = f"{percent(outside.value)} of its time"
+    where = "outside its models, their backward passes and the optimizer's steps"
+    if outside.high <= WAITING:
+        told = f"the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
+        fed = outside.high <= FED
+        kind, stage = ("step-bound", "step") if fed else ("balanced", None)
+        rule = (
+            f"from clocks: step-bound where surely {percent(FED)} or less passes there, balanced where {percent(WAITING)} or less"
+        )
+        return VerdictFigures(kind=kind, stage=stage, sentence=f"{kind.capitalize()}: {told}", confidence=1.0, rule=rule)
+    between = f"({percent(outside.low)} to {percent(outside.high)})"
+    return _inconclusive(
+        f"{trains}. {part} {between} passes {where}: batches are made in it, and logging and checkpoints are; clocks do not tell "
+        "them apart."
+    )
+
+
+def _made_of(loop: LoopFigures) -> str:
+    """The largest part of the making of its batches, where it surely is that."""
+    if not loop.stages:
+        return ""
+    (first, most), *others = sorted(loop.stages.items(), key=lambda pair: -pair[1].value)
+    if any(other.high >= most.low for _, other in others):
+        return ""
+    return f" Making them is mostly {MOSTLY[first]}: {percent(most.value)} of it, in {loop.looked} batches that were looked at."
+
+
+def _waiting(loop: LoopFigures) -> float:
+    return loop.wait_share.value if loop.wait_share is not None else 0.0
+
+
+def _rule() -> str:
+    return (
+        f"from clocks: input-bound where it surely waits {percent(WAITING)} or more, step-bound where surely {percent(FED)} or less"
+    )
+
+
+def _inconclusive(sentence: str) -> VerdictFigures:
+    return VerdictFigures(kind="inconclusive", stage=None, sentence=f"Inconclusive: {sentence}", confidence=0.0, rule=_rule())

@@ -1,0 +1,87 @@
+"""Whether two runs are alike enough to be compared, and what is to be doubted if they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipefix.report import setup, wording
+from pipefix.report.runfile import Run
+
+SAME_MEMORY = 0.05
+"""Machines whose memory differs by less are taken for the same kind: kernels reserve different amounts."""
+
+
+def unlike(before: Run, after: Run) -> list[str]:
+    """Differences that make a ratio of the two meaningless."""
+    found = []
+    if _target(before.target) != _target(after.target):
+        found.append(f"their targets differ ({before.target or 'unnamed'} and {after.target or 'unnamed'})")
+    found += _machines(before.machine, after.machine)
+    if _consumer(before.consumer) != _consumer(after.consumer):
+        found.append(f"their consumers differ ({before.consumer} and {after.consumer})")
+    if before.throughput is not None and after.throughput is not None and before.throughput.unit != after.throughput.unit:
+        found.append(f"their units differ ({before.throughput.unit} and {after.throughput.unit})")
+    return found
+
+
+def _target(target: str) -> str:
+    """A target without its directory: checkouts of the same project lie in different places."""
+    return target.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+def _consumer(consumer: str) -> str:
+    """What must be equal: an emulated step to the figure, a real one in kind only (its speed is a result)."""
+    return consumer if consumer.startswith("emulated") else consumer.split(" ")[0].rstrip(",:")
+
+
+def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    if not before or not after:
+        return []
+    facts = (
+        ("processors", before.get("cpu_model"), after.get("cpu_model")),
+        ("usable CPUs", _cores(before), _cores(after)),
+        ("GPUs", ", ".join(setup.gpu_names(before)) or "none", ", ".join(setup.gpu_names(after)) or "none"),
+        ("systems", before.get("system"), after.get("system")),
+    )
+    found = [
+        f"their {name} differ ({old} and {new})" for name, old, new in facts if old != new and old is not None and new is not None
+    ]
+    old, new = before.get("memory_bytes"), after.get("memory_bytes")
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)) and abs(old - new) > SAME_MEMORY * max(old, new):
+        found.append(f"their memories differ ({wording.size(old)} and {wording.size(new)})")
+    return found
+
+
+def _cores(machine: Mapping[str, Any]) -> str | None:
+    cores = machine.get("effective_cores")
+    return wording.number(cores) if isinstance(cores, (int, float)) else None
+
+
+def doubts(before: Run, after: Run) -> list[str]:
+    found = []
+    for name, run in (("first", before), ("second", after)):
+        if run.partial:
+            found.append(f"The {name} run was interrupted: its figures are what was known by then.")
+        if not run.machine:
+            found.append(f"The {name} run does not say on which machine it was made.")
+    if before.target != after.target and _target(before.target) == _target(after.target):
+        found.append(f"The targets lie in different places: {before.target} and {after.target}.")
+    versions = (before.machine.get("versions"), after.machine.get("versions"))
+    if all(isinstance(one, Mapping) for one in versions) and versions[0] != versions[1]:
+        found.append(f"Library versions differ: {_differences(*versions)}.")
+    return found
+
+
+def changed_settings(before: Run, after: Run) -> list[str]:
+    old, new = (dict(setup.settings_pairs(run.settings)) for run in (before, after))
+    return [f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name]]
+
+
+def _differences(before: Any, after: Any) -> str:
+    names = sorted({*before, *after})
+    return ", ".join(
+        f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
+        for name in names
+        if before.get(name) != after.get(name)
+    )

@@ -1,0 +1,73 @@
+"""A comparison as other programs read it: Markdown for a pull request, GitHub's annotations, JUnit for a CI's list of tests."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pipefix.report.comparable import changed_settings
+from pipefix.report.compare import Comparison, gate_sentence, regressed, row
+from pipefix.vocabulary.terminal import printable
+
+
+def markdown(found: Comparison, limit: float | None) -> list[str]:
+    """A heading, the gate's sentence, and tables that GitHub and GitLab draw."""
+    lines = ["### pipefix compare", "", f"**{_cell(found.sentence)}**"]
+    if limit is not None:
+        lines += ["", _cell(gate_sentence(found, limit))]
+    lines += _table(("stage", "before", "after", "after/before", "share"), [row(change) for change in found.stages])
+    lines += _table(("figure", "before", "after"), [(one.what, one.before, one.after) for one in found.beside])
+    for title, notes in (("Changed settings", changed_settings(found.before, found.after)), ("Doubts", found.doubts)):
+        if notes:
+            lines += ["", f"{title}:", "", *(f"- {_cell(note)}" for note in notes)]
+    return lines
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    if not rows:
+        return []
+    head, *body = (f"| {' | '.join(map(_cell, cells))} |" for cells in (heads, *rows))
+    return ["", head, "| --- |" + " ---: |" * (len(heads) - 1), *body]
+
+
+def _cell(words: str) -> str:
+    """Names come from files of others: they neither end a cell nor begin markup."""
+    for sign in ("\\", "|", "`", "*", "_", "[", "]", "<", ">", "~"):
+        words = words.replace(sign, f"\\{sign}")
+    return printable(words)
+
+
+def github(found: Comparison, limit: float | None) -> list[str]:
+    """Workflow commands: an error where the gate closes, a warning where it could not judge, a notice otherwise."""
+    level, said = "notice", found.sentence
+    if limit is not None:
+        said = gate_sentence(found, limit)
+        level = "error" if regressed(found, limit) else "notice" if said.startswith("No regression:") else "warning"
+    lines = [f"::{level} title=pipefix compare::{_escaped(said)}"]
+    return lines + [f"::warning title=pipefix compare::{_escaped(doubt)}" for doubt in found.doubts]
+
+
+def _escaped(words: str) -> str:
+    return printable(words).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def junit(found: Comparison, limit: float | None) -> list[str]:
+    """One test case, which fails as the gate does."""
+    failed = limit is not None and regressed(found, limit)
+    target, said = html.escape(printable(found.after.target or "pipeline")), html.escape(printable(found.sentence))
+    body = [f"<system-out>{html.escape(printable(line))}</system-out>" for line in ("; ".join(found.doubts),) if line]
+    if failed:
+        assert limit is not None
+        body.insert(0, f'<failure message="{html.escape(printable(gate_sentence(found, limit)))}">{said}</failure>')
+    return [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuites><testsuite name="pipefix compare" tests="1" failures="{int(failed)}" errors="0" skipped="0">',
+        f'<testcase classname="pipefix" name="throughput of {target}">{"".join(body)}</testcase>',
+        "</testsuite></testsuites>",
+    ]
+
+
+FORMATS: Mapping[str, Callable[[Comparison, float | None], list[str]]] = MappingProxyType(
+    {"markdown": markdown, "github": github, "junit": junit}
+)

@@ -1,0 +1,148 @@
+"""How much of the difference between two runs is the machine's: what their stages share, and what they waited for a CPU.
+
+A neighbour on the same machine shows in two ways that no change of one stage does. Samples queue for a CPU, which the scheduler
+counts apart from computing and from waiting; and all that computes takes more CPU time for the same work, by the same factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from pipefix.report import wording
+from pipefix.report.runfile import Run
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+
+COMPUTING = (Stage.DECODE, Stage.AUGMENT, Stage.COLLATE)
+"""Stages whose CPU seconds show the pace of the machine."""
+LEAST_SECONDS = 2e-6
+"""A sample of CPU time below which a stage's figure tells nothing of the pace."""
+BY_CHANCE = 0.02
+"""On the logarithmic scale: a difference of the machine up to this is none."""
+DISTRUST = 0.5
+"""The machine's part is a model's: it may be wrong by this part of itself."""
+NEIGHBOUR = 0.10
+"""Cores of others, as part of those that the run may use: so many more, and the machine was not the same."""
+
+
+class MachinePart(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a ratio of two runs is the machine's doing."""
+
+    factor: float = 1.0
+    """Seconds a sample of the same code on the second run's machine over those on the first's: above 1 it was slower."""
+    told: bool = True
+    """False where somebody else used the machine, and no figure says how much that cost."""
+    sentence: str = ""
+    """What was different; empty where nothing was."""
+
+    def taken_out(self, ratio: Interval) -> Interval:
+        """The ratio of throughputs as it would be on one machine. The less of it is left untouched, the wider it is."""
+        if not self.sentence:
+            return ratio
+        doubt = math.exp(DISTRUST * abs(math.log(self.factor)))
+        own = ratio.scaled(self.factor)
+        return Interval(own.value, own.low / doubt, own.high * doubt)
+
+
+class _Queueing(msgspec.Struct, frozen=True):
+    wall: float
+    queued: float
+
+    @property
+    def stretch(self) -> float:
+        return self.wall / (self.wall - self.queued)
+
+
+def machine_part(before: Run, after: Run) -> MachinePart:
+    """What the machine did differently to the second run."""
+    pace = _pace(before, after)
+    queueing = _queueing(before), _queueing(after)
+    more = _more_neighbours(before, after)
+    stretched = _stretched(before, after, *queueing) if more is not False else 1.0
+    said, factor = [], 1.0
+    for word, one in (("stretch", stretched), ("pace", pace)):
+        if one is None or abs(math.log(one)) <= BY_CHANCE:
+            continue
+        factor *= one
+        said.append(_of_the_queue(*queueing) if word == "stretch" else _of_the_pace(one))
+    others = _cores_of_others(before), _cores_of_others(after)
+    if more:
+        said.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
+    if not said:
+        return MachinePart()
+    told = not (more and factor == 1.0)
+    return MachinePart(factor=factor, told=told, sentence=f"The second run's machine was not as the first's: {'; '.join(said)}.")
+
+
+def _stretched(before: Run, after: Run, old: _Queueing | None, new: _Queueing | None) -> float | None:
+    """By how much more queueing stretched the second run's samples; None where that is not the machine's, or cannot be told.
+
+    With other workers the pipeline competes with itself, in another way than before.
+    """
+    if old is None or new is None or before.settings.num_workers != after.settings.num_workers:
+        return None
+    return new.stretch / old.stretch
+
+
+def _queueing(run: Run) -> _Queueing | None:
+    """Seconds a sample of the stages of its making, and those of them in the queue for a CPU. None: not known."""
+    wall = queued = 0.0
+    for stage in run.stages:
+        spent, cpu = wording.usable(stage.wall_s), wording.usable(stage.cpu_s)
+        if stage.stage not in {str(one) for one in (*IN_SAMPLE, Stage.COLLATE)} or spent is None:
+            continue
+        wall += spent.value
+        if cpu is not None and stage.waiting_s is not None and wording.known(stage.waiting_s):
+            queued += max(0.0, spent.value - cpu.value - stage.waiting_s)
+    return _Queueing(wall, queued) if wall > queued else None
+
+
+def _pace(before: Run, after: Run) -> float | None:
+    """The factor of CPU time that all stages which compute show, as far as they agree; None where too few do."""
+    old, new = _cpu_seconds(before), _cpu_seconds(after)
+    logs = [math.log(new[name] / old[name]) for name in old if name in new]
+    if len(logs) < 2:
+        return None
+    agreed = max(0.0, min(logs)) + min(0.0, max(logs))
+    most = 2 * abs(agreed) if len(logs) > 2 else abs(agreed)
+    return math.exp(max(-most, min(most, median(logs))))
+
+
+def _cpu_seconds(run: Run) -> dict[str, float]:
+    found = {stage.stage: wording.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
+    return {name: one.value for name, one in found.items() if one is not None and one.value >= LEAST_SECONDS}
+
+
+def _cores_of_others(run: Run) -> float | None:
+    meanwhile = run.machine.get("while_measured")
+    cores = meanwhile.get("others_cores") if isinstance(meanwhile, Mapping) else None
+    return float(cores) if isinstance(cores, (int, float)) and math.isfinite(cores) else None
+
+
+def _more_neighbours(before: Run, after: Run) -> bool | None:
+    """Whether others used more of the machine during the second run; None where a run does not say."""
+    old, new = _cores_of_others(before), _cores_of_others(after)
+    if old is None or new is None:
+        return None
+    usable: Any = after.machine.get("effective_cores")
+    return new - old > NEIGHBOUR * (usable if isinstance(usable, (int, float)) and usable > 0 else 1.0)
+
+
+def _of_the_queue(old: _Queueing | None, new: _Queueing | None) -> str:
+    assert old is not None
+    assert new is not None
+    first, second = (wording.percent(one.queued / one.wall) for one in (old, new))
+    return f"its samples queued for a CPU {second} of their time ({first} in the first run)"
+
+
+def _of_the_pace(pace: float) -> str:
+    return f"all that computes took {wording.times(pace)} the CPU time"
+
+
+def _cores(count: float | None) -> str:
+    return wording.counted(1, "core") if count == 1 else f"{wording.number(round(count or 0.0, 2))} cores"

@@ -1,0 +1,247 @@
+"""What a probe saw, made ready for a run file: the figures of each room, rounded nowhere that matters, and nothing decided."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.measurement.measurement import Measurement
+from pipefix.plan.plan import Proposed, Step
+from pipefix.report import runfile
+from pipefix.report.runfile import Run
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL, EvidenceKind
+from pipefix.vocabulary.finding import Finding
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.stage import ORDER
+from pipefix.vocabulary.version import VERSION
+
+TIMELINE_BLOCKS, TIMELINE_BATCHES = 3, 600
+"""Of the real arm: the last blocks whose waits are drawn, and how many batches at most."""
+
+
+CLASSES = 30
+"""Of what samples cost, for the histogram."""
+
+
+def nothing_measured(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> Run:
+    """The run of a probe that was interrupted before its first block."""
+    return msgspec.structs.replace(
+        _head(subject, machine, found),
+        partial=True,
+        verdict=runfile.VerdictFigures(
+            kind="inconclusive", stage=None, sentence="Inconclusive: nothing was measured.", confidence=0.0
+        ),
+        caveats=[runfile.Caveat(id="interrupted", sentence="The probe was interrupted before the first block was measured.")],
+        instrument=_instrument(found, None),
+    )
+
+
+def run(
+    subject: Subject,
+    machine: Mapping[str, Any],
+    found: Measurement,
+    diagnosis: Diagnosis,
+    *,
+    steps: Iterable[Step],
+    findings: Iterable[Finding],
+    replaces: Mapping[str, list[str]],
+) -> Run:
+    """One probe as a run file tells it. ``replaces``: the stages that each arm replaces."""
+    verdict = diagnosis.verdict
+    delivered = len(found.of("plain")) or len(found.of("real"))
+    return msgspec.structs.replace(
+        _head(subject, machine, found),
+        verdict=runfile.VerdictFigures(
+            kind=verdict.kind,
+            stage=str(verdict.stage) if verdict.stage is not None else None,
+            sentence=verdict.sentence,
+            confidence=round(verdict.confidence, 4),
+            blocks=verdict.blocks,
+            rule=verdict.rule,
+        ),
+        throughput=runfile.Throughput(delivered=_known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
+        sample_s=_known_from(diagnosis.sample, delivered),
+        stages=_stages(diagnosis),
+        unattributed_s=diagnosis.unattributed,
+        sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
+        arms=_arms(found, replaces),
+        remedies=[_remedy(step) for step in steps],
+        audit=list(findings),
+        caveats=_caveats(subject, diagnosis),
+        tail=_tail(found, diagnosis),
+        step_split=_step_split(found),
+        waits=_waits(found, diagnosis),
+        cold=_cold(found, diagnosis),
+        instrument=_instrument(found, diagnosis),
+    )
+
+
+def _head(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> Run:
+    meanwhile = {**found.nvml, **({"others_cores": round(found.others_cores, 3)} if found.others_cores is not None else {})}
+    return Run(
+        pipefix=VERSION,
+        created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        target=subject.target,
+        partial=found.partial,
+        machine={**machine, "while_measured": meanwhile} if meanwhile else dict(machine),
+        settings=found.settings,
+        consumer=found.consumer,
+        startup=runfile.StartUp(
+            first_batch_s=found.first_batch, epoch_restart_s=found.epoch_restart, load_target_s=subject.load_seconds
+        ),
+    )
+
+
+def _cold(found: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
+    """How cold the files were, and throughput with them cold over throughput with them in memory; or why none was measured."""
+    proof, ratio = found.cold, diagnosis.cold
+    if ratio is None:
+        return {"declined": proof["why"]} if proof.get("why") else {}
+    residency = {"residency_before": proof["before"], "residency_after": proof["after"]}
+    return {**residency, "files": proof["files"], "bytes": proof["bytes"], "ratio": msgspec.to_builtins(ratio)}
+
+
+def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
+    figures = []
+    for stage in ORDER:
+        cost = diagnosis.stages.get(stage)
+        if cost is None:
+            figures.append(runfile.StageFigures(stage=str(stage), declined=diagnosis.declined.get(stage, "not measured")))
+        else:
+            figures.append(_stage(cost, diagnosis.verdict.blocks))
+    return figures
+
+
+def _known_from(estimate: Interval, blocks: int) -> Interval:
+    """One block gives a figure and no interval."""
+    return estimate if blocks >= FEWEST_FOR_INTERVAL else Interval(estimate.value, float("-inf"), float("inf"))
+
+
+def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
+    gain = cost.gain
+    ops = [runfile.OpFigures(name=op.name, wall_s=op.wall, cpu_s=op.cpu, calls=op.calls, opaque=op.opaque) for op in cost.ops]
+    return runfile.StageFigures(
+        stage=str(cost.stage),
+        wall_s=_known_from(cost.wall, blocks),
+        cpu_s=_known_from(cost.cpu, blocks) if cost.cpu is not None else None,
+        share=cost.share,
+        hidden=cost.hidden,
+        bytes=cost.bytes,
+        marginal_gain=_known_from(gain.interval, gain.blocks) if gain is not None and gain.measured else None,
+        gain_evidence=str(gain.evidence if gain is not None else EvidenceKind.NOT_TRIED),
+        gain_at_most=gain.interval.high if gain is not None and not gain.measured else None,
+        gain_blocks=gain.blocks if gain is not None else 0,
+        waiting_s=cost.waiting,
+        ops=ops,
+    )
+
+
+def _arms(found: Measurement, replaces: Mapping[str, list[str]]) -> list[runfile.Arm]:
+    measured: dict[str, list[float]] = {}
+    for block in found.blocks:
+        measured.setdefault(block.arm, []).append(round(block.rate, 3))
+    arms = [runfile.Arm(name=name, replaces=replaces.get(name, []), rates=rates) for name, rates in measured.items()]
+    arms += [runfile.Arm(name=name, rates=[rate for rate, _ in pairs]) for name, pairs in found.trials.items()]
+    declined = [(name, why) for name, why in found.declined.items() if name not in measured]
+    return arms + [runfile.Arm(name=name, replaces=replaces.get(name, []), declined=why) for name, why in declined]
+
+
+def _remedy(step: Step) -> runfile.RemedyFigures:
+    proposed = isinstance(step, Proposed)
+    return runfile.RemedyFigures(
+        id=step.id,
+        stage=str(step.stage),
+        title=step.title,
+        status="proposed" if proposed else "declined",
+        why=step.why,
+        speedup=step.speedup,
+        cost=runfile.RemedyCost(disk_bytes=step.disk_bytes, seconds=step.seconds) if proposed else None,
+        command=step.command if proposed else None,
+        measured=step.measured,
+        risk=step.risk if isinstance(step, Proposed) else None,
+        frees=step.frees if isinstance(step, Proposed) else None,
+        relieves=[str(stage) for stage in step.relieves],
+    )
+
+
+def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:
+    told = [runfile.Caveat(id=name, sentence=sentence) for name, sentence in diagnosis.caveats]
+    if subject.choice:
+        told.append(runfile.Caveat(id="choice", sentence=subject.choice))
+    if subject.wrapper:
+        told.append(runfile.Caveat(id="wrapper", sentence=subject.wrapper))
+    if subject.assumed:
+        given = ", ".join(subject.assumed)
+        sentence = f"No DataLoader was given, so {given} was assumed; name yours with FILE.py:loader."
+        told.append(runfile.Caveat(id="assumed", sentence=sentence))
+    return told
+
+
+def _tail(found: Measurement, diagnosis: Diagnosis) -> runfile.Tail | None:
+    tail = diagnosis.tail
+    if not tail:
+        return None
+    edges, counts = sample_classes([wall / 1e9 for row in found.rows("real") for wall in row.trace.unit_walls if wall > 0])
+    return runfile.Tail(
+        p50_s=tail["p50"],
+        p95_s=tail["p95"],
+        p99_s=tail["p99"],
+        max_s=tail["max"],
+        samples=int(tail["samples"]),
+        head_of_line_s=tail.get("blocked"),
+        edges_s=edges,
+        counts=counts,
+    )
+
+
+def sample_classes(costs: list[float]) -> tuple[list[float], list[int]]:
+    """Bounds in equal steps on a logarithmic scale, and how many samples lie between them."""
+    low, high = min(costs, default=0.0), max(costs, default=0.0)
+    if not high > low > 0:
+        return [], []
+    width = math.log(high / low) / CLASSES
+    counts = [0] * CLASSES
+    for cost in costs:
+        counts[min(CLASSES - 1, int(math.log(cost / low) / width))] += 1
+    return [round(low * math.exp(number * width), 9) for number in range(CLASSES + 1)], counts
+
+
+def _step_split(found: Measurement) -> runfile.StepSplit | None:
+    parts = found.step_split
+    if not parts:
+        return None
+    return runfile.StepSplit(
+        forward_s=parts.get("forward"),
+        backward_s=parts.get("backward"),
+        optimizer_s=parts.get("optimizer"),
+        other_s=parts.get("other"),
+    )
+
+
+def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
+    rows = [row for block in found.of("real")[-TIMELINE_BLOCKS:] for row in block.rows][:TIMELINE_BATCHES]
+    start = rows[0].asked
+    return runfile.Waits(
+        at_s=[round((row.asked - start) / 1e9, 6) for row in rows],
+        wait_s=[round((row.got - row.asked) / 1e9, 6) for row in rows],
+        step_s=[round((row.done - row.got) / 1e9, 6) for row in rows],
+        fed=diagnosis.fed,
+        loader_s=diagnosis.loader_wait,
+        period=diagnosis.period,
+    )
+
+
+def _instrument(found: Measurement, diagnosis: Diagnosis | None) -> runfile.Instrument:
+    return runfile.Instrument(
+        seam_cost_s=found.seam_cost,
+        seams_per_sample=diagnosis.calls_per_sample if diagnosis is not None else None,
+        slowdown=diagnosis.slowdown if diagnosis is not None else None,
+        peak_rss_bytes=float(found.peak_rss),
+        recording_bytes=float(found.recorded_bytes),
+    )

@@ -1,0 +1,136 @@
+"""What was probed and on what: settings, consumer and machine in a few words each, and in full as pairs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from pipefix.report import wording
+from pipefix.report.runfile import Run
+from pipefix.vocabulary.settings import LoaderSettings
+
+_PER_LINE = 200
+
+
+def settings_line(settings: LoaderSettings) -> list[str]:
+    """The loader in short phrases."""
+    data = settings.dataset or "dataset"
+    if settings.length is not None:
+        data += f" of {wording.counted(settings.length, 'sample')}"
+    if settings.drawn is not None:
+        data += f", {settings.drawn:,} drawn an epoch"
+    workers = "no workers"
+    if settings.num_workers:
+        workers = wording.counted(settings.num_workers, "worker")
+        details = [settings.start_method] if settings.start_method else []
+        if settings.prefetch_factor is not None:
+            details.append(f"prefetch {settings.prefetch_factor}")
+        workers += f" ({', '.join(details)})" if details else ""
+    phrases = [data, _batch(settings), workers]
+    if settings.pin_memory:
+        phrases.append("pinned")
+    if settings.persistent_workers:
+        phrases.append("persistent")
+    if not settings.in_order:
+        phrases.append("out of order")
+    return phrases
+
+
+def _batch(settings: LoaderSettings) -> str:
+    if settings.batch_size is not None:
+        return f"batch {settings.batch_size:,}"
+    if settings.mean_batch is not None:
+        return f"batch {wording.number(settings.mean_batch)} on average, by the batch sampler"
+    return "batch size decided elsewhere"
+
+
+def settings_pairs(settings: LoaderSettings) -> list[tuple[str, str]]:
+    """Every setting by its own name."""
+    return [(name, _plain(getattr(settings, name))) for name in settings.__struct_fields__]
+
+
+def machine_line(machine: Mapping[str, Any]) -> list[str]:
+    """Processor, the CPUs that may be used, memory, devices and versions, as far as the run says."""
+    said = []
+    if machine.get("cpu_model"):
+        said.append(str(machine["cpu_model"]))
+    cores, allowed = machine.get("logical_cores"), machine.get("effective_cores")
+    if isinstance(cores, int):
+        may = f"{wording.number(allowed)} of " if isinstance(allowed, (int, float)) and allowed != cores else ""
+        said.append(f"{may}{wording.counted(cores, 'CPU')}")
+    if isinstance(machine.get("memory_bytes"), (int, float)):
+        said.append(f"{wording.size(machine['memory_bytes'])} of memory")
+    gpus = Counter(gpu_names(machine))
+    said += [name if count == 1 else f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
+    said += [f"Python {machine['python']}"] if machine.get("python") else []
+    versions = machine.get("versions")
+    if isinstance(versions, Mapping) and versions.get("torch"):
+        said.append(f"torch {versions['torch']}")
+    return said if machine else []
+
+
+def gpu_names(machine: Mapping[str, Any]) -> list[str]:
+    gpus = machine.get("gpus")
+    return [str(gpu.get("name", "GPU")) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
+
+
+def pairs(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested facts flattened to ``outer.inner``."""
+    found: list[tuple[str, str]] = []
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys():
+            found.append((name, _interval(value)))
+        elif isinstance(value, Mapping) and value:
+            found += pairs(value, prefix=f"{name}.")
+        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            found += pairs({str(number): item for number, item in enumerate(value)}, prefix=f"{name}.")
+        else:
+            found.append((name, _fact(str(key), value)))
+    return found
+
+
+def _interval(ends: Mapping[str, Any]) -> str:
+    value, low, high = (
+        wording.number(end) if isinstance(end, (int, float)) else wording.UNKNOWN for end in map(ends.get, ("value", "low", "high"))
+    )
+    return f"{value} ({wording.between(low, high)})"
+
+
+def _fact(name: str, value: Any) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if name.endswith("bytes"):
+            return wording.size(value)
+        if name.endswith("_s"):
+            return wording.seconds(value)
+        return f"{value:,}" if isinstance(value, int) else wording.number(value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        text = ", ".join(_plain(item) for item in value)
+        return text if len(text) <= _PER_LINE else f"{text[:_PER_LINE]}… ({len(value):,} in all)"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def cold_sentence(run: Run) -> str | None:
+    """What was found about cold storage, or why nothing was."""
+    if not run.cold:
+        return None
+    if run.cold.get("declined"):
+        return f"declined: {run.cold['declined']}"
+    return "; ".join(f"{name.replace('_', ' ')} {_share(name, value)}" for name, value in pairs(run.cold))
+
+
+def _share(name: str, value: str) -> str:
+    try:
+        figure = float(value.replace(",", ""))
+    except ValueError:
+        return value
+    return wording.percent(figure) if "residen" in name else value

@@ -1,0 +1,131 @@
+"""A swap told as a report: from the nouns of the augment room to plain data."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from PIL import Image
+
+from pipefix.augment.distribution import FALSE_ALARM
+from pipefix.augment.parity import Drawn, Panel, Parity, PixelError
+from pipefix.augment.split import Wire
+from pipefix.augment.swap import Swap
+from pipefix.report.runfile import Run
+from pipefix.report.swapfile import (
+    DrawnFigures,
+    Moves,
+    PanelPicture,
+    ParameterFigures,
+    ParityFigures,
+    PixelFigures,
+    Stays,
+    SwapReport,
+    WireFigures,
+    finite,
+)
+from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.quantity import seconds
+from pipefix.vocabulary.version import VERSION
+
+REMEDY = "augment-gpu"
+SIDE = 160
+"""Pixels of a picture on the contact sheet."""
+
+
+def report(target: str, made: Swap, parity: Parity | None, run: Run | None, written: Path | None) -> SwapReport:
+    cut = made.split
+    gain, why = _gain(run, target)
+    return SwapReport(
+        target=target,
+        to=cut.target,
+        library=made.library,
+        stays=[Stays(transform=name, why=why) for name, why in cut.whys],
+        moves=[Moves(transform=read.name, ops=[str(op) for op in read.ops]) for read in cut.moves],
+        before=_wire(cut.before),
+        after=_wire(cut.after),
+        pipefix=VERSION,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        where=".".join(made.place.path) if made.place is not None else "",
+        gain=gain,
+        gain_why=why,
+        notes=list(made.notes()),
+        parity=_parity(parity) if parity is not None else None,
+        written=str(written) if written is not None else None,
+    )
+
+
+def paces(found: dict[str, float], count: int, device: str) -> str:
+    """What the targets take for a batch on the device, the quickest first."""
+    ordered = sorted(found, key=found.__getitem__)
+    told = ", ".join(f"{seconds(found[target])} by --to {target}" for target in ordered)
+    return f"A batch of {count} pictures takes {told} on {device}, launching included."
+
+
+def _wire(wire: Wire) -> WireFigures:
+    return WireFigures(shape=list(wire.shape) if wire.shape else None, dtype=wire.dtype, bytes=wire.nbytes)
+
+
+def _gain(run: Run | None, target: str) -> tuple[Any, str]:
+    if run is None:
+        return (
+            None,
+            f"Not predicted: {command('pipefix', 'probe', target, '--out', 'run.json')} measures it; then add --run run.json.",
+        )
+    found = next((one for one in run.remedies if one.id == REMEDY), None)
+    if found is None or found.speedup is None:
+        return None, "The run file says nothing about moving augmentation."
+    status = "" if found.status == "proposed" else f"The probe declines it here: {found.why}."
+    return found.speedup, status
+
+
+def _pixels(one: PixelError) -> PixelFigures:
+    return msgspec.convert(one, PixelFigures, from_attributes=True)
+
+
+def _drawn(one: Drawn) -> DrawnFigures:
+    parameters = [
+        ParameterFigures(parameter=p.parameter, ours=finite(p.ours), theirs=finite(p.theirs), p=p.p) for p in one.parameters
+    ]
+    return DrawnFigures(op=one.op, count=one.count, alike=one.alike, parameters=parameters, declined=one.declined)
+
+
+def _parity(parity: Parity) -> ParityFigures:
+    return ParityFigures(
+        device=parity.device,
+        holds=parity.holds,
+        false_alarm=FALSE_ALARM,
+        pixels=[_pixels(one) for one in parity.pixels],
+        drawn=[_drawn(one) for one in parity.drawn],
+        whole=_pixels(parity.whole) if parity.whole is not None else None,
+        declined=[Stays(transform=name, why=why) for name, why in parity.declined],
+    )
+
+
+def sheet(panels: Sequence[Panel]) -> list[PanelPicture]:
+    return [
+        PanelPicture(
+            original=_png(one.original),
+            cpu=_png(one.cpu),
+            swapped=_png(one.swapped),
+            difference=_png(one.difference),
+            mean=one.mean,
+        )
+        for one in panels
+    ]
+
+
+def _png(array: Any) -> str:
+    array = np.asarray(array)
+    array = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    picture = Image.fromarray(array.astype(np.uint8)).convert("RGB")
+    picture.thumbnail((SIDE, SIDE))
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()

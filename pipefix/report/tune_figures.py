@@ -1,0 +1,295 @@
+"""A tuning told as a report: from the nouns of the tuning room to plain data and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
+from pipefix.tuning import block_figures as figures
+from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.space import Settings, Space, said
+from pipefix.tuning.tuner import Found, TrialLine
+from pipefix.vocabulary.nvml import in_words
+from pipefix.vocabulary.quantity import percent, rate, seconds, size
+from pipefix.vocabulary.settings import LoaderSettings
+from pipefix.vocabulary.version import VERSION
+
+RESTART = 0.005
+"""Share of an epoch that starting the workers anew may take before keeping them is worth it."""
+
+
+@dataclass(frozen=True)
+class ConsumerName:
+    """What takes the batches, in words: made in the trials' own processes, since a real one may wake CUDA up."""
+
+    name: str
+    present: bool
+    emulated: bool = False
+    why_none: str = ""
+    """Why the model of the target's file is not the consumer."""
+
+
+@dataclass(frozen=True)
+class TuneReporter:
+    """One tuning, and what it was asked to do."""
+
+    target: str
+    settings: LoaderSettings
+    """As found."""
+    start: Settings
+    space: Space
+    limits: ResourceLimits
+    found: Found
+    consumer: ConsumerName
+    stall: float
+    """Share of the time that the consumer may wait."""
+    sizes: Sequence[BatchSize] = ()
+    dealt: bool = True
+    """Every trial read samples of its own."""
+    vram: str | None = None
+    """What is to be said of the device's memory."""
+    ranks: int = 1
+    """Of a distributed job, that share the machine."""
+
+    def report(self, *, created: str, written: str | None) -> TuneReport:
+        changes, found, now = self.changes(), self.found, self.settings
+        persistent = bool(changes.get("persistent_workers", now.persistent_workers)) and found.chosen.workers > 0
+        return TuneReport(
+            target=self.target,
+            before=_setting(self.start, persistent=now.persistent_workers),
+            after=_setting(found.chosen, persistent=persistent),
+            sentence=self._sentence(changes),
+            certificate=self.certificate(),
+            trials=[_figures(one) for one in found.tried],
+            pipefix=VERSION,
+            created=created,
+            changes=changes,
+            rate_before=found.before,
+            rate_after=found.after,
+            kept=found.kept,
+            enough=found.enough,
+            declined=self._declined(),
+            notes=list(self._notes(changes)),
+            batch_sizes=list(self.sizes),
+            limits={name: value for name, value in vars(self.limits).items() if value is not None},
+            partial=found.partial,
+            seconds=found.seconds,
+            written=written,
+        )
+
+    def _declined(self) -> dict[str, str]:
+        left = {} if self.found.start_left is None else {"start_method": self.found.start_left}
+        if self.settings.kind == "batched" and self.found.chosen.batched_fetch is None:
+            left["batched_fetch"] = self._fetching()
+        return {**left, **(self.space.declined or {})}
+
+    def _fetching(self) -> str:
+        """Why whole batches are to be asked for as before."""
+        single = self.found.batch.one_by_one if self.found.batch is not None else None
+        tried = any(one.settings.batched_fetch is False and one.status == "run" for one in self.found.tried)
+        if single is None:
+            return "the dataset is asked for whole batches (__getitems__), and can be asked in no other way"
+        told = f"samples fetched one by one took {percent(single)} of what whole batches took (__getitems__)"
+        return f"{told}, and in a trial they brought no more" if tried else told
+
+    def changes(self) -> dict[str, object]:
+        """Arguments of the loader that are to be others."""
+        chosen = self.found.chosen
+        names = {"workers": "num_workers", "prefetch": "prefetch_factor"}
+        found = {names.get(name, name): value for name, value in self.start.changes(chosen).items() if value is not None}
+        now = self.settings
+        if not chosen.workers:
+            found.pop("prefetch_factor", None)
+            if now.persistent_workers:
+                found["persistent_workers"] = False  # without workers there are none to keep, and torch refuses it
+        if chosen.workers and not now.persistent_workers and self._restart_matters():
+            found["persistent_workers"] = True
+        return found
+
+    def _restart_matters(self) -> bool:
+        """Whether starting the workers anew takes a part of an epoch that is worth saving."""
+        epoch, after = self.settings.epoch, self.found.after
+        if not epoch or after is None or not self.found.started_s:
+            return False
+        return self.found.started_s > RESTART * epoch / after.value
+
+    def _sentence(self, changes: dict[str, object]) -> str:
+        found = self.found
+        words = said(found.chosen)
+        if not any(one.status == "run" for one in found.tried):
+            return "Nothing was tried to its end, so the settings stay as they are."
+        if found.kept is not None:
+            more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
+            return f"Keep {words}: {found.kept}.{more}"
+        if found.before is None or found.after is None:
+            return f"Use {words}."
+        gain = found.after.value / found.before.value
+        told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
+        if found.before is found.after:
+            told = f"{rate(found.after.value)}; the settings as they are could not be run"
+        elif list(self.start.changes(found.chosen)) == ["start_method"]:
+            return f"Use {words}: as fast as before ({rate(found.after.value)}); {self._first_batch()}."
+        elif math.isclose(gain, 1.0, abs_tol=0.02):
+            return f"Use {words}: as fast as before ({rate(found.after.value)}), with less."
+        return f"Use {words}: {told}."
+
+    def _first_batch(self) -> str:
+        """When it is there with the workers started as they are to be, and as they were."""
+        ran = [one for one in self.found.tried if one.status == "run" and one.settings.workers]
+        before = {one.settings: one.started_s for one in ran if one.settings.start_method == self.start.start_method}
+        pairs = [
+            (one.started_s, before[twin], one.settings == self.found.chosen)
+            for one in ran
+            if one.settings.start_method == self.found.chosen.start_method
+            and (twin := replace(one.settings, start_method=self.start.start_method)) in before
+        ]
+        if not pairs:
+            return "with the start method of before they could not be run"
+        then, now, _ = max(pairs, key=lambda pair: pair[2])
+        return f"the first batch is there after {seconds(then)} instead of {seconds(now)}"
+
+    def _start_method(self) -> Iterator[str]:
+        if self.found.chosen.start_method == self.start.start_method:
+            return
+        starting = self.space.starting
+        threads = starting.threads if starting is not None and starting.method == "fork" else ()
+        who = f"no thread{'s' if len(threads) > 1 else ''} of your program ({', '.join(threads[:3])})"
+        risk = f", and {who} {'run' if len(threads) > 1 else 'runs'} there, whose locks a fork could catch" if threads else ""
+        yield (
+            f"Workers are forked from a server that has torch and the dataset's module loaded{risk}; "
+            f"{self._first_batch()}. FastLoader does so by the plan; with a plain DataLoader call "
+            "multiprocessing.set_forkserver_preload(['torch', ...]) first. The script needs if __name__ == '__main__': around what "
+            "it runs, and the dataset is pickled."
+        )
+
+    def _notes(self, changes: dict[str, object]) -> Iterator[str]:
+        if self.start.in_order and not self.found.chosen.in_order:
+            yield (
+                "With in_order=False batches come as they are made, not in the sampler's order: a run cannot be repeated batch by "
+                "batch. --keep-order leaves that out."
+            )
+        if self.settings.kind == "iterable":
+            yield ("A stream begins anew in every trial, so its first samples are read again and again, from a warm cache.")
+        elif not self.dealt:
+            yield ("The dataset is too small for every trial to read samples of its own; storage is seen from a warm cache.")
+        if self.found.started_s and "persistent_workers" in changes:
+            yield (f"Starting the workers took {seconds(self.found.started_s)}; kept between epochs, they start once.")
+        if self.found.used.memory_bytes:
+            yield (f"The loop with these settings took {size(self.found.used.memory_bytes)} of memory.")
+        chosen = self.found.chosen
+        if self.ranks > 1:
+            yield (
+                f"{self.ranks} ranks share this machine (LOCAL_WORLD_SIZE), and workers are each rank's own: trials ran with one "
+                f"rank's part of its CPUs and memory, and {chosen.workers} workers a rank are {self.ranks * chosen.workers} in all."
+            )
+        if chosen.engine is not None:
+            yield "engine='processes' is FastLoader's: batches lie in reusable shared memory. The plan file asks it for that."
+        if chosen.sharing is not None:
+            yield (
+                f"torch.multiprocessing.set_sharing_strategy({chosen.sharing!r}) is to be called in every worker (worker_init_fn); "
+                "FastLoader does so by the plan."
+            )
+        if chosen.batched_fetch is False:
+            yield (
+                "The dataset is to be asked for one sample after the other: its __getitems__ is slower. The plan's batched_fetch = "
+                "false makes FastLoader do so; with a plain DataLoader take __getitems__ away."
+            )
+        yield from self._start_method()
+        if self.vram:
+            yield self.vram
+        sweet = _sweet_spot(self.sizes, self.settings.batch_size)
+        if sweet:
+            yield (sweet)
+        if self.found.partial:
+            yield ("It was interrupted: no plan was written.")
+
+    def certificate(self) -> Certificate:
+        blocks = self.found.blocks
+        emulated = self.consumer.emulated
+        base = Certificate(fed=None, emulated=emulated, consumer=self.consumer.name, allowed=self.stall)
+        if not blocks:
+            return _with(base, sentence="Nothing ran long enough to tell.")
+        logs = [math.log(block.rate) for block in blocks]
+        delivered = figures.around(math.exp(sum(logs) / len(logs)), figures.doubt(logs))
+        batches, spent = sum(len(block.waits) for block in blocks), sum(block.seconds for block in blocks)
+        if not self.consumer.present:
+            failed = self.consumer.why_none
+            why = f", because a training step made around the file's model failed ({failed})" if failed else ""
+            told = f"There is no consumer to feed{why}: the loader delivers {rate(delivered.value)}. --step-ms MS emulates one."
+            return _with(base, delivered=delivered, batches=batches, seconds=spent, sentence=told)
+        waited = figures.stall(blocks)
+        demand = blocks[-1].demand
+        fed = True if waited.high <= self.stall else False if waited.low > self.stall else None
+        who = f"The emulated consumer ({self.consumer.name.removeprefix('emulated: ')})" if emulated else "The consumer"
+        verdict = {True: "is fed", False: "is not fed", None: "may or may not be fed"}[fed]
+        told = (
+            f"{who} {verdict}: it waited {percent(waited.value)} ({percent(waited.low)} to {percent(waited.high)}) of {batches} "
+            f"batches' time, and may wait {percent(self.stall)}. It takes {rate(demand or 0.0)}, and {rate(delivered.value)} are "
+            "delivered."
+        )
+        return _with(
+            base, fed=fed, stall=waited, delivered=delivered, demand=demand, batches=batches, seconds=spent,
+            nvml=figures.nvml(blocks), sentence=told + _device(figures.nvml(blocks)),
+        )  # fmt: skip
+
+
+def _device(nvml: dict[str, float]) -> str:
+    """What supports it: the driver's view, which counts a device as busy that does little."""
+    said = in_words(nvml, "nvml_")
+    return f" The driver says of the device: {said}." if said else ""
+
+
+def _with(base: Certificate, **values: Any) -> Certificate:
+    return msgspec.structs.replace(base, **values)
+
+
+def _setting(settings: Settings, *, persistent: bool) -> Setting:
+    return Setting(
+        num_workers=settings.workers,
+        prefetch_factor=settings.prefetch if settings.workers else None,
+        pin_memory=settings.pin_memory,
+        persistent_workers=persistent,
+        start_method=settings.start_method,
+        in_order=settings.in_order,
+        worker_threads=settings.worker_threads,
+        engine=settings.engine,
+        sharing=settings.sharing,
+        batched_fetch=settings.batched_fetch,
+        batch_size=settings.batch_size,
+    )
+
+
+def _figures(one: TrialLine) -> TrialFigures:
+    return TrialFigures(
+        settings=_setting(one.settings, persistent=False),
+        said=said(one.settings),
+        status=one.status,
+        why=one.why,
+        reason=one.reason,
+        rate=one.rate,
+        stall=one.stall,
+        used=msgspec.convert(one.used, Resources, from_attributes=True),
+        seconds=one.seconds,
+        started_s=one.started_s,
+    )
+
+
+def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
+    """The smallest batch that delivers nearly the most; never chosen for the user."""
+    ran = [one for one in sizes if one.rate is not None]
+    if not ran or own is None:
+        return None
+    most = max(one.rate.value for one in ran if one.rate is not None)
+    sweet = min((one for one in ran if one.rate is not None and one.rate.value >= 0.95 * most), key=lambda one: one.batch_size)
+    told = (
+        f"Of the batch sizes, {sweet.batch_size} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
+    )
+    ended = [one for one in sizes if one.reason]
+    if ended and sweet.batch_size == max(one.batch_size for one in ran):
+        told += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
+    return told

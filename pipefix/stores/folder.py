@@ -1,0 +1,78 @@
+"""A folder as a store (``file://``): for a share that several machines mount, and what the others are tried against."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipefix.stores.store import NoSuchObject, RequestLedger, Span
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.files import DRAFT, draft_beside, write_whole
+
+
+class FolderStore:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"file://{folder}"
+        self.ledger = RequestLedger()
+
+    def get(self, name: str) -> bytes:
+        try:
+            data = (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            raise NoSuchObject(name) from None
+        except OSError as error:
+            raise self._unreadable(name, error) from error
+        self.ledger.count("get", received=len(data))
+        return data
+
+    def ranges(self, spans: Sequence[Span]) -> list[bytes]:
+        found = []
+        for name, begin, length in spans:
+            try:
+                with (self.folder / name).open("rb") as file:
+                    file.seek(begin)
+                    found.append(file.read(length))
+            except FileNotFoundError:
+                raise NoSuchObject(name) from None
+            except OSError as error:
+                raise self._unreadable(name, error) from error
+        self.ledger.count("range", requests=len(spans), received=sum(map(len, found)))
+        return found
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        path, told = self.folder / name, data.read_bytes() if isinstance(data, Path) else data
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, told)
+        except OSError as error:
+            raise self._unreadable(name, error) from error
+        self.ledger.count("put", sent=len(told))
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        path = self.folder / name
+        draft = draft_beside(path)
+        self.ledger.count("put", sent=len(data))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(draft, data)
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise self._unreadable(name, error) from error
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+    def list(self) -> dict[str, int]:
+        self.ledger.count("list")
+        files = (path for path in self.folder.rglob("*") if path.is_file() and not DRAFT.match(path.name))
+        return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
+
+    def _unreadable(self, name: str, error: OSError) -> UnreadableFile:
+        return UnreadableFile(
+            f"{self.url}/{name} cannot be reached: {error.strerror or error}.",
+            advice=f"Check the path and its permissions: {self.folder}",
+        )

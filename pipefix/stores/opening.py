@@ -1,0 +1,22 @@
+"""Which store a URL means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipefix.stores.folder import FolderStore
+from pipefix.stores.remote import RemoteStore
+from pipefix.stores.store import Store
+from pipefix.vocabulary.errors import BadUsage
+
+SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "http", "https")
+
+
+def open_store(url: str) -> Store:
+    """The store at a URL. Nothing is asked of it yet."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "file":
+        return FolderStore(Path("/") / rest.lstrip("/"))
+    if scheme not in SCHEMES:
+        raise BadUsage(f"{url} is not in a store that is known.", advice=f"Stores are {', '.join(f'{one}://' for one in SCHEMES)}.")
+    return RemoteStore(url.rstrip("/"))

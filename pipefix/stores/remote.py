@@ -1,0 +1,123 @@
+"""An object store, asked through a process of its own for each process that asks: see `pipefix.stores.fetching`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipefix.stores import fetching
+from pipefix.stores.store import NoSuchObject, RequestLedger, Span
+from pipefix.vocabulary.errors import MissingExtra, UnreadableFile
+
+_ADVICE = {
+    "denied": "Check the credentials that the environment gives: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, …",
+    "failed": "Check the URL, the network and the endpoint (AWS_ENDPOINT_URL); then run the same command again.",
+}
+
+
+class RemoteStore:
+    def __init__(self, url: str) -> None:
+        if importlib.util.find_spec("obstore") is None:  # not imported: this process may fork
+            raise MissingExtra(
+                f"{url} needs the package 'obstore', which is not here.", advice="Install it with: pip install 'pipefix[remote]'"
+            )
+        self.url = url
+        self.ledger = RequestLedger()
+        self._begin()
+
+    def _begin(self) -> None:
+        _all.add(self)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> bytes:
+        data: bytes = self._ask("get", name)
+        self.ledger.count("get", received=len(data))
+        return data
+
+    def ranges(self, spans: Sequence[Span]) -> list[bytes]:
+        found: list[bytes] = self._ask("ranges", list(spans))
+        self.ledger.count("range", requests=len(spans), received=sum(map(len, found)))
+        return found
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        self._ask("put", name, str(data) if isinstance(data, Path) else data, False)
+        self.ledger.count("put", sent=data.stat().st_size if isinstance(data, Path) else len(data))
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        made: bool = self._ask("put", name, data, True)
+        self.ledger.count("put", sent=len(data))
+        return made
+
+    def list(self) -> dict[str, int]:
+        found: dict[str, int] = self._ask("list")
+        self.ledger.count("list", requests=1 + len(found) // 1000)
+        return found
+
+    def _ask(self, what: str, *given: Any) -> Any:
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                fetching.send(process.stdin, (what, *given))  # type: ignore[arg-type]
+                kind, answer = fetching.receive(process.stdout)  # type: ignore[arg-type]
+            except (EOFError, OSError) as error:
+                self._process = None
+                raise UnreadableFile(f"The process that asks {self.url} ended.", advice="Run the same command again.") from error
+            except BaseException:  # interrupted: its answer would be taken for that of the next question
+                process.kill()
+                self._process = None
+                raise
+        if kind == "missing":
+            raise NoSuchObject(str(given[0]) if given else self.url)
+        if kind != "ok":
+            raise UnreadableFile(f"{self.url} cannot be reached: {answer}", advice=_ADVICE[kind])
+        return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """The process that asks. That of a parent is the parent's: a forked child starts its own."""
+        if self._process is None or self._owner != os.getpid():
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pipefix.stores.fetching", self.url],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True,
+            )  # fmt: skip
+            self._owner = os.getpid()
+            weakref.finalize(self, _end, self._process, self._owner)
+        return self._process
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"url": self.url, "ledger": RequestLedger()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
+
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    if owner == os.getpid():
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def _forked() -> None:
+    """In a forked child: a lock that another thread held stays held for ever."""
+    for store in list(_all):
+        store._begin()
+
+
+_all: weakref.WeakSet[RemoteStore] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,67 @@
+"""A store of objects: a folder, or a bucket with a prefix. Every request is counted in its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from pipefix.vocabulary.urls import is_far
+
+
+class Span(NamedTuple):
+    """A range of an object."""
+
+    name: str
+    begin: int
+    length: int
+
+
+@dataclass
+class RequestLedger:
+    """What was asked of a store, and what crossed."""
+
+    requests: dict[str, int] = field(default_factory=dict)
+    """By kind: get, range, put, list."""
+    received: int = 0
+    sent: int = 0
+
+    def count(self, kind: str, *, requests: int = 1, received: int = 0, sent: int = 0) -> None:
+        self.requests[kind] = self.requests.get(kind, 0) + requests
+        self.received += received
+        self.sent += sent
+
+
+class NoSuchObject(Exception):
+    """There is no object of this name; whoever asked knows what that means."""
+
+
+class Store(Protocol):
+    url: str
+    ledger: RequestLedger
+
+    def get(self, name: str) -> bytes:
+        """A whole object; raises `NoSuchObject`."""
+        ...
+
+    def ranges(self, spans: Sequence[Span]) -> list[bytes]:
+        """Many ranges, fetched at the same time; one that lies beyond its object's end comes short."""
+        ...
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """An object appears whole or not at all."""
+        ...
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """False where there is an object of this name already; of several who try at once one succeeds."""
+        ...
+
+    def list(self) -> dict[str, int]:
+        """Names and sizes of all objects."""
+        ...
+
+
+def is_store(place: object) -> bool:
+    """Whether this names a store rather than a folder's path."""
+    return isinstance(place, str) and is_far(place)

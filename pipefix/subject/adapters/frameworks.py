@@ -1,0 +1,106 @@
+"""Loaders as frameworks hand them over: wrapped, several at once, in a LightningDataModule, or as a graph of torchdata's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from pipefix.subject import failure
+from pipefix.vocabulary.held_loaders import held_loader, is_named
+
+_LIGHTNING = "core.datamodule.LightningDataModule"
+_MANY = 64
+"""A longer list holds samples, not loaders."""
+
+
+class Unwrapped(NamedTuple):
+    """What is probed of what was found."""
+
+    found: Any
+    words: str = ""
+    """How the two differ; empty where they are the same."""
+
+
+class NodeStream(IterableDataset[Any]):
+    """What a graph of nodes yields, from its beginning each time."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+    def __iter__(self) -> Iterator[Any]:
+        if is_node(self.node) and not _is_nodes_loader(self.node):
+            self.node.reset()
+        yield from self.node
+
+
+def unwrapped(found: Any, label: str) -> Unwrapped:
+    """The loader that ``found`` comes down to; ``found`` itself where it holds none."""
+    if isinstance(found, DataLoader):
+        return Unwrapped(found)
+    if is_data_module(found):
+        inner = unwrapped(_train_loader(found, label), label)
+        told = f"{label} is a LightningDataModule: what its train_dataloader() gives is probed. {inner.words}"
+        return Unwrapped(inner.found, told.strip())
+    several = _several(found)
+    if several:
+        return _first(found, several, label)
+    if is_node(found):
+        told = f"{label} is a graph of nodes: each thing that it yields counts as one sample, made by its own threads or processes."
+        return Unwrapped(DataLoader(NodeStream(found), batch_size=None), told)
+    loader = held_loader(found)
+    if loader is None:
+        return Unwrapped(found)
+    kind = type(found).__name__
+    told = f"{label} is a {kind} around a DataLoader: the loader is probed, what {kind} does to its batches is not in the figures."
+    return Unwrapped(loader, told)
+
+
+def is_data_module(value: Any) -> bool:
+    """A LightningDataModule, under either name of the package."""
+    return is_module_class(type(value))
+
+
+def is_module_class(kind: type) -> bool:
+    return any(f"{one.__module__}.{one.__qualname__}".endswith(_LIGHTNING) for one in kind.__mro__)
+
+
+def is_node(value: Any) -> bool:
+    return is_named(type(value), "torchdata.nodes.base_node.BaseNode") or _is_nodes_loader(value)
+
+
+def _is_nodes_loader(value: Any) -> bool:
+    return is_named(type(value), "torchdata.nodes.loader.Loader")
+
+
+def _train_loader(module: Any, label: str) -> Any:
+    """As Lightning asks for it."""
+    with failure.as_target_error(f"Setting up {label}"):
+        module.prepare_data()
+        module.setup("fit")
+        return module.train_dataloader()
+
+
+def _several(found: Any) -> list[tuple[Any, Any]]:
+    """What a short list or dict holds, or Lightning's CombinedLoader, each with its name."""
+    if type(found).__name__ == "CombinedLoader":
+        found = list(getattr(found, "flattened", ()))
+    if type(found) is dict:
+        return list(found.items()) if len(found) <= _MANY else []
+    return list(enumerate(found)) if type(found) in (list, tuple) and len(found) <= _MANY else []
+
+
+def _first(found: Any, several: list[tuple[Any, Any]], label: str) -> Unwrapped:
+    """Of several loaders the first, or the one that is called train."""
+    loaders = [(name, loader) for name, one in several if (loader := held_loader(one)) is not None]
+    if not loaders:
+        return Unwrapped(found)
+    name, loader = next((pair for pair in loaders if str(pair[0]).startswith("train")), loaders[0])
+    if len(loaders) == 1:
+        return Unwrapped(loader)
+    return Unwrapped(
+        loader,
+        f"{label} gives {len(loaders)} loaders, and [{name!r}] was taken; a function of your file that returns another one alone "
+        "is probed in its place by its name.",
+    )

@@ -1,0 +1,135 @@
+"""What the words of a TARGET name, as far as that is told without running any code: nothing here needs torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipefix.vocabulary.errors import BadUsage, TargetError
+
+_CALL = re.compile(r"(?P<name>.*:[\w.]+)\((?P<given>.*)\)", re.S)
+"""``data.py:Photos(root='data')``: what is called, and with what."""
+
+
+class Given(NamedTuple):
+    """Arguments that a target's name is called with, as literals of Python."""
+
+    positional: tuple[Any, ...] = ()
+    named: tuple[tuple[str, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.positional or self.named)
+
+
+class Directory(NamedTuple):
+    path: Path
+
+
+class PythonFile(NamedTuple):
+    path: Path
+    location: str
+    """As it was written."""
+    attribute: str
+    """What of it is named; empty where that is to be found."""
+    given: Given = Given()
+
+
+class ImportedModule(NamedTuple):
+    location: str
+    attribute: str
+    given: Given = Given()
+
+
+def named(target: str) -> Directory | PythonFile | ImportedModule:
+    """What ``target`` names.
+
+    Raises:
+        TargetError: It names a file that is not there, or cannot be read as Python.
+    """
+    path = Path(target).expanduser()
+    if path.is_dir():
+        return Directory(path)
+    called = _CALL.fullmatch(target)
+    given = _given(called["given"], target) if called is not None else Given()
+    target = called["name"] if called is not None else target
+    location, colon, attribute = target.rpartition(":")
+    if not colon or path.is_file():
+        location, attribute = target, ""
+    file = Path(location).expanduser()
+    if location.endswith(".py") or file.is_file():
+        _refuse(file)
+        return PythonFile(file, location, attribute, given)
+    if colon:
+        return ImportedModule(location, attribute, given)
+    raise TargetError(_not_found(path))
+
+
+def _given(written: str, target: str) -> Given:
+    import ast
+
+    try:
+        call = ast.parse(f"f({written})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        positional = tuple(ast.literal_eval(one) for one in call.args)
+        return Given(positional, tuple((one.arg or "**", ast.literal_eval(one.value)) for one in call.keywords))
+    except (SyntaxError, ValueError, AssertionError) as error:
+        raise BadUsage(
+            f"The arguments in {target!r} are no literals of Python.", advice="Give texts and numbers: FILE.py:NAME --arg root=data"
+        ) from error
+
+
+def with_arguments(target: str, written: Sequence[str]) -> str:
+    """``data.py:Photos`` and ``["root=data"]`` as ``data.py:Photos(root='data')``, which is a target like any other.
+
+    Raises:
+        BadUsage: One of them is not NAME=VALUE, or nothing that could take them is named.
+    """
+    if not written:
+        return target
+    said = []
+    for one in written:
+        name, equals, value = one.partition("=")
+        if not equals or not name.isidentifier():
+            raise BadUsage(f"--arg {one!r} is not NAME=VALUE.", advice="Write it as in: --arg root=data")
+        said.append(f"{name}={_literal(value)!r}")
+    location, colon, _ = target.rpartition(":")
+    if not colon or not location:
+        raise BadUsage(
+            f"--arg {written[0]} is an argument of a class or a function, and {target!r} names none.",
+            advice=f"Name it: {target}:NAME --arg {written[0]}",
+        )
+    return f"{target}({', '.join(said)})"
+
+
+def _literal(value: str) -> Any:
+    """Numbers, booleans and the like as Python writes them; anything else is text."""
+    import ast
+
+    try:
+        return ast.literal_eval(value)
+    except (SyntaxError, ValueError):
+        return value
+
+
+def _refuse(path: Path) -> None:
+    if not path.exists():
+        near = [str(other) for other in sorted(path.parent.glob("*.py"))[:5]] if path.parent.is_dir() else []
+        hint = f"Python files there: {', '.join(near)}." if near else f"The folder {str(path.parent)!r} holds no Python files."
+        raise TargetError(f"There is no file {str(path)!r}.", advice=f"{hint} A target is FILE.py or FILE.py:name.")
+    if path.suffix != ".py":
+        raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
+    try:
+        path.read_bytes()
+    except OSError as error:
+        what = f"{str(path)!r} cannot be read: {error.strerror or error}."
+        raise TargetError(what, advice="Check its permissions: ls -l FILE.py") from error
+
+
+def _not_found(path: Path) -> str:
+    if not path.suffix and not path.exists():
+        return f"There is no file or directory {str(path)!r}, and it is not of the form package.module:name."
+    if not path.exists():
+        return f"There is no file {str(path)!r}."
+    return f"{str(path)!r} is not a Python file or a directory."

@@ -1,0 +1,329 @@
+"""Where the user's own pipeline is cut: callables held by the dataset, its methods, and the functions of its file that it calls.
+
+Libraries are cut by `pipefix.seams`. Here the stage is not known beforehand: a callable that is handed pixels augments, one that is
+handed bytes decodes, and for anything else it depends on what the sample has been through so far (`staging`).
+
+Cutting must not change what the code does. So a wrapper keeps the kind of thing that it replaces (a function, a bound method, a
+partial), one function has one wrapper wherever it is held, and objects are looked into without running their code.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from threading import get_ident
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from pipefix.seams.fresh import force
+from pipefix.seams.patches import Patches
+from pipefix.seams.seam import stand_in
+from pipefix.seams.tap import Tap
+from pipefix.subject.evidence import UNKNOWN, StageEvidence
+from pipefix.subject.staging import is_lazy, is_users, is_users_function
+from pipefix.vocabulary.attributes import attributes, own
+
+_DEPTH = 4
+_LONGEST_LIST = 64
+"""A longer list holds samples, not operations."""
+_DEEPER = 3
+"""A wrapper adds frames: so many times more recursion is let through while functions are wrapped."""
+_FUNCTIONS = (FunctionType, MethodType, functools.partial)
+_PLUMBING = ("enum", "random", "builtins", "functools", "logging", "weakref", "typing", "_thread", "threading", "types")
+"""Callable, but no operations on samples."""
+
+
+class UserCodeSeams:
+    """Cuts one dataset (and all that it wraps). Everything it replaces is put back by ``patches.undo()``."""
+
+    def __init__(self, tap: Tap, patches: Patches) -> None:
+        self.tap = tap
+        self.patches = patches
+        self.opaque: dict[str, str] = {}
+        """What could not be cut, and why."""
+        self.evidence = StageEvidence()
+        self._seen: set[int] = set()
+        self._types: set[type] = set()
+        self._codes: set[int] = set()
+        self._wrappers: dict[int, tuple[Any, Any]] = {}
+        """By the function's id: the function (so that its id stays its own) and its wrapper."""
+
+    def dataset(self, dataset: Any) -> None:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, limit * _DEEPER))
+        self.patches.on_undo(lambda: sys.setrecursionlimit(limit))
+        self._object(dataset, 0, dataset=True)
+
+    # -- objects -------------------------------------------------------------------------------------------------
+
+    def _object(self, value: Any, depth: int, *, dataset: bool = False) -> None:
+        if id(value) in self._seen or depth > _DEPTH:
+            return
+        self._seen.add(id(value))
+        if dataset or is_users(type(value).__module__):
+            self._methods(type(value))
+        for name, held in attributes(value).items():
+            opened = stand_in(self.tap, held)
+            if opened is not None:
+                self._replace(value, name, opened)
+            elif isinstance(held, _FUNCTIONS):
+                self._held_function(value, name, held)
+            else:
+                self._member(held, depth, dataset=name in ("dataset", "datasets"))
+
+    def _member(self, held: Any, depth: int, *, dataset: bool = False) -> None:
+        """Something that an object holds, or an element of a list or dict that it holds."""
+        if isinstance(held, (type, ModuleType, str)):
+            return
+        if isinstance(held, Dataset) or (dataset and not callable(held) and not isinstance(held, (list, tuple, dict))):
+            self._object(held, depth, dataset=True)
+        elif type(held) in (list, tuple, dict) and len(held) <= _LONGEST_LIST:
+            self._listed(held, depth, dataset=dataset)
+        elif callable(held) and not _is_plumbing(held):
+            self._operation(held, depth)
+        elif is_users(type(held).__module__):
+            self._object(held, depth + 1)
+
+    def _listed(self, held: Any, depth: int, *, dataset: bool = False) -> None:
+        if depth > _DEPTH:
+            return
+        for place, one in list(held.items() if isinstance(held, dict) else enumerate(held)):
+            if not isinstance(one, _FUNCTIONS):
+                self._member(one, depth + 1, dataset=dataset)
+            elif isinstance(held, tuple):
+                self.opaque[_label(one)] = "a plain function held in a tuple, where it cannot be replaced"
+            elif not is_lazy(one):
+                self._swap(held, place, one)
+
+    def _held_function(self, owner: Any, name: str, function: Any) -> None:
+        """``self.transform = a_function``: replaced on the object itself."""
+        if is_lazy(function) or (isinstance(function, MethodType) and function.__self__ is owner):
+            return
+        if type(inspect.getattr_static(type(owner), name, None)).__name__ != "member_descriptor":
+            self._swap_attribute(owner, name, function)
+        else:
+            self.opaque[f"{type(owner).__name__}.{name}"] = "a plain function held in a slot, where it cannot be replaced"
+        self._called_by(function, 0)
+
+    def _swap(self, held: Any, place: Any, function: Any) -> None:
+        """Replace a function in a list, a dict or an object's attributes, and put it back unless the user's code did so first."""
+        wrapper = self._in_kind(function)
+        held[place] = wrapper
+
+        def put_back() -> None:
+            there = held.get(place) if isinstance(held, dict) else held[place] if place < len(held) else None
+            if there is wrapper:
+                held[place] = function
+
+        self.patches.on_undo(put_back)
+
+    def _swap_attribute(self, owner: Any, name: str, function: Any) -> None:
+        """The same for an attribute of an object, set without any code of its class."""
+        wrapper = self._in_kind(function)
+        object.__setattr__(owner, name, wrapper)
+
+        def put_back() -> None:
+            if own(owner, name) is wrapper:
+                object.__setattr__(owner, name, function)
+
+        self.patches.on_undo(put_back)
+
+    def _operation(self, operation: Any, depth: int) -> None:
+        """A callable object: a transform, or a list of them. Its class's ``__call__`` is cut, so every instance is."""
+        if id(operation) in self._seen or depth > 2 * _DEPTH:
+            return
+        self._seen.add(id(operation))
+        composed = self._inside(operation, depth)
+        kind = type(operation)
+        original = inspect.getattr_static(kind, "__call__", None)
+        if kind in self._types or kind.__module__ == "builtins" or is_lazy(original):
+            return
+        self._types.add(kind)
+        if not isinstance(original, FunctionType):
+            self.opaque[kind.__name__] = "its call is written in C, or made when it is asked for"
+            return
+        # What a Lambda holds differs from one to the next; every other operation bears its type's name.
+        holds = not composed and "lambd" in attributes(operation)
+        self._replace(kind, "__call__", self._call(original, composed=composed, label=_label if holds else None))
+
+    def _inside(self, operation: Any, depth: int) -> bool:
+        """Cut what a Compose, a RandomApply, a StandardTransform, an albumentations list … holds. True where that is anything."""
+        found = False
+        for name, held in attributes(operation).items():
+            many = type(held) in (list, tuple) or name == "_modules"
+            if type(held) is list and len(held) <= _LONGEST_LIST and name == "transforms":
+                for place, one in enumerate(held):
+                    if isinstance(one, _FUNCTIONS) and not is_lazy(one):
+                        self._swap(held, place, one)
+                        self._called_by(one, 0)
+                        found = True
+            for one in (list(held.values()) if isinstance(held, dict) else list(held)) if many else [held]:
+                if isinstance(one, FunctionType):
+                    self._called_by(one, 0)
+                elif callable(one) and not isinstance(one, (type, ModuleType, *_FUNCTIONS)) and not _is_plumbing(one):
+                    self._operation(one, depth + 1)
+                    found = True
+        return found
+
+    def _call(self, original: Callable[..., Any], *, composed: bool, label: Callable[[Any], str] | None) -> Callable[..., Any]:
+        tap, evidence = self.tap, self.evidence
+
+        @functools.wraps(original)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not tap.live:
+                return original(self, *args, **kwargs)
+            name = type(self).__name__ if label is None else label(self)
+            stage = evidence.of(name, args, kwargs)
+            if stage is None:
+                return original(self, *args, **kwargs)
+            if stage is UNKNOWN:
+                phase = tap.phase
+                result = original(self, *args, **kwargs)
+                evidence.learn(name, args, kwargs, phase, result)
+                return result
+            return tap.through(stage, name, original, (self, *args), kwargs, force=force, leaf=not composed)
+
+        return call
+
+    # -- methods and functions -------------------------------------------------------------------------------------
+
+    def _methods(self, kind: type) -> None:
+        for owner in kind.__mro__:
+            if not is_users(owner.__module__) or owner in self._types:
+                continue
+            self._types.add(owner)
+            for name, member in list(vars(owner).items()):
+                static = isinstance(member, staticmethod)
+                function = member
+                if isinstance(member, (staticmethod, classmethod)):
+                    function = member.__func__
+                elif isinstance(member, property):
+                    function = member.fget
+                if not isinstance(function, FunctionType):
+                    continue
+                self._called_by(function, 0)
+                if name.startswith("__") or is_lazy(function) or not (static or function is member):
+                    continue  # properties and class methods stay what they are; what they call is cut
+                wrapped = self._wrapped(function, f"{owner.__name__}.{name}", skip=0 if static else 1)
+                self._replace(owner, name, staticmethod(wrapped) if static else wrapped)
+
+    def _replace(self, owner: Any, name: str, replacement: Any) -> None:
+        try:
+            self.patches.replace(owner, name, replacement)
+        except (AttributeError, TypeError) as error:
+            kind = owner if isinstance(owner, type) else type(owner)
+            self.opaque[f"{kind.__name__}.{name}"] = f"its class does not let it be replaced ({error})"
+
+    def _called_by(self, function: Any, depth: int) -> None:
+        """Cut the functions of the user's own modules that ``function`` names, and those they name."""
+        function = inspect.unwrap(getattr(function, "func", function), stop=_has_no_way_down)
+        code = getattr(function, "__code__", None)
+        if code is None or id(code) in self._codes or depth > _DEPTH or not is_users(function.__module__):
+            return
+        self._codes.add(id(code))
+        scope, names = function.__globals__, _names(code)
+        for name in names:
+            called = scope.get(name)
+            if is_users_function(called):
+                self._global(scope, name, called, depth)
+            elif isinstance(called, ModuleType) and is_users(called.__name__):
+                for inner in names:
+                    if is_users_function(vars(called).get(inner)):
+                        self._global(vars(called), inner, vars(called)[inner], depth)
+
+    def _global(self, scope: dict[str, Any], name: str, function: Any, depth: int) -> None:
+        module = sys.modules.get(scope.get("__name__", ""))
+        if module is None or vars(module) is not scope or self._is_wrapper(function):
+            return
+        self._called_by(function, depth + 1)
+        self.patches.replace(module, name, self._known(function))
+
+    def _is_wrapper(self, function: Any) -> bool:
+        return any(wrapper is function for _, wrapper in self._wrappers.values())
+
+    def _known(self, function: Any) -> Any:
+        """The one wrapper of this function. Where its own module holds it by name it is replaced there too, so that it stays the
+        same object for whoever compares, and can be pickled by that name."""
+        if self._is_wrapper(function):
+            return function
+        if id(function) not in self._wrappers:
+            wrapper = self._wrapped(function, _label(function))
+            self._wrappers[id(function)] = (function, wrapper)
+            home = sys.modules.get(getattr(function, "__module__", None) or "")
+            name = getattr(function, "__qualname__", "")
+            if home is not None and vars(home).get(name) is function:
+                self.patches.replace(home, name, wrapper)
+        return self._wrappers[id(function)][1]
+
+    def _in_kind(self, function: Any) -> Any:
+        """What stands in for a held function: a function for a function, a bound method or a partial for those."""
+        if isinstance(function, MethodType):
+            inner = function.__func__
+            return MethodType(self._wrapped(inner, _label(function), skip=1), function.__self__) if callable(inner) else function
+        if type(function) is functools.partial:
+            wrapped = self._wrapped(function.func, _label(function), skip=len(function.args))
+            swapped = functools.partial(wrapped, *function.args, **function.keywords)
+            vars(swapped).update(vars(function))
+            return swapped
+        return self._known(function)
+
+    def _wrapped(self, function: Any, label: str, *, skip: int = 0) -> Callable[..., Any]:
+        """``skip``: leading arguments that say nothing about the sample (self, what a partial holds)."""
+        tap, evidence = self.tap, self.evidence
+        inside = False
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            if not tap.live or inside or get_ident() != tap.owner:
+                return function(*args, **kwargs)
+            inside = True
+            try:
+                given = args[skip:] if skip else args
+                stage = evidence.of(label, given, kwargs)
+                if stage is None:
+                    return function(*args, **kwargs)
+                if stage is UNKNOWN:
+                    phase = tap.phase
+                    result = function(*args, **kwargs)
+                    evidence.learn(label, given, kwargs, phase, result)
+                    return result
+                return tap.through(stage, label, function, args, kwargs, force=force, leaf=False)
+            finally:
+                inside = False
+
+        if isinstance(function, FunctionType):
+            functools.update_wrapper(wrapper, function)
+            self.patches.on_undo(lambda: _give_back(wrapper, function))
+        return wrapper
+
+
+def _give_back(wrapper: Any, function: Any) -> None:
+    """Attributes that the user's code has meanwhile set on its function, by a name that meant the wrapper."""
+    vars(function).update({name: value for name, value in vars(wrapper).items() if name != "__wrapped__"})
+
+
+def _is_plumbing(member: Any) -> bool:
+    """Enumerations, random generators and the like."""
+    return str(type(member).__module__).partition(".")[0] in _PLUMBING
+
+
+def _has_no_way_down(function: Any) -> bool:
+    return not isinstance(getattr(function, "__wrapped__", None), FunctionType)
+
+
+def _names(code: Any) -> set[str]:
+    inner = (constant for constant in code.co_consts if inspect.iscode(constant))
+    return set(code.co_names).union(*(_names(one) for one in inner))
+
+
+def _label(operation: Any) -> str:
+    if isinstance(operation, functools.partial):
+        return _label(operation.func)
+    if isinstance(operation, (FunctionType, MethodType)):
+        return operation.__qualname__.replace("<locals>.", "")
+    held = attributes(operation).get("lambd")
+    return f"Lambda({_label(held)})" if isinstance(held, _FUNCTIONS) else str(type(operation).__name__)

@@ -1,0 +1,121 @@
+"""A tier from the side of who reads: parts are wished for, and read in the tier once they lie there; until then, in the store.
+
+One process a tier fetches (`pipefix.tier.fetcher`). It is started by whoever wishes for something while none runs, and leaves once
+nobody holds the tier any more: readers hold a shared lock, which the system takes from them however they end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.tier.plan import place_and_budget
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.files import write_whole
+
+CLIENTS, FETCHER, WANTED, ORIGIN = "clients.lock", "fetcher.lock", "wanted", "origin"
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A part that is wished for, and what its bytes must be."""
+
+    name: str
+    bytes: int
+    blocks: list[tuple[int, int, int]]
+    """Offset, length and CRC-32."""
+
+
+class Tier:
+    """A directory and the bytes that it may take."""
+
+    def __init__(self, folder: Path, budget: int) -> None:
+        self.folder, self.budget = folder, budget
+
+    @classmethod
+    def at(cls, told: str) -> Tier:
+        folder, budget = place_and_budget(told)
+        return cls(Path(os.path.abspath(folder)), budget)
+
+    def of_cache(self, url: str, digest: str) -> TieredCache:
+        """``digest``: of the cache's manifest. Another cache at the same URL is another cache."""
+        key = hashlib.sha256(f"{url}\n{digest}".encode()).hexdigest()[:24]
+        return TieredCache(self, url, self.folder / key)
+
+
+class TieredCache:
+    """One cache's parts in a tier."""
+
+    def __init__(self, tier: Tier, url: str, folder: Path) -> None:
+        self._tier, self._url, self._folder = tier, url, folder
+        self._held: int | None = None
+        self._wished: set[str] = set()
+
+    def path(self, name: str) -> Path:
+        return self._folder / name
+
+    def arrived(self, name: str) -> bool:
+        return os.path.exists(self._folder / name)
+
+    def part(self, wanted: Wanted) -> Path | None:
+        """The part's file; None where it is yet to come, or never will: then it is wished for, once a process."""
+        self._hold()
+        if self.arrived(wanted.name):
+            return self.path(wanted.name)
+        if wanted.name not in self._wished:
+            self._wished.add(wanted.name)
+            try:
+                (self._folder / WANTED).mkdir(parents=True, exist_ok=True)
+                if not (self._folder / ORIGIN).exists():
+                    write_whole(self._folder / ORIGIN, self._url.encode(), durable=False)
+                write_whole(self._folder / WANTED / Path(wanted.name).name, msgspec.msgpack.encode(wanted), durable=False)
+            except OSError as error:
+                raise _unwritable(self._tier.folder, error) from error
+            self._start()
+        return None
+
+    def _hold(self) -> None:
+        if self._held is None:
+            try:
+                self._tier.folder.mkdir(parents=True, exist_ok=True)
+                self._held = os.open(self._tier.folder / CLIENTS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise _unwritable(self._tier.folder, error) from error
+            fcntl.flock(self._held, fcntl.LOCK_SH)
+
+    def _start(self) -> None:
+        if is_locked(self._tier.folder / FETCHER):
+            return
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        subprocess.Popen(
+            [sys.executable, "-m", "pipefix.tier.fetcher", str(self._tier.folder), str(self._tier.budget)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment, start_new_session=True,
+        )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_held": None, "_wished": set()}
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds this lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _unwritable(folder: Path, error: OSError) -> UnreadableFile:
+    return UnreadableFile(
+        f"The tier {folder} cannot be written: {error.strerror or error}.",
+        advice="Name a directory on a local disk that you may write to.",
+    )

@@ -1,0 +1,168 @@
+"""What was done in a folder: run files, plans and the log of fix, in the order of time. Neither torch nor anybody's code is run."""
+
+from __future__ import annotations
+
+import ast
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from pipefix.fixes import log
+from pipefix.fixes.outcome import Measured
+from pipefix.plan import planfile
+from pipefix.report import runfile, wording
+from pipefix.report.runfile import Run
+from pipefix.vocabulary.commands import made_in_program
+from pipefix.vocabulary.errors import BadUsage, PipefixError
+from pipefix.vocabulary.quantity import Interval
+
+MOST_FILES, LARGEST = 500, 64_000_000
+"""JSON files of a folder that are looked into, and bytes of one."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was done."""
+
+    at: str
+    """ISO 8601; empty where the file does not say."""
+    what: str
+    """probe, run, fix or plan."""
+    target: str
+    said: str
+    where: str = ""
+    """The file that tells it."""
+
+
+def history(folder: Path) -> list[Done]:
+    """All that the files of a folder tell, the earliest first. Files of others are passed over."""
+    if not folder.is_dir():
+        raise BadUsage(f"There is no folder {str(folder)!r}.", advice="Name the folder of your run files: pipefix log DIR")
+    found = [_of_run(run, path) for path, run in runs(folder)]
+    found += _of_log(folder)
+    found += _of_plan(folder / planfile.NAME)
+    return sorted(found, key=lambda one: _moment(one.at))
+
+
+def _moment(at: str) -> float:
+    try:
+        return datetime.datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def runs(folder: Path) -> Iterator[tuple[Path, Run]]:
+    """The run files of a folder, and that of a program's run in it."""
+    for path in sorted([*folder.glob("*.json"), *folder.glob("*/run.json")])[:MOST_FILES]:
+        try:
+            if path.stat().st_size <= LARGEST and b"pipefix.run/" in path.read_bytes()[:200]:
+                yield path, runfile.read(path)
+        except (OSError, PipefixError):
+            continue
+
+
+def _of_run(run: Run, path: Path) -> Done:
+    what = "run" if run.program is not None and not run.stages else "probe"
+    said = run.verdict.kind if run.verdict is not None else "no verdict"
+    said += f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
+    if run.throughput is not None:
+        said += f", {wording.rate(run.throughput.delivered.value, run.throughput.unit)}"
+    return Done(at=run.created, what=what, target=run.target, said=said, where=str(path))
+
+
+def _of_log(folder: Path) -> list[Done]:
+    path = folder / log.NAME
+    try:
+        entries = log.read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
+    except (OSError, PipefixError):
+        return []
+    target, found = "", []
+    for entry in entries:
+        target = entry.target or target
+        said = _said(entry)
+        if said:
+            found.append(Done(at=entry.at, what="fix", target=target, said=said, where=str(path)))
+    return found
+
+
+def saved_of_an_epoch(folder: Path) -> float | None:
+    """Seconds that the steps which fix kept here save of each epoch; None where the files do not tell."""
+    path = folder / log.NAME
+    try:
+        entries = log.read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
+        totals = [msgspec.convert(entry.measured, Measured) for entry in entries if entry.event == "ended" and entry.measured]
+    except (OSError, PipefixError, msgspec.ValidationError):
+        return None
+    lengths = [run.settings.drawn or run.settings.length for _, run in runs(folder)]
+    length = next((one for one in reversed(lengths) if one), None)
+    if not totals or length is None:
+        return None
+    return length * (1 / totals[0].before.value - 1 / totals[-1].after.value)
+
+
+def _said(entry: log.Entry) -> str:
+    name = entry.id or f"step {entry.step}"
+    gain = _gain(entry.measured)
+    worth = f", {wording.times_between(gain)} measured" if gain is not None else ""
+    why = f": {entry.why}" if entry.why else ""
+    return {
+        "kept": f"kept {name}{worth}",
+        "refused": f"left {name} alone{worth}{why}",
+        "dropped": f"took {name} back{why}",
+        "undone": f"undid {name}",
+    }.get(entry.event, "")
+
+
+def _gain(measured: object) -> Interval | None:
+    gain = measured.get("gain") if isinstance(measured, dict) else None
+    try:
+        return msgspec.convert(gain, Interval)
+    except msgspec.ValidationError:
+        return None
+
+
+def _of_plan(path: Path) -> list[Done]:
+    try:
+        plan = planfile.read(path) if path.is_file() else None
+    except PipefixError:
+        return []
+    if plan is None:
+        return []
+    parts = {"loader settings": plan.loader, "a cache": plan.cache, "augmentation on the device": plan.augmentation}
+    said = ", ".join(name for name, part in parts.items() if part is not None) or "no change"
+    return [Done(at=plan.created, what="plan", target=plan.target, said=said, where=str(path))]
+
+
+def target_here(folder: Path) -> tuple[str, str]:
+    """What a command that names no target is used on, and why: what was last probed here, or the only file here with a dataset.
+
+    Raises:
+        BadUsage: There is none, or several; they are named.
+    """
+    known = [one for one in history(folder) if one.target and one.what != "run" and not made_in_program(one.target)]
+    if known:
+        return known[-1].target, f"the target of the last {known[-1].what}, {known[-1].where}"
+    files = [path.name for path in sorted(folder.glob("*.py")) if makes_data(path)]
+    if len(files) == 1:
+        return files[0], "the only file here with a dataset or a loader"
+    if files:
+        raise BadUsage("No TARGET is named, and several files here hold data.", advice=f"Name one: {', '.join(files)}")
+    raise BadUsage(
+        "No TARGET is named, and no run file, plan or Python file with a dataset is here.",
+        advice="Name it: FILE.py, FILE.py:name, package.module:name or a directory of class folders.",
+    )
+
+
+def makes_data(path: Path) -> bool:
+    """Whether a file defines a dataset, or calls something named like a dataset or a loader, as far as its text tells."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    for node in ast.walk(tree):
+        named = node.bases if isinstance(node, ast.ClassDef) else [node.func] if isinstance(node, ast.Call) else []
+        words = [getattr(one, "attr", getattr(one, "id", "")) for one in named]
+        if any(word.endswith(("Dataset", "DataLoader", "ImageFolder")) for word in words):
+            return True
+    return False

@@ -1,0 +1,40 @@
+"""load and compare: run files again. Neither loads PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipefix.report import runfile
+from pipefix.report.compare import Comparison as Comparison
+from pipefix.report.compare import compare as compared
+from pipefix.report.shown_run import ShownRun, shown
+
+Run = ShownRun
+"""As users name it."""
+
+
+def load(path: str | Path) -> Run:
+    """Read a run file that ``pipefix probe --out`` or ``Run.save`` wrote.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The run, as `pipefix.probe` returned it.
+    """
+    return shown(runfile.read(Path(path)))
+
+
+def compare(before: str | Path | runfile.Run, after: str | Path | runfile.Run, *, force: bool = False) -> Comparison:
+    """What changed from one run to another, and whether it is more than noise and more than the machine.
+
+    Args:
+        before: a run, or the path of its file.
+        after: another one.
+        force: compare runs of different machines or targets all the same.
+
+    Returns:
+        The ratio of what they delivered, each stage before and after, and doubts; printed, it is what ``pipefix compare`` prints.
+    """
+    one, other = (run if isinstance(run, runfile.Run) else runfile.read(Path(run)) for run in (before, after))
+    return compared(one, other, force=force)

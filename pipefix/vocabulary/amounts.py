@@ -1,0 +1,88 @@
+"""Amounts as people write them, on the command line and in Python: ``90s``, ``500MB``, ``5%``. A refusal says what would do."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from pipefix.vocabulary.errors import BadUsage
+
+_Amount = TypeVar("_Amount", int, float)
+
+_NUMBER = re.compile(r"\s*([+-]?[\d.,_]*\d\.?(?:[eE][+-]?\d+)?)\s*([^\d\s]*)\s*$")
+_SECONDS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "ms": 1e-3}
+_BYTES = {
+    "": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40,
+    "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12,
+}  # fmt: skip
+
+
+def _split(text: str) -> tuple[float, str] | None:
+    """A number and its unit; None where there is no finite number."""
+    match = _NUMBER.match(text)
+    if match is None:
+        return None
+    try:
+        value = float(match[1].replace("_", "").replace(",", ""))
+    except ValueError:
+        return None
+    return (value, match[2].lower()) if math.isfinite(value) else None
+
+
+def _scaled(text: str, units: dict[str, float], what: str, examples: str) -> float:
+    parts = _split(text)
+    if parts is None or parts[1] not in units:
+        raise ValueError(f"{text!r} is not {what}; write {examples}")
+    value = parts[0] * units[parts[1]]
+    if value <= 0:
+        raise ValueError(f"{text!r} is not above zero; write {examples}")
+    return value
+
+
+def seconds(text: str) -> float:
+    return _scaled(text, _SECONDS, "a number of seconds", "60, 90s or 2m")
+
+
+def milliseconds(text: str) -> float:
+    """Plain numbers are milliseconds; a unit may say otherwise."""
+    plain = {**{unit: scale * 1e3 for unit, scale in _SECONDS.items()}, "": 1.0}
+    return _scaled(text, plain, "a number of milliseconds", "25 or 0.2s")
+
+
+def rate(text: str) -> float:
+    return _scaled(text, {"": 1.0, "/s": 1.0, "samples/s": 1.0}, "a number of samples a second", "1200")
+
+
+def size(text: str) -> int:
+    value = _scaled(text, _BYTES, "a size", "500MB, 2GB or 1GiB")
+    if value < 1:
+        raise ValueError(f"{text!r} is less than one byte; write 500MB, 2GB or 1GiB")
+    return int(value)
+
+
+def share(text: str) -> float:
+    """``5%`` is 0.05. A bare number is per cent too; a bare fraction could be meant either way."""
+    parts = _split(text)
+    if parts is None or parts[1] not in ("", "%"):
+        raise ValueError(f"{text!r} is not a percentage; write 5%")
+    if not 0 <= parts[0] <= 100:
+        raise ValueError(f"{text!r} is not between 0% and 100%; write 5%")
+    if 0 < parts[0] < 1 and not parts[1]:
+        raise ValueError(f"{text!r} could mean {parts[0]:g}% or {100 * parts[0]:g}%; write it with its sign")
+    return parts[0] / 100
+
+
+def taken(name: str, value: _Amount | str, read: Callable[[str], _Amount]) -> _Amount:
+    """An argument of a call that may be given as text.
+
+    Raises:
+        BadUsage: It is text that ``read`` refuses.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return read(value)
+    except ValueError as error:
+        raise BadUsage(f"{name}: {error}.", advice=f"Give a number, or text with its unit, for {name}.") from error

@@ -1,0 +1,24 @@
+"""Commands that messages suggest: what is pasted into a shell does what it says, whatever a file is called."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+
+def command(*words: str | os.PathLike[str]) -> str:
+    """A command line of these words, each quoted where a shell would take it for something else."""
+    return shlex.join(os.fspath(word) for word in words)
+
+
+def made_in_program(target: str) -> bool:
+    """Whether a target is a loader inside a program, which has no name but the line that makes it: ``train.py:14``."""
+    return re.search(r"\.py:\d+$", target) is not None
+
+
+def with_plan(plan: str, target: str) -> str:
+    """How a plan file for the target is put in place."""
+    if made_in_program(target):
+        return command("pipefix", "run", "--plan", plan) + " PROGRAM"
+    return f'FastLoader(dataset, plan="{plan}")'

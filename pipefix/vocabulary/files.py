@@ -1,0 +1,75 @@
+"""Reading and writing files in directories that others may write to as well.
+
+Only regular files are read: opening a pipe would wait for ever, and a device may never end. Files are written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+DRAFT = re.compile(r"\.pipefix-[0-9a-f]{12}\Z")
+"""Names of files that were begun and not renamed into place: what a process that was killed leaves."""
+
+
+def draft_beside(path: Path) -> Path:
+    """A new name for a file that is to be renamed to ``path``."""
+    return path.with_name(f".pipefix-{secrets.token_hex(6)}")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file, open for reading and unbuffered; OSError where it is missing or not a regular file. Never waits."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(descriptor, "rb", buffering=0)
+
+
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file; of a longer one the first ``most``."""
+    with open_regular(path) as file:
+        left = os.fstat(file.fileno()).st_size if most is None else most
+        pieces = []
+        while left > 0 and (piece := file.read(left)):
+            pieces.append(piece)
+            left -= len(piece)
+    return b"".join(pieces)
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """``path`` holds all of ``data``, or what it held before; its rights stay. With ``durable`` also after a power failure."""
+    draft = draft_beside(path)
+    try:
+        with open(draft, "xb") as file:
+            if hasattr(os, "fchmod") and path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a directory to the disk: a file that was synced is found after a power failure only then."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,117 @@
+"""What NVML is asked of the job's device, and which device that is: NVML counts all of the machine, CUDA those that it may see.
+
+``CUDA_VISIBLE_DEVICES`` names them by number, by the beginning of a UUID, or by the UUID of an instance (MIG). Where a device is
+cut into instances and none is named, CUDA takes the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.vocabulary import quantity
+
+IDLE = 1
+"""NVML's reason for low clocks that is none: there was nothing to do."""
+_TEMPERATURE_OF_GPU = 0
+
+
+class NotVisible(LookupError):
+    """``CUDA_VISIBLE_DEVICES`` shows CUDA no such device."""
+
+
+def questions(nvml: Any, handle: Any) -> dict[str, Callable[[], float]]:
+    """What can be asked of a device now, by name. Each may raise: of a part of a device, say, not all is known."""
+    return {
+        "utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+        "memory_bytes": lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).used),
+        "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+        "temperature_c": lambda: float(nvml.nvmlDeviceGetTemperature(handle, _TEMPERATURE_OF_GPU)),
+        "throttled": lambda: float(bool(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) & ~IDLE)),
+    }
+
+
+def in_words(figures: dict[str, float], prefix: str) -> str:
+    """What supports a verdict, with names that begin with ``prefix``; empty where nothing could be asked.
+
+    NVML calls a device busy while any kernel runs, however small.
+    """
+    told = {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
+    said = []
+    if "utilisation" in told:
+        said.append(f"busy {quantity.percent(told['utilisation'])} of the time")
+    if "memory_bytes" in told:
+        said.append(f"{quantity.size(told['memory_bytes'])} in use")
+    if "temperature_c" in told:
+        said.append(f"{told['temperature_c']:.0f} °C")
+    if "power_w" in told:
+        said.append(f"{told['power_w']:.0f} W")
+    if told.get("throttled"):
+        said.append(f"clocks held back {quantity.percent(told['throttled'])} of the time")
+    return ", ".join(said)
+
+
+def job_handle(nvml: Any, device: int | None = None) -> Any:
+    """Of this process's device. ``device``: as CUDA counts; None: the one on which it has most memory. Does not wake CUDA up."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return handle_of(nvml, device or 0)
+    number = max(range(cuda.device_count()), key=cuda.memory_reserved) if device is None else device
+    uuid = getattr(cuda.get_device_properties(number), "uuid", None)
+    return handle_of(nvml, number, None if uuid is None else str(uuid))
+
+
+def handle_of(nvml: Any, number: int = 0, uuid: str | None = None) -> Any:
+    """Raises `NotVisible`, or what ``nvml`` raises where it cannot be asked.
+
+    Args:
+        nvml: `pynvml`, begun.
+        number: of the device, as CUDA counts.
+        uuid: as CUDA tells it, where it is awake already: numbers of unlike devices may be in another order there.
+    """
+    if uuid is not None:
+        for whole in _all(nvml):
+            if _uuid(nvml, whole).removeprefix("GPU-") == uuid.removeprefix("GPU-"):
+                return _instance_of(nvml, whole)
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return _instance_of(nvml, nvml.nvmlDeviceGetHandleByIndex(number))
+    seen = [part.strip() for part in named.split(",")]
+    if number >= len(seen) or not seen[number]:
+        raise NotVisible(f"CUDA_VISIBLE_DEVICES={named} shows no device {number}")
+    asked = seen[number]
+    if asked.startswith("MIG-"):
+        return nvml.nvmlDeviceGetHandleByUUID(asked)
+    if asked.startswith("GPU-"):
+        for whole in _all(nvml):
+            if _uuid(nvml, whole).startswith(asked):
+                return _instance_of(nvml, whole)
+    elif asked.isdigit() and all(part.isdigit() for part in seen[:number]) and int(asked) < nvml.nvmlDeviceGetCount():
+        return _instance_of(nvml, nvml.nvmlDeviceGetHandleByIndex(int(asked)))
+    raise NotVisible(f"CUDA_VISIBLE_DEVICES={named} names no device of this machine at place {number}")
+
+
+def _all(nvml: Any) -> list[Any]:
+    return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+
+
+def _uuid(nvml: Any, handle: Any) -> str:
+    told = nvml.nvmlDeviceGetUUID(handle)
+    return told.decode() if isinstance(told, bytes) else str(told)
+
+
+def _instance_of(nvml: Any, whole: Any) -> Any:
+    """Its first instance where it is cut into such; else itself."""
+    try:
+        if not nvml.nvmlDeviceGetMigMode(whole)[0]:
+            return whole
+        places = nvml.nvmlDeviceGetMaxMigDeviceCount(whole)
+    except Exception:  # noqa: BLE001 - devices and drivers that know of no instances
+        return whole
+    for place in range(places):
+        with contextlib.suppress(Exception):  # places are not filled from the first on
+            return nvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, place)
+    return whole

@@ -1,0 +1,36 @@
+"""Text from outside, made safe to print: file names, labels, endpoints and messages may hold what a terminal would obey."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+JOINER = "\u200d"
+"""Joins emoji; Python does not count it as printable, and it moves nothing."""
+
+
+def printable(text: str) -> str:
+    """One line: control characters and direction overrides as escapes; line ends and odd blanks as blanks."""
+    if text.isprintable():
+        return text
+    return "".join(map(_printable, text))
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def printable_json(text: str) -> str:
+    """JSON whose strings hold the same characters, those that are not printable written as JSON's own escapes."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in ("\n", JOINER) else json.dumps(one)[1:-1] for one in text)
+
+
+def _printable(character: str) -> str:
+    if character.isprintable() or character == JOINER:
+        return character
+    if character in "\t\n\r" or unicodedata.category(character) == "Zs":
+        return " "
+    return ascii(character)[1:-1]

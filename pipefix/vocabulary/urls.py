@@ -1,0 +1,21 @@
+"""URLs of objects in far stores, as names beside those of files."""
+
+from __future__ import annotations
+
+import re
+
+_FAR = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
+_NEAR = ("file", "local", "memory", "data")
+
+
+def is_far(name: str) -> bool:
+    """Whether this names an object of a store, not a file."""
+    return _FAR.match(name) is not None
+
+
+def store_of(url: str) -> str | None:
+    """The store that a URL leads to, such as ``s3://bucket`` or ``https://host``, without user and password; None for a path."""
+    found = _FAR.match(url)
+    if found is None or found[1] in _NEAR:
+        return None
+    return f"{found[1]}://{found[2].rpartition('@')[2]}"

@@ -1,0 +1,113 @@
+"""JSON files with a format and a version: read whatever version is known, refuse the rest in a sentence, and written whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from pipefix.vocabulary import files
+from pipefix.vocabulary.errors import UnreadableFile
+
+T = TypeVar("T")
+LARGEST = 1 << 30
+"""Bytes of a file that are read; the largest run file that was seen had 2 MB."""
+
+
+def text(value: object, *, indent: bool = True) -> str:
+    """JSON, over several lines or in one. What has no finite value is written as null, as JSON demands."""
+    try:
+        data = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # A file name that is not UTF-8 reaches us as lone surrogates; they are written as escapes.
+        data = msgspec.json.encode(_writable(msgspec.to_builtins(value)))
+    return (msgspec.json.format(data, indent=1) if indent else data).decode("utf-8") + "\n"
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list) else value
+
+
+def decode(
+    data: bytes | str,
+    kind: type[T],
+    *,
+    format: str,
+    origin: str,
+    what: str,
+    advice: str | None = None,
+    prepare: Callable[[dict[str, Any]], Any] = lambda head: head,
+) -> T:
+    """The noun that ``data`` holds, of this major version or an older one.
+
+    Args:
+        data: JSON text.
+        kind: the msgspec struct that it is read into.
+        format: name and version that this pipefix writes, such as ``pipefix.run/1``.
+        origin: where the data is from, for messages.
+        what: what it should be, for messages: "a pipefix run file".
+        advice: how to come by a good one.
+        prepare: changes the decoded object before it is held against ``kind``.
+    """
+    try:
+        head = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableFile(f"{origin} is not {what}: it is not JSON ({error}).", advice=advice) from error
+    family, _, newest = format.partition("/")
+    name = head.get("format") if isinstance(head, dict) else None
+    if not isinstance(name, str) or not name.startswith(f"{family}/"):
+        raise UnreadableFile(f'{origin} is not {what}: its "format" is {short(name)}, not {format!r}.', advice=advice)
+    major = name.removeprefix(f"{family}/").split(".")[0]
+    if not major.isdecimal() or len(major) > 9 or int(major) > int(newest):
+        raise UnreadableFile(
+            f"{origin} was written by a newer pipefix: its format is {short(name)}, and this one reads up to {format!r}.",
+            advice="Upgrade with: pip install --upgrade pipefix",
+        )
+    try:
+        return msgspec.convert(prepare(head), kind)
+    except msgspec.ValidationError as error:
+        raise UnreadableFile(f"{origin} is damaged: {error}.", advice=advice) from error
+
+
+def short(value: object) -> str:
+    """A value found in a file, as it is quoted in a message."""
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:60]}… ({len(shown):,} characters)"
+
+
+def read(path: Path, *, what: str, advice: str | None = None) -> bytes:
+    """The whole file, if it has a size that such files have."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:  # the latter: a NUL in the name
+        raise UnreadableFile(f"The {what} {path} could not be read: {_reason(error)}.", advice=advice) from error
+    if len(data) > LARGEST:
+        raise UnreadableFile(f"{path} is no {what}: it is larger than 1 GiB.", advice=advice)
+    return data
+
+
+def write(data: bytes | str, path: Path, *, what: str) -> None:
+    """A file whole or not at all: a full disk leaves an older one as it was. Pipes and devices are written straight."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "backslashreplace")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            files.write_whole(path.resolve(), data)
+    except (OSError, RuntimeError, ValueError) as error:  # the last two: a loop of links, a NUL in the name
+        raise UnreadableFile(
+            f"The {what} {path} could not be written: {_reason(error)}.",
+            advice=f"Choose a place with room that you may write to, such as DIR/{path.name}",
+        ) from error
+
+
+def _reason(error: Exception) -> object:
+    return getattr(error, "strerror", None) or error

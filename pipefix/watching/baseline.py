@@ -1,0 +1,63 @@
+"""What a job's figures are held against: a run file of the probe, or the windows of an earlier job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from pipefix.report import runfile
+from pipefix.report.runfile import Run
+from pipefix.vocabulary import versioned
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+from pipefix.watching import window
+from pipefix.watching.drift import BYTES, CPU, Baseline, figures_of
+from pipefix.watching.window import Window
+
+
+def read(path: Path) -> Baseline:
+    """By what the file says of itself."""
+    data = versioned.read(path, what="baseline")
+    first = data.split(b"\n", 1)[0]
+    if b'"pipefix.watch/' in first:
+        lines = data[: data.rfind(b"\n") + 1].splitlines()
+        return from_windows([window.decode(line, origin=str(path)) for line in lines if line.strip()], path.name)
+    return from_run(runfile.decode(data, origin=str(path)), path.name)
+
+
+def from_run(run: Run, name: str) -> Baseline:
+    """What the probe and the watch measure in the same way: what happens inside a sample.
+
+    Collating, hand-over and step depend on how the probe ran the loader; those levels are learned from the job itself.
+    """
+    levels: dict[str, float] = {}
+    for figures in run.stages:
+        cost = figures.wall_s
+        if figures.stage in {stage.value for stage in IN_SAMPLE} and cost is not None and _usable(cost.value):
+            levels[figures.stage] = cost.value
+        if figures.stage == Stage.STORAGE.value and figures.bytes is not None and _usable(figures.bytes):
+            levels[BYTES] = figures.bytes
+    if not levels:
+        raise UnreadableFile(f"The baseline {name} holds no costs of stages to hold a job against.")
+    return Baseline(name, levels)
+
+
+def from_windows(windows: Sequence[Window], name: str) -> Baseline:
+    """The medians of an earlier job, its cold first epoch left out where it has others."""
+    warm = [one for one in windows if one.epochs > 1] or list(windows)
+    values: dict[str, list[float]] = {}
+    for one in warm:
+        for figure, value in figures_of(one).items():
+            values.setdefault(figure, []).append(value)
+    values.pop(CPU, None)
+    if not values:
+        raise UnreadableFile(
+            f"The baseline {name} holds no window with figures.", advice="Let the job run for some minutes, or name another file."
+        )
+    return Baseline(name, {figure: math.exp(median(each)) for figure, each in values.items()})
+
+
+def _usable(value: float) -> bool:
+    return math.isfinite(value) and value > 0

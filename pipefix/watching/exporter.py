@@ -1,0 +1,60 @@
+"""What an exporter is, and the simplest: a file that gets one line of JSON a window."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.watching import window as windows
+from pipefix.watching.window import Window
+
+
+class Exporter(Protocol):
+    """Takes each window to where somebody reads it.
+
+    It may raise OSError where that place cannot be had. Whatever it raises is logged once, and the watch goes on without it.
+    """
+
+    def write(self, window: Window) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """Appends. Each line is written at once and whole, so that a reader never meets a half one."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        _refuse_other(self.path)
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise OSError(
+                f"the file {self.path} could not be opened for writing: {error.strerror or error}. "
+                "Choose a place that you may write to, such as jsonl='watch.jsonl'"
+            ) from error
+
+    def write(self, window: Window) -> None:
+        os.write(self._file, windows.encode(window))
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _refuse_other(path: Path) -> None:
+    """A file of somebody else's gets no lines of ours."""
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return  # told when it is opened for writing
+    if head.strip() and b'"pipefix.watch/' not in head:
+        raise BadUsage(
+            f"{path} exists and is not what pipefix.watch writes: nothing will be added to it.", advice="Choose another name."
+        )

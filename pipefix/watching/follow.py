@@ -1,0 +1,145 @@
+"""A job's windows as they come, from the file that it writes or the endpoint that it serves; and what drifts in them."""
+
+from __future__ import annotations
+
+import http.client
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.watching import baseline as baselines
+from pipefix.watching import sentences as sentences
+from pipefix.watching import window as windows
+from pipefix.watching.drift import Drift
+from pipefix.watching.window import Window as Window
+from pipefix.watching.window import encode as encode
+
+EVERY = 2.0
+"""Seconds between two looks at a file."""
+LONGEST_LINE, LARGEST_ANSWER = 1_000_000, 4_000_000
+_TIMEOUT = 10.0
+
+
+def follow(
+    source: str,
+    *,
+    baseline: Path | None = None,
+    once: bool = False,
+    every: float = EVERY,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[list[Window]]:
+    """The windows from ``source`` (a file, an http address, a port of this machine) with what drifted by then.
+
+    Known ones come first, then each as it comes.
+
+    Ends with the job, or at ``once``. Drift is what the job itself found; with a baseline, and for an endpoint, it is found here.
+    """
+    if source.isdigit() and not Path(source).exists():
+        source = f"http://127.0.0.1:{source}/metrics"  # a port, as the job names it
+    remote = source.startswith(("http://", "https://"))
+    held = baselines.read(baseline) if baseline is not None else None
+    drift = Drift(held) if held is not None or remote else None
+    last = 0
+    for group in _scraped(source, once, every, sleep) if remote else _read(Path(source), once, every, sleep):
+        told = []
+        for window in group:
+            if drift is not None:
+                if window.number <= last:
+                    drift = Drift(held)  # another job began to write
+                notices = drift.feed(window)
+                window = msgspec.structs.replace(window, notices=notices, drifting=drift.drifting)
+            last = window.number
+            told.append(window)
+        yield told
+
+
+def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object]) -> Iterator[list[Window]]:
+    try:
+        file = path.open("rb")
+    except (OSError, ValueError) as error:  # the latter: a NUL in the name
+        raise UnreadableFile(
+            f"{path} could not be read: {getattr(error, 'strerror', None) or error}.",
+            advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')",
+        ) from error
+    known = False
+    with file:
+        rest = b""
+        while True:
+            group = []
+            while line := _line(file, path):
+                rest += line
+                if not rest.endswith(b"\n"):
+                    break  # It is still being written.
+                if rest.strip():
+                    group.append(windows.decode(rest, origin=str(path)))
+                rest = b""
+            if len(rest) >= LONGEST_LINE:
+                raise UnreadableFile(f"{path} is not what pipefix.watch writes: a line is longer than {LONGEST_LINE:,} bytes.")
+            if group:
+                known = True
+                yield group
+            if once or (group and group[-1].ended):
+                break
+            sleep(every)
+    if not known:
+        raise UnreadableFile(f"{path} holds no window yet.", advice="A job writes its first one after half a minute.")
+
+
+def _line(file: BinaryIO, path: Path) -> bytes:
+    try:
+        return file.readline(LONGEST_LINE)
+    except OSError as error:
+        raise UnreadableFile(f"{path} could not be read: {error.strerror or error}.") from error
+
+
+def _scraped(url: str, once: bool, every: float, sleep: Callable[[float], object]) -> Iterator[list[Window]]:
+    from pipefix.watching import prometheus
+
+    last: Window | None = None
+    while True:
+        try:
+            text = _asked(url)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if last is not None:
+                return  # the job has ended, and its endpoint with it
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            raise UnreadableFile(
+                f"{url} does not answer: {reason}.",
+                advice="A job serves one with: pipefix.watch(loader, prometheus=9400), at http://127.0.0.1:9400/metrics",
+            ) from error
+        if last is None and "pipefix_window" not in text and not once and not text.strip():
+            sleep(every)  # the job has just begun
+            continue
+        window = prometheus.parse(text, origin=url)
+        if last is None or window.number != last.number:
+            yield [_since(last, window)]
+            last = window
+        if once or window.ended:
+            return
+        sleep(every)
+
+
+def _asked(url: str) -> str:
+    """The whole answer, if it comes in time and is of a size that ours have (about 10 kB)."""
+    until = time.monotonic() + _TIMEOUT
+    data = bytearray()
+    with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+        while piece := answer.read1(65_536):
+            data += piece
+            if len(data) > LARGEST_ANSWER:
+                raise ValueError(f"it answers with more than {LARGEST_ANSWER:,} bytes, and is no endpoint of pipefix.watch")
+            if time.monotonic() > until:
+                raise TimeoutError("timed out")
+    return data.decode("utf-8", "replace")
+
+
+def _since(last: Window | None, window: Window) -> Window:
+    """An endpoint counts batches from the job's beginning; a window counts its own."""
+    if last is None or window.number != last.number + 1:
+        return window
+    return msgspec.structs.replace(window, batches=window.batches - last.batches, samples=window.samples - last.samples)

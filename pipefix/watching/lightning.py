@@ -1,0 +1,85 @@
+"""For Lightning: ``Trainer(callbacks=[LightningWatch(jsonl="watch.jsonl")])``. The training loader is watched from start to end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pipefix.vocabulary.errors import BadUsage, MissingExtra
+from pipefix.watching.watch import Watch, watch
+
+try:
+    from lightning.pytorch.callbacks import Callback
+except ImportError:
+    try:
+        from pytorch_lightning.callbacks import Callback
+    except ImportError as error:
+        raise MissingExtra(
+            "LightningWatch needs Lightning, which cannot be imported.", advice="Install it with: pip install lightning"
+        ) from error
+
+log = logging.getLogger("pipefix.watch")
+
+
+class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
+    """Takes what `pipefix.watch` takes."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+        self.watches: list[Watch] = []
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Before Lightning starts the workers: loaders that were handed to ``fit``."""
+        with self._training_goes_on():
+            source = getattr(getattr(trainer, "fit_loop", None), "_data_source", None)
+            for loader in _loaders(getattr(source, "instance", None)):
+                if hasattr(type(loader), "__iter__"):
+                    self._watch(loader)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Lightning has loaders of its own by now, or those that the module made; the first epoch's iterators run."""
+        with self._training_goes_on():
+            combined = getattr(getattr(trainer, "fit_loop", None), "_combined_loader", None)
+            iterators = list(getattr(getattr(combined, "_iterator", None), "iterators", None) or [])
+            for number, loader in enumerate(_loaders(trainer.train_dataloader)):
+                if number == len(self.watches):
+                    self._watch(loader)
+                self.watches[number].turn_to(loader, iterators[number : number + 1])
+
+    @contextmanager
+    def _training_goes_on(self) -> Iterator[None]:
+        try:
+            yield
+        except BadUsage:
+            raise  # an option that makes no sense is told at the start
+        except Exception:
+            log.exception("pipefix.watch: this loader could not be watched; the training goes on.")
+
+    def _watch(self, loader: Any) -> None:
+        # Files and ports are one watch's: of several loaders the first has them.
+        self.watches.append(watch(loader, **(self.options if not self.watches else {})))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self.watches:
+            self.watches.pop().close()
+
+
+def _loaders(found: Any) -> list[Any]:
+    """One loader, or a list, dict or CombinedLoader of them."""
+    if found is None:
+        return []
+    flattened = getattr(found, "flattened", None)
+    if flattened is not None:
+        return list(flattened)
+    if isinstance(found, dict):
+        return [one for each in found.values() for one in _loaders(each)]
+    return [one for each in found for one in _loaders(each)] if isinstance(found, (list, tuple)) else [found]

@@ -1,0 +1,282 @@
+"""Windows as Prometheus metrics: served on a port, written to a file for the node exporter, and read back from either."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from socketserver import BaseRequestHandler
+from typing import Any, TypeAlias
+
+import msgspec
+from prometheus_client import CollectorRegistry, MetricsHandler, write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+from pipefix.watching.window import Window
+
+HERE = "127.0.0.1"
+"""Who wants others to scrape says so: ``prometheus="0.0.0.0:9400"``."""
+_GAUGES = {
+    "rate": ("pipefix_samples_per_second", "Samples a second that the consumer received in the last window"),
+    "waiting": ("pipefix_waiting_ratio", "Part of the training loop's time that it waited for data"),
+    "bytes": ("pipefix_sample_bytes", "Bytes read from storage, a sample"),
+    "cpu": ("pipefix_sample_cpu_seconds", "Processor seconds that making a sample took"),
+    "busy": ("pipefix_workers_busy_ratio", "Part of their time that workers spent on making batches"),
+    "workers": ("pipefix_workers", "Worker processes"),
+    "looking": ("pipefix_watch_cost_ratio", "Part of the makers' time that looking at stages took"),
+    "epochs": ("pipefix_epochs", "Epochs begun"),
+    "number": ("pipefix_window", "Number of the last window"),
+    "seconds": ("pipefix_window_seconds", "Length of the last window"),
+    "time": ("pipefix_window_end_seconds", "When the last window ended (Unix time)"),
+    "ended": ("pipefix_ended", "1 once the watch was closed"),
+}
+_MACHINE = {
+    "cpu": ("pipefix_machine_cpu_ratio", "Part of the machine's processors that is in use"),
+    "memory": ("pipefix_machine_memory_ratio", "Part of the machine's memory that is in use"),
+    "gpu_utilisation": ("pipefix_gpu_utilisation_ratio", "Part of the time that the driver calls the job's GPU busy"),
+    "gpu_memory_bytes": ("pipefix_gpu_memory_bytes", "Memory of the job's GPU that is in use"),
+    "gpu_temperature_c": ("pipefix_gpu_temperature_celsius", "Temperature of the job's GPU"),
+    "gpu_power_w": ("pipefix_gpu_power_watts", "Power that the job's GPU draws"),
+    "gpu_throttled": ("pipefix_gpu_throttled_ratio", "Part of the time that the clocks of the job's GPU were held back"),
+}
+PATIENCE = 2.0
+"""Seconds that a scrape may take."""
+_QUANTILES = (("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99"), ("1", "max"))
+
+
+class Collector:
+    """Tells the latest window whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.window: Window | None = None
+        self.batches = self.samples = self.deaths = 0
+        self._alarms: dict[tuple[str, str], int] = {}
+        self._ratios: dict[str, float] = {}
+
+    def take(self, window: Window) -> None:
+        self.batches += window.batches
+        self.samples += window.samples
+        self.deaths += len(window.died)
+        for notice in window.notices:
+            stage = notice.stage or notice.kind
+            if notice.alarm:
+                self._alarms[notice.kind, stage] = self._alarms.get((notice.kind, stage), 0) + 1
+                self._ratios[stage] = notice.ratio or 1.0
+        self.window = window
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        window = self.window
+        if window is None:
+            return
+        names, values = list(window.labels), list(window.labels.values())
+        for key, (name, text) in _GAUGES.items():
+            value = getattr(window, key)
+            if value is not None:
+                yield _gauge(name, text, names, [(values, float(value))])
+        for key, (name, text) in _MACHINE.items():
+            if key in window.machine:
+                yield _gauge(name, text, names, [(values, window.machine[key])])
+        for name, text, count in (
+            ("pipefix_batches", "Batches delivered", self.batches),
+            ("pipefix_samples", "Samples delivered", self.samples),
+            ("pipefix_worker_deaths", "Workers that ended by themselves", self.deaths),
+        ):
+            counter = CounterMetricFamily(name, text, labels=names)
+            counter.add_metric(values, float(count))
+            yield counter
+        costs = window.stages.items()
+        stage = [*names, "stage"]
+        yield _gauge("pipefix_stage_seconds", "Seconds a sample (median)", stage, [([*values, one], cost.s) for one, cost in costs])
+        looks = [([*values, one], float(cost.batches)) for one, cost in costs]
+        yield _gauge("pipefix_stage_batches", "Batches that the stage's seconds rest on", stage, looks)
+        for name, text, spread in (
+            ("pipefix_wait_seconds", "Wait for a batch", window.wait),
+            ("pipefix_step_seconds", "Training step", window.step),
+        ):
+            if spread is not None:
+                rows = [([*values, share], float(getattr(spread, field))) for share, field in _QUANTILES]
+                yield _gauge(name, text, [*names, "quantile"], rows)
+        drifting = [([*values, one], self._ratios.get(one, 1.0)) for one in window.drifting]
+        yield _gauge("pipefix_drift_ratio", "Cost over its level, of what is drifting", stage, drifting)
+        alarms = CounterMetricFamily("pipefix_drift_alarms", "Alarms raised", labels=[*names, "kind", "stage"])
+        for (kind, one), count in self._alarms.items():
+            alarms.add_metric([*values, kind, one], float(count))
+        yield alarms
+
+
+def _gauge(name: str, text: str, labels: list[str], rows: Iterable[tuple[list[str], float]]) -> Metric:
+    gauge = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in rows:
+        gauge.add_metric(values, value)
+    return gauge
+
+
+class _Server(socketserver.TCPServer):
+    """Answers one connection after the other, each within `PATIENCE`.
+
+    However many are opened, they take one file and two threads of the training process; the others wait in the kernel.
+    """
+
+    allow_reuse_address = True
+    request_queue_size = 16
+
+    def __init__(self, host: str, port: int, handler: type[BaseRequestHandler]) -> None:
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host.strip("[]"), port), handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(0.1)  # The process has no file left: the connection waits on, and is not asked for in a busy loop.
+            raise
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        ending = threading.Timer(PATIENCE, _end, (request,))
+        ending.daemon = True
+        ending.start()
+        try:
+            super().finish_request(request, client_address)
+        finally:
+            ending.cancel()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away, or was sent away, is nobody's concern."""
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class Endpoint:
+    """Serves ``/metrics`` from a thread of its own. OSError where the address cannot be had."""
+
+    def __init__(self, address: int | str) -> None:
+        host, port = _address(address)
+        self._collector = Collector()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self._collector)
+        try:
+            self._server = _Server(host, port, MetricsHandler.factory(registry))
+        except OSError as error:
+            raise OSError(
+                f"the Prometheus endpoint {host}:{port} cannot be opened: {error.strerror or error}. "
+                "Choose another port, such as prometheus=9401; each process of a job needs its own."
+            ) from error
+        self.url = f"http://{host}:{self._server.server_address[1]}/metrics"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="pipefix-metrics", daemon=True)
+        self._thread.start()
+
+    def write(self, window: Window) -> None:
+        self._collector.take(window)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5)
+
+
+class Textfile:
+    """For the node exporter's textfile collector; written whole or not at all."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if self.path.suffix != ".prom":
+            raise BadUsage(
+                f"textfile={str(path)!r}: the node exporter reads files that end with .prom.",
+                advice=f"Name it so: textfile={str(self.path.with_suffix('.prom'))!r}",
+            )
+        self._collector = Collector()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self._collector)
+
+    def write(self, window: Window) -> None:
+        self._collector.take(window)
+        write_to_textfile(str(self.path), self._registry)
+
+    def close(self) -> None:
+        """The file stays: it says that the watch ended."""
+
+
+def _address(address: int | str) -> tuple[str, int]:
+    host, _, port = str(address).rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise BadUsage(
+            f"prometheus={address!r} is not a port.", advice="Write prometheus=9400, or prometheus='0.0.0.0:9400' for all."
+        )
+    return host or HERE, int(port)
+
+
+# -- reading back ----------------------------------------------------------------------------------------------------------
+
+
+_Metrics: TypeAlias = "dict[str, list[tuple[dict[str, str], float]]]"
+"""By name: each sample's labels and value."""
+
+
+def parse(text: str, *, origin: str) -> Window:
+    """The window that an endpoint or a textfile tells."""
+    found: _Metrics = {}
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    except Exception as error:  # The parser is the library's, and raises what its code happens to.
+        raise UnreadableFile(f"{origin} does not answer in Prometheus' text format: {error}.", advice=_ADVICE) from error
+    plain: dict[str, Any] = {key: found[name][0][1] for key, (name, _) in _GAUGES.items() if found.get(name)}
+    if "number" not in plain:
+        raise UnreadableFile(f"{origin} holds no metrics of pipefix.watch, or none yet.", advice=_ADVICE)
+    looks = dict(_by_label(found, "pipefix_stage_batches", "stage"))
+    costs = _by_label(found, "pipefix_stage_seconds", "stage")
+    told = {
+        "time": time.time(),
+        "seconds": 0.0,
+        **plain,
+        **{key: _whole(plain.get(key, 0.0)) for key in ("number", "workers", "epochs")},
+        "ended": bool(plain.get("ended", 0.0)),
+        "stages": {stage: {"s": cost, "batches": _whole(looks.get(stage, 0.0))} for stage, cost in costs if not math.isnan(cost)},
+        "machine": {key: found[name][0][1] for key, (name, _) in _MACHINE.items() if found.get(name)},
+        "wait": _spread(found, "pipefix_wait_seconds"),
+        "step": _spread(found, "pipefix_step_seconds"),
+        "batches": _whole(_first(found, "pipefix_batches_total")),
+        "samples": _whole(_first(found, "pipefix_samples_total")),
+        "drifting": [stage for stage, _ in _by_label(found, "pipefix_drift_ratio", "stage")],
+        "labels": found[_GAUGES["number"][0]][0][0],
+    }
+    try:
+        return msgspec.convert(told, Window)
+    except msgspec.ValidationError as error:
+        raise UnreadableFile(f"{origin} tells figures that cannot be: {error}.", advice=_ADVICE) from error
+
+
+def _first(found: _Metrics, name: str) -> float:
+    return found[name][0][1] if name in found else 0.0
+
+
+def _by_label(found: _Metrics, name: str, label: str) -> list[tuple[str, float]]:
+    return [(labels[label], value) for labels, value in found.get(name, ()) if label in labels]
+
+
+def _whole(value: float) -> float | int:
+    """Counts are written as 3.0. What is no count stays as it is, and is refused."""
+    return int(value) if math.isfinite(value) else value
+
+
+def _spread(found: _Metrics, name: str) -> dict[str, float] | None:
+    by = dict(_by_label(found, name, "quantile"))
+    return {field: by[share] for share, field in _QUANTILES} if all(share in by for share, _ in _QUANTILES) else None
+
+
+_ADVICE = "A job serves them with: pipefix.watch(loader, prometheus=9400); the address is then http://127.0.0.1:9400/metrics"

@@ -1,0 +1,320 @@
+"""A watch: a meter on a loader, a window of figures every half minute, and word of what changes.
+
+It costs the training thread some microseconds a step. Windows are made and written by a thread of its own; whatever fails there is
+told once and never reaches the training.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from pipefix.loader.metering.meter import Meter
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.held_loaders import held_loader, is_dataloader
+from pipefix.watching import baseline as baselines
+from pipefix.watching import rank as ranks
+from pipefix.watching import sentences
+from pipefix.watching.attach import Attachment
+from pipefix.watching.drift import Baseline, Drift
+from pipefix.watching.exporter import Exporter, JsonLines
+from pipefix.watching.gather import Gatherer
+from pipefix.watching.machine import LOOK_EVERY, MachineFigures
+from pipefix.watching.window import Notice, Window
+
+EVERY = 30.0
+log = logging.getLogger("pipefix.watch")
+
+
+def _iterated(loader: Any) -> Any:
+    """The DataLoader that gives the batches, where ``loader`` is a framework's wrapper around one; else itself."""
+    found = held_loader(loader)
+    return loader if found is None else found
+
+
+class Watch:
+    """Iterate it, or the loader itself: it is watched until `close`, and then as it was found."""
+
+    def __init__(
+        self,
+        loader: Any,
+        *,
+        exporters: Sequence[Exporter] = (),
+        baseline: Baseline | None = None,
+        every: float = EVERY,
+        stages: bool = True,
+        on_drift: Callable[[Notice], object] | None = None,
+        labels: dict[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.loader = loader
+        inner = _iterated(loader)
+        own = getattr(inner, "meter", None)
+        self.meter = own if isinstance(own, Meter) else Meter()
+        # A DataLoader that meters its steps still has to be taught to look into its workers.
+        self._carries = isinstance(own, Meter) and not is_dataloader(type(inner))
+        self._attachment = Attachment(inner, self.meter, stages=stages)
+        self._exporters = list(exporters)
+        self.drift = Drift(baseline)
+        self.every, self._clock, self._on_drift = every, clock, on_drift
+        self._gatherer = Gatherer(labels)
+        self._reader = self.meter.reader()
+        self._machine = MachineFigures()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._dead: set[int] = set()
+        self._owner = os.getpid()
+        self.window: Window | None = None
+        """The latest."""
+        self.closed = False
+        self._failed = False
+
+    # -- its life ------------------------------------------------------------------------------------------------------
+
+    def start(self, *, thread: bool = True) -> Watch:
+        """Hang the meter on. Without a thread, whoever started it calls `pulse`."""
+        if not self._carries:
+            self._attachment.attach()
+        if thread:
+            self._thread = threading.Thread(target=self._run, name="pipefix-watch", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
+        return self
+
+    def turn_to(self, loader: Any, iterators: Sequence[Any] = ()) -> None:
+        """Watch this loader instead, the same job going on; ``iterators`` of it run already."""
+        if loader is not self.loader:
+            self._attachment.detach()
+            self.loader = loader
+            self._attachment = Attachment(_iterated(loader), self.meter, stages=self._attachment.stages)
+            if not self._carries:
+                self._attachment.attach()
+        if not self._carries:
+            for iterator in iterators:
+                self._attachment.adopt(iterator)
+
+    def close(self) -> None:
+        """The last window is written, and the loader is as it was."""
+        if self.closed or os.getpid() != self._owner:
+            return
+        self.closed = True
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=10)
+        atexit.unregister(self.close)
+        if not self._failed:
+            self._pulse_safely(ended=True)
+        self._attachment.detach()
+        self._machine.close()
+        for exporter in self._exporters:
+            self._guarded(exporter, exporter.close)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- as a loader -----------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.closed or self._carries or self.loader is not self._attachment.loader:
+            return iter(self.loader)
+        return self._attachment.around()
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+    # -- windows ---------------------------------------------------------------------------------------------------------
+
+    def pulse(self, *, ended: bool = False) -> Window:
+        """Close the window that is open, tell it to the exporters and to whoever waits for drift."""
+        with self._lock:
+            processes = self._attachment.processes()
+            alive = sum(_exit_code(process) is None for process in processes)
+            window = self._gatherer.window(
+                self._reader.read(),
+                time=self._clock(),
+                workers=alive,
+                makers=len(processes),
+                died=self._died(processes),
+                ended=ended,
+            )
+            notices = self.drift.feed(window)
+            self.window = window = msgspec.structs.replace(
+                window, notices=notices, drifting=self.drift.drifting, machine=self._machine.take()
+            )
+            for exporter in list(self._exporters):
+                self._guarded(exporter, lambda exporter=exporter: exporter.write(window))  # type: ignore[misc]
+        for notice in notices:
+            self._tell(notice)
+        return window
+
+    def _run(self) -> None:
+        while not self._failed and not self._waited():
+            self._pulse_safely()
+
+    def _waited(self) -> bool:
+        """Until the next window, with looks at the machine meanwhile; True where the watch was closed."""
+        until = time.monotonic() + self.every
+        while (left := until - time.monotonic()) > 0:
+            if self._stop.wait(min(left, LOOK_EVERY)):
+                return True
+            self._machine.look()
+        return False
+
+    def _pulse_safely(self, *, ended: bool = False) -> None:
+        """A watch that fails says so once and ends; the training goes on."""
+        try:
+            self.pulse(ended=ended)
+        except Exception:
+            self._failed = True
+            log.exception("pipefix.watch has stopped: this is a bug in pipefix, not in your training.")
+
+    def _guarded(self, exporter: Exporter, call: Callable[[], object]) -> None:
+        """Whatever an exporter raises, SummaryWriters of the user's own among them, is told once."""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - the border: an output never ends the watch, nor the watch the training
+            log.warning("pipefix.watch: %s gets no more windows: %s: %s", type(exporter).__name__, type(error).__name__, error)
+            if exporter in self._exporters:
+                self._exporters.remove(exporter)
+
+    def _tell(self, notice: Notice) -> None:
+        if notice.alarm:
+            log.warning("pipefix.watch: %s %s", notice.sentence, sentences.advice(notice) or "")
+        else:
+            log.info("pipefix.watch: %s", notice.sentence)
+        if self._on_drift is not None and notice.alarm:
+            try:
+                self._on_drift(notice)
+            except Exception:
+                log.exception("pipefix.watch: on_drift raised; the training and the watch go on.")
+
+    def _died(self, processes: Sequence[Any]) -> list[str]:
+        found = []
+        for number, process in enumerate(processes):
+            code = _exit_code(process)
+            # Torch itself terminates workers that do not leave in time.
+            if code and code != -signal.SIGTERM and process.pid not in self._dead:
+                self._dead.add(process.pid)
+                how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                found.append(f"worker {number} (pid {process.pid}) {how}")
+        return found
+
+
+def _exit_code(process: Any) -> int | None:
+    """How a process ended; None while it runs, or where that cannot be told.
+
+    Without reaping it: torch asks the kernel the same question to say why a worker died, and who asks second is not told.
+    """
+    known = getattr(getattr(process, "_popen", None), "returncode", None)
+    if known is not None or not hasattr(os, "waitid"):
+        return known
+    try:
+        found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError:  # somebody else's child, or one that was reaped just now
+        return None
+    if found is None:
+        return None
+    return -found.si_status if found.si_code in (os.CLD_KILLED, os.CLD_DUMPED) else found.si_status
+
+
+def watch(
+    loader: Any,
+    *,
+    jsonl: str | Path | None = None,
+    prometheus: int | str | None = None,
+    textfile: str | Path | None = None,
+    tensorboard: Any = None,
+    baseline: str | Path | Baseline | None = None,
+    every: float = EVERY,
+    stages: bool = True,
+    on_drift: Callable[[Notice], object] | None = None,
+    labels: dict[str, str] | None = None,
+) -> Watch:
+    """Watch any loader while a job runs: waits, steps, rates, the cost of each stage, and what drifts.
+
+    Args:
+        loader: a DataLoader, a FastLoader, or anything else that can be iterated.
+        jsonl: a file that gets one line of JSON a window; rank 1 of a distributed job writes ``NAME.rank1.jsonl``, and so on.
+        prometheus: a port, or "host:port", to serve metrics on; each further rank of a machine serves on the port after it.
+        textfile: a .prom file for the node exporter.
+        tensorboard: a directory, or a SummaryWriter of your own.
+        baseline: a run file of the probe, or the jsonl of an earlier job, that this one is held against.
+        every: seconds of a window.
+        stages: whether to look into some batches for what each stage costs.
+        on_drift: called with each alarm; alarms are also logged as warnings by the logger "pipefix.watch".
+        labels: names and values that tell this process from others (default: its rank, where it is one of several).
+
+    Returns:
+        The watch: iterate it, or the loader itself. `close`, or leaving its ``with`` block, ends it.
+    """
+    if not hasattr(type(loader), "__iter__"):
+        raise BadUsage(
+            f"pipefix.watch needs something that can be iterated, such as a DataLoader; this is a {type(loader).__name__}.",
+            advice="Give it the loader itself: with pipefix.watch(loader) as batches: ...",
+        )
+    if not every > 0:
+        raise BadUsage(f"every={every!r} is not a number of seconds above zero.", advice="Write every=30")
+    held = baselines.read(Path(baseline)) if isinstance(baseline, (str, Path)) else baseline
+    exporters = _exporters(jsonl, prometheus, textfile, tensorboard)
+    return Watch(
+        loader, exporters=exporters, baseline=held, every=every, stages=stages, on_drift=on_drift, labels=_labels(labels)
+    ).start()
+
+
+def _exporters(
+    jsonl: str | Path | None, prometheus: int | str | None, textfile: str | Path | None, tensorboard: Any
+) -> list[Exporter]:
+    """Those that were asked for. One whose file or port cannot be had is told of and left out; arguments that are none raise."""
+    wanted: list[tuple[Callable[[Any], Exporter], Any]] = []
+    if jsonl is not None:
+        wanted.append((JsonLines, ranks.own_file(jsonl)))
+    if prometheus is not None or textfile is not None:
+        from pipefix.watching.prometheus import Endpoint, Textfile
+
+        if textfile is not None:
+            wanted.append((Textfile, ranks.own_file(textfile)))
+        if prometheus is not None:
+            wanted.append((Endpoint, ranks.own_port(prometheus)))
+    if tensorboard is not None:
+        from pipefix.watching.tensorboard import Scalars
+
+        wanted.append((Scalars, ranks.own_folder(tensorboard)))
+    made: list[Exporter] = []
+    try:
+        for kind, place in wanted:
+            try:
+                made.append(kind(place))
+            except OSError as error:
+                log.warning("pipefix.watch goes on without one of its outputs: %s", error)
+    except BaseException:
+        for exporter in made:
+            exporter.close()
+        raise
+    return made
+
+
+def _labels(labels: dict[str, str] | None) -> dict[str, str]:
+    """Which process of a distributed job this is."""
+    if labels is not None:
+        return {str(name): str(value) for name, value in labels.items()}
+    rank = ranks.rank()
+    return {"rank": str(rank)} if rank is not None else {}

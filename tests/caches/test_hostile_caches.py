@@ -1,0 +1,165 @@
+"""Caches of strangers, whose checksums were made to fit: told as damaged, without taking memory that they do not need."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipefix.caches import manifest as manifests
+from pipefix.caches import parquet, pictures, record
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.format import Index
+from pipefix.caches.record import Decoder, Picture
+from pipefix.caches.verify import verify
+from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
+from pipefix.vocabulary.files import write_whole
+from tests.caches.sources import Files, Numbers
+
+
+def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = None, records: int | None = None) -> None:
+    """Checksums, lengths and counts of the only part are made to fit its data."""
+    found = manifests.read(folder)
+    (part,) = found.parts
+    data = folder / "parts" / f"00000{manifests.SUFFIXES[found.recipe.container]}"
+    if blocks is None:
+        held = Index.read(manifests.beside(data, ".idx"), part).blocks.tolist()
+        text = data.read_bytes()
+        blocks = [(offset, length, zlib.crc32(text[offset : offset + length]), count) for offset, length, _, count in held]
+    index = Index.of(blocks, data).to_bytes()
+    manifests.beside(data, ".idx").write_bytes(index)
+    count = part.records if records is None else records
+    part = msgspec.structs.replace(
+        part, bytes=data.stat().st_size, index_bytes=len(index), index_crc=zlib.crc32(index), records=count, stop=count
+    )
+    text = manifests.sealed_text(msgspec.structs.replace(found, parts=[part], length=count, samples=count))
+    write_whole(folder / "manifest.json", text)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "parts/00000.mdb", "index/00000.idx", "index/00000.facts"])
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_what_is_no_file_is_told_at_once(make: Any, name: str, kind: str) -> None:
+    folder = make(Numbers(), "sample").folder
+    (folder / name).unlink()
+    os.mkfifo(folder / name) if kind == "pipe" else (folder / name).symlink_to("/dev/zero")
+    if name.endswith("facts"):
+        assert not verify(folder).sound and len(CachedDataset(folder)) == 100
+        return
+    with pytest.raises(UnreadableFile, match="not a regular file"):
+        CachedDataset(folder)[0]
+    if name != "manifest.json":
+        assert not verify(folder).sound
+
+
+def test_millions_of_rows_in_a_few_kilobytes(make: Any) -> None:
+    folder = make(Numbers(), "sample", "parquet").folder
+    rows = 3_000_000
+    data = folder / "parts" / "00000.parquet"
+    with pq.ParquetWriter(str(data), parquet._BLOBS, compression="zstd", use_dictionary=True) as writer:
+        few = pa.array([b"x" * 20], pa.binary())
+        same = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), few).cast(pa.binary())
+        writer.write_table(pa.table([pa.array(np.zeros(rows, np.int64)), same], parquet._BLOBS), row_group_size=rows)
+    assert data.stat().st_size < 2_000_000
+    sealed_again(folder, parquet._blocks(data, None, [rows]), rows)
+    with pytest.raises(CacheDamaged):
+        CachedDataset(folder)[0]
+    assert not verify(folder).sound
+
+
+def test_a_dictionary_that_fills_the_memory(make: Any) -> None:
+    folder = make(Numbers(), "sample", "parquet").folder
+    data = folder / "parts" / "00000.parquet"
+    table = pa.table([pa.array(range(4000), pa.int64()), pa.array([bytes(1 << 18)] * 4000, pa.binary())], parquet._BLOBS)
+    pq.write_table(table, str(data), compression="zstd", row_group_size=4000)
+    del table
+    sealed_again(folder, parquet._blocks(data, None, [4000]), 4000)
+    with pytest.raises(CacheDamaged, match="would fill the memory"):
+        CachedDataset(folder)[0]
+
+
+@pytest.mark.parametrize("name", ["qint8", "quint8", "qint32", "quint4x2", "bits8", "complex64", "strided", "Tensor"])
+def test_tensor_types_that_are_no_plain_numbers(name: str) -> None:
+    decode = Decoder(lambda picture: None, lambda pixels: None)
+    taken = record.closed([bytes(16)], ["T", name, [2], 0, 2])
+    with pytest.raises(CacheDamaged):
+        decode(memoryview(taken))
+
+
+@pytest.mark.parametrize("shape", [[0, 2**62], [2**62, 0, 2**62], [0] * 31])
+@pytest.mark.parametrize("tag", ["T", "a"])
+def test_shapes_of_nothing_take_nothing(shape: list[int], tag: str) -> None:
+    taken = record.closed([b""], [tag, "int64" if tag == "T" else "<i8", shape, 0, 0])
+    try:
+        found = Decoder(lambda picture: None, lambda pixels: None)(memoryview(taken))
+    except CacheDamaged:
+        return
+    assert 0 in found.shape
+
+
+def _jpeg(before_frame: bytes) -> bytes:
+    """A JPEG that says it has 30,000 x 20,000 pixels, behind segments that tell otherwise."""
+    frame = b"\xff\xc0\x00\x11\x08" + struct.pack(">HH", 20_000, 30_000) + b"\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
+    return b"\xff\xd8" + before_frame + frame + b"\xff\xd9"
+
+
+def test_a_false_frame_behind_a_filling_byte() -> None:
+    false = b"\xff\xc0\x00\x11\x08" + struct.pack(">HH", 8, 8) + b"\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
+    # Read without the filling byte, its length leads to the false frame; read rightly, a comment holds it.
+    comment = b"\xff\xff\xfe" + struct.pack(">H", 2 + 240 + len(false)) + bytes(240) + false
+    data = _jpeg(comment)
+    assert pictures._jpeg_size(data) in ((30_000, 20_000), None)
+    with pytest.raises(CacheDamaged):
+        pictures.picture_as("tensor")(Picture(data, "jpeg", 8, 8, "tensor"))
+
+
+class Named(Numbers):
+    """Reads a file that the records above name."""
+
+    def __init__(self, root: str | None) -> None:
+        super().__init__(12)
+        self.root = root
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return Path(self.root or "", "a").read_bytes()
+        except OSError:
+            return None
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "described",
+    [
+        ["S", ["\udcff", 1, []]], ["S", ["a", 5, [[0, 5, 0, 99]]]], ["S", ["a", 5, [[0, 5, 10**9, -1]]]],
+        ["S", ["\0\u1234", 1, []]], ["S", ["../../etc/passwd", 1, []]], ["S", 5], 5, ["p"], None,
+    ],
+)  # fmt: skip
+def test_records_that_were_sealed_again(files: Files, make: Any, described: Any) -> None:
+    folder = make(files, "source").folder
+    found = manifests.read(folder)
+    (data,) = (folder / "parts").iterdir()
+    index = Index.read(manifests.beside(data, ".idx"), found.parts[0])
+    offset, length = (int(index.blocks[0][name]) for name in ("offset", "length"))
+    try:
+        text = record.closed([], described)
+    except UnicodeEncodeError:
+        text = record.closed([], ["S", ["XXXX", 1, []]]).replace(b"XXXX", b"\xff\xfe\xff\xfe")
+    held = bytearray(data.read_bytes())
+    held[offset : offset + length] = bytes(length - len(text)) + text
+    data.write_bytes(held)
+    sealed_again(folder)
+    told = 0
+    for read in (lambda: CachedDataset(folder)[0], lambda: CachedDataset(folder, dataset=Named(found.source.root))[0]):
+        try:
+            read()
+        except CacheDamaged:
+            told += 1
+    assert told

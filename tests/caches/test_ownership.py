@@ -1,0 +1,281 @@
+"""What lies in a directory and is not a cache's own is never changed and never lost, whatever it is called."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipefix.caches import pool
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.verify import mend_manifest, repair, verify
+from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, UnreadableFile
+
+pytestmark = pytest.mark.usefixtures("fence")
+
+DATASET = list(range(30))
+FOREIGN = b'{"name": "a web application", "parts": []}'
+
+
+def make(folder: Path, store: str = "sample", to: str = "lmdb", **how: Any) -> Any:
+    recipe = recipe_of(to, store, on_bad=how.pop("on_bad", "raise"))
+    return convert(DATASET, recipe, folder, target="numbers", workers=0, **how)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_parts() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 10)
+        yield
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory, small_parts: Any) -> Path:
+    """An empty directory, a conversion that was interrupted after two parts of three, and a finished cache."""
+    made = tmp_path_factory.mktemp("templates")
+    (made / "new").mkdir()
+    make(made / "finished")
+    real = pool._here
+
+    def interrupted(numbers: Any, ready: Any) -> Any:
+        done = 0
+        for event in real(numbers, ready):
+            yield event
+            done += isinstance(event, pool.PartDone)
+            if done == 2:
+                raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "_here", interrupted)
+        with pytest.raises(Interrupted):
+            make(made / "begun")
+    return made
+
+
+# -- what was found in an attack -------------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_files_in_parts_is_refused(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / "parts").mkdir(exist_ok=True)
+        (tmp_path / "parts" / f"{number:05d}.parquet").write_bytes(b"theirs")
+    with pytest.raises(BadUsage, match="holds other things, such as 'parts'") as raised:
+        make(tmp_path)
+    assert len(os.listdir(tmp_path / "parts")) == 30 and os.listdir(tmp_path) == ["parts"]
+    assert "rm " not in raised.value.advice
+
+
+@pytest.mark.parametrize("name", ["plan.json", "manifest.json", "quarantine.jsonl", "plan.json.draft"])
+def test_a_file_with_a_name_of_ours_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(FOREIGN)
+    for act in (make, mend_manifest, verify):
+        with contextlib.suppress(UnreadableFile, BadUsage):
+            act(tmp_path)
+    with pytest.raises(BadUsage, match=f"holds other things, such as '{name}'"):
+        make(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: FOREIGN}
+
+
+def test_no_advice_to_remove_what_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_bytes(FOREIGN)
+    with pytest.raises(UnreadableFile, match="is not the manifest of a pipefix cache") as raised:
+        verify(tmp_path)
+    assert "rm " not in raised.value.advice
+
+
+@pytest.mark.parametrize("state", ["new", "begun", "finished"])
+@pytest.mark.parametrize("name", ["parts", "index"])
+def test_linked_folders_are_not_followed(tmp_path: Path, templates: Path, state: str, name: str) -> None:
+    shutil.copytree(templates / state, tmp_path / "cache")
+    elsewhere = tmp_path / "elsewhere"
+    if state == "new":
+        elsewhere.mkdir()
+    else:
+        (tmp_path / "cache" / name).rename(elsewhere)
+    (tmp_path / "cache" / name).symlink_to(elsewhere)
+    before = contents(elsewhere)
+    with pytest.raises((BadUsage, UnreadableFile), match=name):
+        make(tmp_path / "cache", update=True)
+    with contextlib.suppress(PipefixError):
+        mend_manifest(tmp_path / "cache")
+    assert contents(elsewhere) == before
+
+
+def test_linked_files_are_not_replaced(tmp_path: Path, templates: Path) -> None:
+    shutil.copytree(templates / "begun", tmp_path / "cache")
+    (tmp_path / "theirs").write_bytes(b"theirs")
+    link = tmp_path / "cache" / "parts" / "00002.mdb"
+    link.symlink_to(tmp_path / "theirs")
+    with pytest.raises(BadUsage, match=r"00002\.mdb is not a file that a cache would hold"):
+        make(tmp_path / "cache")
+    assert link.is_symlink() and (tmp_path / "theirs").read_bytes() == b"theirs"
+
+
+def test_a_foreign_manifest_in_a_cache_is_not_overwritten(tmp_path: Path, templates: Path) -> None:
+    shutil.copytree(templates / "finished", tmp_path / "cache")
+    (tmp_path / "cache" / "manifest.json").write_bytes(FOREIGN)
+    for act in (make, mend_manifest):
+        with pytest.raises(UnreadableFile, match="not the manifest of a pipefix cache") as raised:
+            act(tmp_path / "cache")
+        assert "Move it" in raised.value.advice and "rm " not in raised.value.advice
+    assert (tmp_path / "cache" / "manifest.json").read_bytes() == FOREIGN
+
+
+def test_a_damaged_part_is_mended_beside_a_folder_called_repair(tmp_path: Path, templates: Path) -> None:
+    folder = tmp_path / "cache"
+    shutil.copytree(templates / "finished", folder)
+    before = contents(folder)
+    (folder / ".repair").mkdir()
+    (folder / ".repair" / "photo.jpg").write_bytes(b"theirs")
+    (folder / "parts" / "00001.mdb").write_bytes(b"damage")
+    assert repair(verify(folder), DATASET).sound
+    assert contents(folder) == {**before, ".repair/photo.jpg": b"theirs"}
+
+
+# -- and in general --------------------------------------------------------------------------------------------------------
+
+NAMES = (
+    "notes.txt", "plan.json", "plan.json.draft", "manifest.json", "manifest.json.draft", "quarantine.jsonl", ".lock", ".repair/a",
+    ".pipefix-notes", ".pipefix-0123456789ab", "parts", "index", "parts/holiday.jpg", "parts/00099.mdb", "parts/00001.mdb.bak",
+    "parts/00001.txt", "parts/.hidden", "parts/deeper/00000.mdb", "index/notes.idx", "index/00099.facts", "index/b.draft",
+    "parts/00002.mdb", "index/00002.facts", "index/manifest.copy", "00000.mdb", "parts.mdb",
+)  # fmt: skip
+"""Names as people might use them, ours among them."""
+CONTENTS = st.sampled_from([b"", b"theirs", FOREIGN, b"123", b'{"index": "no"}\n'])
+KINDS = st.one_of(st.tuples(st.just("file"), CONTENTS), st.tuples(st.sampled_from(["link", "linked folder", "pipe", "folder"])))
+ACTS = ("convert", "update", "other recipe", "quarantine", "mend", "repair")
+
+
+def place(folder: Path, outside: Path, name: str, what: tuple[Any, ...]) -> bool:
+    """Put something of the user's there; False where there is something of ours that they would not have replaced."""
+    path = folder / name
+    replaces = name in ("manifest.json", "plan.json") and what[0] == "file" and what[1] != b""
+    if any(parent.is_symlink() or parent.is_file() or parent.is_fifo() for parent in path.parents if folder in parent.parents):
+        return False
+    if os.path.lexists(path) and not replaces:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if what[0] == "file":
+        path.write_bytes(what[1])
+    elif what[0] == "pipe":
+        os.mkfifo(path)
+    elif what[0] == "folder":
+        path.mkdir()
+        (path / "00000.mdb").write_bytes(b"theirs")
+    else:
+        path.symlink_to(outside if what[0] == "linked folder" else outside / "photo.jpg")
+    return True
+
+
+def picture(path: Path) -> Any:
+    """What can be seen of a user's file."""
+    if path.is_symlink():
+        return os.readlink(path)
+    if path.is_dir():
+        return contents(path)
+    return path.read_bytes() if path.is_file() else path.lstat().st_mode
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    return {str(path.relative_to(folder)): picture(path) for path in sorted(folder.rglob("*")) if not path.is_dir()}
+
+
+def act(what: str, folder: Path) -> None:
+    if what == "mend":
+        mend_manifest(folder)
+    elif what == "repair":
+        found = verify(folder)
+        if found.damage:
+            repair(found, DATASET)
+    elif what == "other recipe":
+        make(folder, "rows", "parquet")
+    else:
+        make(folder, update=what == "update", on_bad="quarantine" if what == "quarantine" else "raise")
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    state=st.sampled_from(["new", "begun", "finished"]),
+    theirs=st.dictionaries(st.sampled_from(NAMES), KINDS, max_size=3),
+    damage=st.booleans(),
+    acts=st.lists(st.sampled_from(ACTS), min_size=1, max_size=3),
+)
+def test_nothing_of_theirs_is_changed_or_lost(
+    tmp_path_factory: pytest.TempPathFactory, templates: Path, state: str, theirs: dict[str, Any], damage: bool, acts: list[str]
+) -> None:
+    place_of_all = tmp_path_factory.mktemp("place")
+    folder, outside = place_of_all / "cache", place_of_all / "outside"
+    shutil.copytree(templates / state, folder)
+    outside.mkdir()
+    for name in ("photo.jpg", "00000.mdb", "00000.facts", "manifest.copy"):
+        (outside / name).write_bytes(b"theirs")
+    if damage and state != "new":
+        (folder / "parts" / "00001.mdb").write_bytes(b"damage")
+    placed = [name for name, what in theirs.items() if place(folder, outside, name, what)]
+    held = [name for name in placed if not _replaceable(state, name, theirs[name])]
+    before = {name: picture(folder / name) for name in held}
+    for what in acts:
+        with contextlib.suppress(PipefixError):
+            act(what, folder)
+    after = {name: picture(folder / name) if os.path.lexists(folder / name) else "lost" for name in held}
+    for name in ("parts", "index"):  # a folder of theirs may have got company, if it was empty and its name is ours
+        if name in before and before[name] == {}:
+            after[name] = {}
+    assert after == before, (state, placed, acts)
+    assert contents(outside) == dict.fromkeys(sorted(contents(outside)), b"theirs")
+    shutil.rmtree(place_of_all)
+
+
+def _replaceable(state: str, name: str, what: tuple[Any, ...]) -> bool:
+    """In a cache of ours, plain files with the very names of its parts are the cache's."""
+    return state != "new" and what[0] == "file" and name in ("parts/00002.mdb", "index/00002.facts", "index/manifest.copy")
+
+
+# -- what must go on -------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_interrupted_goes_on_beside_files_of_theirs(tmp_path: Path, templates: Path) -> None:
+    shutil.copytree(templates / "begun", tmp_path / "cache")
+    (tmp_path / "cache" / "notes.txt").write_text("theirs")
+    (tmp_path / "cache" / "parts" / "holiday.jpg").write_bytes(b"theirs")
+    (tmp_path / "cache" / ".lock").write_text("99999 on a-host")
+    (tmp_path / "cache" / "parts" / ".00002.123.draft").write_bytes(b"half, by a past version")
+    (tmp_path / "cache" / "parts" / ".pipefix-0123456789ab").write_bytes(b"half")
+    done = make(tmp_path / "cache")
+    assert (done.found, done.made) == (2, 1)
+    expected = {**contents(templates / "finished"), "notes.txt": b"theirs", "parts/holiday.jpg": b"theirs"}
+    assert contents(tmp_path / "cache") == expected
+
+
+def test_killed_before_there_was_a_plan(tmp_path: Path, templates: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / ".lock").touch()
+    (tmp_path / "cache" / ".pipefix-0123456789ab").write_bytes((templates / "begun" / "plan.json").read_bytes()[:100])
+    for name in ("parts", "index"):
+        (tmp_path / "cache" / name).mkdir()  # as past versions did
+    make(tmp_path / "cache")
+    left = contents(tmp_path / "cache")
+    assert left.pop(".lock") == b"" and left == contents(templates / "finished")
+
+
+@pytest.mark.parametrize("name", ["lmdb-source-v1", "parquet-rows-v1"])
+def test_caches_of_past_versions_go_on(root: Path, tmp_path: Path, name: str) -> None:
+    from scripts.make_golden_caches import Pictures, Rows
+
+    shutil.copytree(root / "fixtures" / "caches" / name, tmp_path / "cache")
+    before = contents(tmp_path / "cache")
+    dataset: Any = Pictures() if "source" in name else Rows()
+    to, store, _ = name.split("-")
+    again = convert(dataset, recipe_of(to, store), tmp_path / "cache", target="golden", workers=0)
+    assert again.made == 0 and contents(tmp_path / "cache") == before
+    data = next((tmp_path / "cache" / "parts").iterdir())
+    data.write_bytes(b"damage")
+    if "source" not in name:  # whose files lay elsewhere when it was made
+        assert repair(verify(tmp_path / "cache"), dataset).sound
+        assert {key: value for key, value in contents(tmp_path / "cache").items() if key in before} == before

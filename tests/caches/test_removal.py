@@ -1,0 +1,114 @@
+"""What of a directory is a cache of ours: only that is removed, and a removal that is interrupted can be gone on with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from pipefix.caches import manifest as manifests
+from pipefix.caches import removal
+from pipefix.caches.building import Building
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.verify import verify
+from pipefix.vocabulary.errors import UnreadableFile
+from tests.caches.sources import Files
+
+pytestmark = pytest.mark.usefixtures("fence")
+
+
+class Killed(BaseException):
+    pass
+
+
+def dying_at(number: int) -> mock.MagicMock:
+    """Every act that changes the disk, until the ``number``-th, before which the process dies."""
+    acts = iter(range(number))
+
+    def counted(real):
+        def act(self, *arguments, **options):
+            if next(acts, None) is None:
+                raise Killed
+            return real(self, *arguments, **options)
+
+        return act
+
+    return mock.patch.multiple(Path, unlink=counted(Path.unlink), rmdir=counted(Path.rmdir), replace=counted(Path.replace))
+
+
+@pytest.fixture
+def cache(make, files: Files, monkeypatch) -> Path:
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda *_: 5)
+    return make(files, "source").folder
+
+
+def test_a_whole_cache_is_removed_whole(cache):
+    assert removal.remove(cache) is None and not cache.exists()
+    assert removal.remove(cache) is None
+
+
+@pytest.mark.parametrize("without", ["manifest.json", "index/manifest.copy"])
+def test_one_of_manifest_and_copy_is_enough(cache, without):
+    (cache / without).write_text("{}")
+    assert removal.remove(cache) is None and not cache.exists()
+
+
+def test_a_begun_cache_is_removed_by_its_blueprint(tmp_path, files):
+    with mock.patch.object(Building, "seal", side_effect=Killed), pytest.raises(Killed):
+        convert(files, recipe_of("lmdb", "source"), tmp_path / "begun", workers=0)
+    assert (tmp_path / "begun" / "plan.json").exists()
+    assert removal.remove(tmp_path / "begun") is None and not (tmp_path / "begun").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("thesis.txt", ""), ("plan.json", '{"steps": []}'), ("manifest.json", '{"files": []}'), ("parts/00000.mdb", "mine"),
+        (".lock", "my own lock"), ("manifest.json.draft", "# draft"), ("index/manifest.copy", "{}"), ("deep/er/file", "mine"),
+        (".pipefix-0123456789ab", "mine"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_nothing_marks_as_ours_stays(tmp_path, path, text):
+    (tmp_path / "theirs" / path).parent.mkdir(parents=True)
+    (tmp_path / "theirs" / path).write_text(text)
+    why = removal.remove(tmp_path / "theirs")
+    assert why is not None and "nothing in it says that pipefix made it" in why
+    assert (tmp_path / "theirs" / path).read_text() == text
+
+
+def test_what_a_converter_left_that_had_made_nothing_yet_is_ours(tmp_path):
+    for name in ("parts", "index"):
+        (tmp_path / "early" / name).mkdir(parents=True)
+    (tmp_path / "early" / ".lock").write_text("4711 on host")
+    for name in ("plan.json.draft", ".pipefix-0123456789ab"):
+        (tmp_path / "early" / name).write_text('{\n "format": "pipef')
+    assert removal.remove(tmp_path / "early") is None and not (tmp_path / "early").exists()
+
+
+def test_a_removal_that_is_killed_leaves_nothing_that_looks_whole_and_can_be_gone_on_with(tmp_path, cache, files):
+    for number in range(40):
+        folder = tmp_path / f"killed-{number}"
+        shutil.copytree(cache, folder)
+        ended = False
+        with dying_at(number):
+            try:
+                assert removal.remove(folder) is None
+                ended = True
+            except Killed:
+                pass
+        if ended:
+            assert number >= 5
+            return
+        if number and folder.exists():
+            with pytest.raises(UnreadableFile):
+                manifests.read(folder)
+        kept = tmp_path / f"gone-on-{number}"
+        if folder.exists():
+            shutil.copytree(folder, kept)
+            for update in (False, True):
+                convert(files, recipe_of("lmdb", "source"), kept, target="a target", workers=0, update=update)
+            assert not verify(kept).damage and manifests.read(kept).length == len(files)
+        assert removal.remove(folder) is None and not folder.exists()
+    raise AssertionError("the removal never ends")

@@ -1,0 +1,189 @@
+"""Caches in a store: brought there, read by ranges or from a tier, verified; the samples of a disk, with every byte checked."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+from torch.utils.data import DataLoader
+
+from pipefix.caches import publish
+from pipefix.caches.convert import recipe_of
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.publish import convert_to_store, staging_of
+from pipefix.caches.verify import verify_in_store
+from pipefix.stores.folder import FolderStore
+from pipefix.stores.opening import open_store
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from tests.caches.sources import Numbers, Texts
+
+KINDS = {"sample in lmdb": ("lmdb", "sample"), "sample in parquet": ("parquet", "sample"), "rows": ("parquet", "rows")}
+
+
+@pytest.fixture
+def url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 16)
+    return f"file://{tmp_path}/bucket/cache"
+
+
+def folder_of(url) -> Path:
+    return Path(url.removeprefix("file://"))
+
+
+def plain(sample):
+    return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in sample.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_samples_as_from_a_disk(url, make, kind):
+    dataset = Texts(60) if kind == "rows" else Numbers(60)
+    local = CachedDataset(make(dataset, KINDS[kind][1], KINDS[kind][0]).folder)
+    done = convert_to_store(dataset, recipe_of(*KINDS[kind]), url, workers=0)
+    assert (done.made, done.url) == (4, url) and not staging_of(url).exists()
+    far = CachedDataset(url)
+    order = [3, 59, 17, 0, 17, 33]
+    assert [plain(one) for one in far.__getitems__(order)] == [plain(local[index]) for index in order]
+    assert [plain(far[index]) for index in order] == [plain(local[index]) for index in order]
+    assert plain(pickle.loads(pickle.dumps(far))[5]) == plain(local[5])
+    found = verify_in_store(url)
+    assert found.sound and found.records == 60
+    assert far.ledger is not None and local.ledger is None
+
+
+def test_records_of_a_batch_are_ranges_and_nothing_else_is_read(url):
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    far = CachedDataset(url)
+    ledger = far.ledger
+    assert ledger is not None and ledger.requests == {"get": 1}
+    far.__getitems__([1, 2, 20, 21])
+    assert ledger.requests == {"get": 3, "range": 4}
+    far.__getitems__([1, 3])
+    assert ledger.requests == {"get": 3, "range": 6} and ledger.received < 10_000
+
+
+def test_in_worker_processes(url):
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    loader = DataLoader(CachedDataset(url), batch_size=10, num_workers=2, multiprocessing_context="fork")
+    assert [int(index) for batch in loader for index in batch["index"]] == list(range(60))
+
+
+class Stops(FolderStore):
+    """Fails after so many puts."""
+
+    left = 0
+
+    def put(self, name, data):
+        if not self.left:
+            raise UnreadableFile("the network is gone")
+        self.left -= 1
+        super().put(name, data)
+
+
+def test_stopped_at_any_put_the_same_command_goes_on(url, monkeypatch):
+    plain_url = f"{url}-uninterrupted"
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), plain_url, workers=0)
+    store, puts = Stops(folder_of(url)), []
+    monkeypatch.setattr(publish, "open_store", lambda _: store)
+    for _ in range(30):
+        store.left = 2
+        try:
+            convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+            break
+        except UnreadableFile:
+            assert not (folder_of(url) / "manifest.json").exists()
+            puts.append(store.ledger.requests.get("put", 0))
+    else:
+        store.left = 100
+        convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    names = sorted(open_store(plain_url).list())
+    assert names == sorted(open_store(url).list()) and puts
+    assert all((folder_of(url) / name).read_bytes() == (folder_of(plain_url) / name).read_bytes() for name in names)
+    again = convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    assert (again.made, again.found) == (0, 4)
+
+
+def test_another_cache_is_not_overwritten(url):
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    with pytest.raises(BadUsage, match="finished cache already, of another recipe"):
+        convert_to_store(Numbers(60), recipe_of("parquet", "sample"), url, workers=0)
+
+
+def test_of_two_that_finish_at_once_one_is_told(url, monkeypatch):
+    class Late(FolderStore):
+        def put_if_absent(self, name, data):
+            super().put_if_absent(name, data.replace(b'"length": 60', b'"length": 61'))
+            return super().put_if_absent(name, data)
+
+    monkeypatch.setattr(publish, "open_store", lambda _: Late(folder_of(url)))
+    with pytest.raises(BadUsage, match="holds another finished cache by now"):
+        convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_told_before_it_is_used(url, kind):
+    convert_to_store(Texts(60) if kind == "rows" else Numbers(60), recipe_of(*KINDS[kind]), url, workers=0)
+    data = next((folder_of(url) / "parts").glob("00001.*"))
+    whole = data.read_bytes()
+    for at in range(0, len(whole), max(1, len(whole) // 50)):
+        flip(data, at)
+    far = CachedDataset(url)
+    assert plain(far[3])
+    with pytest.raises(CacheDamaged, match=r"do not fit their checksum"):
+        far.__getitems__(list(range(16, 32)))
+    assert list(verify_in_store(url).damage) == [1]
+    data.unlink()
+    with pytest.raises(CacheDamaged, match="is missing"):
+        CachedDataset(url).__getitems__([20])
+    assert list(verify_in_store(url, sample=60).damage) == [1]
+    (folder_of(url) / "index" / "00002.idx").write_bytes(b"short")
+    with pytest.raises(CacheDamaged, match="its checksum does not fit"):
+        CachedDataset(url)[40]
+    assert list(verify_in_store(url).damage) == [1, 2]
+
+
+def test_a_byte_that_the_network_flipped_is_fetched_again(url, monkeypatch):
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    real, flipped = FolderStore.ranges, []
+
+    def ranges(self, spans):
+        found = real(self, spans)
+        if not flipped:
+            flipped.append(True)
+            found[0] = bytes([found[0][0] ^ 1]) + found[0][1:]
+        return found
+
+    monkeypatch.setattr(FolderStore, "ranges", ranges)
+    assert CachedDataset(url).__getitems__([7])[0]["index"] == 7 and flipped
+
+
+def test_what_is_no_cache_says_so(url, tmp_path):
+    with pytest.raises(UnreadableFile, match=r"is not a pipefix cache: it has no manifest\.json"):
+        CachedDataset(url)
+    with pytest.raises(BadUsage, match="is a directory, which needs no tier"):
+        CachedDataset(tmp_path, tier=f"{tmp_path}/tier:1MB")
+
+
+def test_parts_come_to_lie_in_the_tier_and_are_read_there(url, tmp_path):
+    convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
+    tiered = CachedDataset(url, tier=f"{tmp_path}/tier:10MB")
+    indices = list(range(0, 60, 5))
+    expected = [plain(one) for one in tiered.__getitems__(indices)]
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "tier").glob("*/parts/*.mdb"))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    before = dict(tiered._parts.store.ledger.requests)
+    tiered.__getitems__(indices)  # opens what has arrived: indices are read once more
+    ranges = tiered._parts.store.ledger.requests["range"]
+    for path in folder_of(url).glob("parts/*"):
+        path.unlink()
+    assert [plain(one) for one in tiered.__getitems__(indices)] == expected
+    assert tiered._parts.store.ledger.requests["range"] == ranges == before["range"]

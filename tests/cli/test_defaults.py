@@ -1,0 +1,83 @@
+"""What a project and a shell set, and what counts more."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from pipefix.cli.command import find
+from pipefix.cli.parser import parse
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is typed: a folder below that of a pyproject.toml."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pipefix]\nworkers = 3\nquiet = true\n[tool.pipefix.probe]\nbudget = "2m"\nstep-ms = 25\n[tool.other]\nbudget = "x"\n'
+    )
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path / "src")
+    return tmp_path
+
+
+def parsed(*words: str) -> Namespace:
+    return parse(list(words), find())
+
+
+def test_a_project_sets_them_for_all_commands_or_for_one(project: Path) -> None:
+    probe = parsed("probe", "x.py")
+    assert (probe.budget, probe.step_ms, probe.workers, probe.quiet) == (120.0, 25.0, 3, True)
+    tune = parsed("tune", "x.py")
+    assert (tune.budget, tune.workers, tune.quiet) == (90.0, 3, True)
+
+
+def test_the_environment_counts_more_and_what_is_typed_most(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEFIX_BUDGET", "9s")
+    assert parsed("probe", "x.py").budget == 9.0
+    assert parsed("probe", "x.py", "--budget", "30").budget == 30.0
+
+
+def test_what_cannot_stand_beside_what_is_typed_is_left(project: Path) -> None:
+    probe = parsed("probe", "x.py", "--quick", "--target-rate", "100")
+    assert (probe.budget, probe.step_ms, probe.target_rate) == (20.0, None, 100.0)
+
+
+def test_agreement_and_files_are_typed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEFIX_YES", "1")
+    monkeypatch.setenv("PIPEFIX_OUT", "somewhere")
+    fix = parsed("fix", "x.py")
+    assert (fix.yes, fix.out) == (False, None)
+
+
+def test_a_value_that_does_not_fit_is_told_as_if_typed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEFIX_BUDGET", "soon")
+    with pytest.raises(BadUsage, match="argument --budget: 'soon' is not a number of seconds"):
+        parsed("probe", "x.py")
+    monkeypatch.setenv("PIPEFIX_COLOR", "blue")
+    with pytest.raises(BadUsage, match="color cannot be 'blue': it is one of auto, always, never"):
+        parsed("doctor")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "advice"),
+    [
+        ('[tool.pipefix]\nbudjet = "9s"\n', "[tool.pipefix] sets 'budjet', which can be set for no command.", "'budget'"),
+        ("[tool.pipefix.probe]\nworker = 3\n", "[tool.pipefix.probe] sets 'worker'", "'workers'"),
+        ("[tool.pipefix.fix]\nyes = true\n", "[tool.pipefix.fix] sets 'yes'", "It may set: "),
+    ],
+)
+def test_a_name_that_no_option_has(text: str, said: str, advice: str, project: Path) -> None:
+    (project / "pyproject.toml").write_text(text)
+    with pytest.raises(BadUsage) as caught:
+        parsed("probe", "x.py")
+    assert said in str(caught.value)
+    assert advice in caught.value.advice
+
+
+def test_a_file_that_is_no_toml(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[tool.pipefix\n")
+    with pytest.raises(UnreadableFile, match="cannot be read"):
+        parsed("probe", "x.py")

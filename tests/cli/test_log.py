@@ -1,0 +1,102 @@
+"""What was done in a folder, and what a command that names no target makes of it. No torch, nobody's code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.fixes.log import Log
+from pipefix.plan import planfile
+from pipefix.report import runfile
+from pipefix.report.runfile import Run
+from pipefix.verbs.history import target_here
+from pipefix.vocabulary.errors import BadUsage
+
+GAIN = {"value": 2.5, "low": 2.3, "high": 2.7}
+TOTAL = {
+    "gain": GAIN, "before": {"value": 100.0, "low": 99.0, "high": 101.0}, "after": {"value": 250.0, "low": 249.0, "high": 251.0},
+    "pairs": 5,
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, a_run: Run) -> Path:
+    """A probe, then a fix that kept one step, refused one and wrote a plan."""
+    settings = msgspec.structs.replace(a_run.settings, length=36_000, drawn=None)
+    probed = msgspec.structs.replace(a_run, target="data.py:loader", created="2026-01-02T03:04:05+00:00", settings=settings)
+    runfile.write(probed, tmp_path / "run.json")
+    with Log(tmp_path) as log:
+        log.begin("data.py:loader")
+        log.write("refused", id="augment-gpu", why="no CUDA device is present")
+        log.write("begun", step=1, id="workers-2")
+        log.write("kept", step=1, id="workers-2", measured=TOTAL)
+        log.write("ended", why="the next gain is less than 5 %", measured=TOTAL)
+    return tmp_path
+
+
+def test_everything_is_told_in_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", str(folder), "--epochs", "90", "--price", "2.50"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "data.py:loader"
+    assert lines[1].startswith("  2026-01-02 03:04  probe  input-bound (decode)")
+    assert lines[2].endswith("fix    left augment-gpu alone: no CUDA device is present")
+    assert lines[3].endswith("fix    kept workers-2, 2.50x (2.30-2.70) measured")
+    # 36,000 samples at 100 and then at 250 a second: 216 s.
+    assert " ".join(lines[-2:]).strip().endswith("saves 3.6 min an epoch, 5.4 h in 90 epochs, which is 13.50 at 2.50 an hour.")
+
+
+def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["what"] for one in found["done"]] == ["probe", "fix", "fix"]
+    assert found["saved_of_an_epoch_s"] == pytest.approx(216)
+
+
+def test_files_of_others_and_broken_ones_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "package.json").write_text("{}")
+    (tmp_path / "cut.json").write_text('{"format": "pipefix.run/1", "crea')
+    (tmp_path / "pipefix.log.jsonl").write_bytes(b"\xff\xfe\n")
+    (tmp_path / planfile.NAME).write_text("= no TOML")
+    assert main(["log", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("Nothing was done here")
+
+
+def test_a_folder_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", "absent"]) == 2
+    assert "There is no folder 'absent'." in capsys.readouterr().err
+
+
+DATASET = "from torch.utils.data import Dataset\nclass Photos(Dataset):\n    pass\n"
+
+
+class TestTargetHere:
+    def test_what_was_probed_last(self, folder: Path) -> None:
+        (folder / "other.py").write_text(DATASET)
+        assert target_here(folder)[0] == "data.py:loader"
+
+    def test_the_only_file_with_a_dataset(self, tmp_path: Path) -> None:
+        (tmp_path / "data.py").write_text(DATASET)
+        (tmp_path / "model.py").write_text("import torch\n")
+        (tmp_path / "broken.py").write_text("def (\n")
+        target, why = target_here(tmp_path)
+        assert (target, why) == ("data.py", "the only file here with a dataset or a loader")
+
+    def test_several_are_named(self, tmp_path: Path) -> None:
+        (tmp_path / "one.py").write_text(DATASET)
+        (tmp_path / "two.py").write_text("loader = torch.utils.data.DataLoader(x)")
+        with pytest.raises(BadUsage) as caught:
+            target_here(tmp_path)
+        assert caught.value.advice == "Name one: one.py, two.py"
+
+    def test_none(self, tmp_path: Path) -> None:
+        with pytest.raises(BadUsage, match="no run file, plan or Python file with a dataset is here"):
+            target_here(tmp_path)
+
+    def test_convert_takes_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.chdir(folder)
+        assert main(["convert", "--to", "lmdb"]) == 3  # data.py was not made, and is told as any target
+        assert "converting data.py:loader: the target of the last fix" in capsys.readouterr().err

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipefix.cli.main import main
+
+STEPS = {"steps": 3, "samples": 12, "optimizer_steps": 3, "without_gradients": 0, "wait_s": 0.3, "step_s": 0.1}
+EVENTS = (
+    {"event": "process", "at": 1.0, "pid": 1, "argv": ["train.py", "--lr", "1"], "rank": None},
+    {"event": "loop", "loop": 0, "loader": "train.py:7", "main_thread": True, "workers": 2},
+    {"event": "steps", "loop": 0, **STEPS, "backward_s": 0.05, "optimizer_s": 0.01, "inner_s": 0.0, "first_s": [0.2]},
+)
+NOTED = "".join(json.dumps(event) + "\n" for event in EVENTS)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "train.py"
+    file.write_text("import sys\nsys.exit(len(sys.argv))\n")
+    return file
+
+
+def test_the_exit_code_is_the_programs(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "train.py", "--out", "not ours"]) == 3
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert "run file: pipefix-run/run.json" in told.err
+    assert main(["show", "pipefix-run"]) == 0
+    assert "ended with exit code 3" in capfd.readouterr().out
+    assert main(["run", "--out", "other", "-q", "--", "train.py"]) == 1
+    assert capfd.readouterr().err == ""
+    assert json.loads((program.parent / "other" / "run.json").read_text())["program"]["command"] == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run"], "No program was named"),
+        (["run", "gone.py"], "There is no file gone.py"),
+        (["run", "--step", "3", "train.py"], "Did you mean --steps?"),
+        (["run", "--steps", "0", "train.py"], "'0' is not a whole number above 0"),
+        (["run", "--seconds", "soon", "train.py"], "'soon' is not a number of seconds"),
+        (["run", "--out", "train.py", "train.py"], "--out train.py: the folder cannot be made: File exists"),
+    ],
+)
+def test_what_cannot_be_done_is_said(words: list[str], said: str, program: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words) in (2, 3, 4)
+    assert said in capfd.readouterr().err
+
+
+def test_nothing_of_the_users_is_replaced(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = program.parent / "pipefix-run"
+    out.mkdir()
+    (out / "run.json").write_text('{"mine": 1}')
+    assert main(["run", "train.py"]) == 2
+    assert "is not one that --out writes" in capfd.readouterr().err
+    (out / "run.json").unlink()
+    (out / "events-mine.jsonl").write_text('{"event": "click"}\n')
+    (out / "events-earlier.jsonl").write_text(NOTED)
+    assert main(["run", "train.py"]) == 1
+    assert sorted(path.name for path in out.iterdir()) == ["events-mine.jsonl", "report.html", "run.json"]
+
+
+def test_what_a_killed_one_left_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "events-a.jsonl").write_text(NOTED)
+    assert main(["show", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "train.py:7" in told
+    assert "How the program ended was not seen" in told
+    assert main(["show", str(tmp_path / "gone")]) != 0
+    (tmp_path / "events-a.jsonl").unlink()
+    assert main(["show", str(tmp_path)]) != 0
+    assert "is no folder of pipefix run" in capsys.readouterr().err
+
+
+def noted_by(host: str, rank: int, *more: dict[str, object]) -> str:
+    process = {**EVENTS[0], "host": host, "rank": str(rank)}
+    return "".join(json.dumps(event) + "\n" for event in (process, *EVENTS[1:], *more))
+
+
+def test_nodes_share_a_folder(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What another one still writes is left to it, what it wrote for an earlier job is not; `show` brings all together."""
+    out = Path("pipefix-run")
+    out.mkdir()
+    here, there, earlier = out / "events-here-1.jsonl", out / "events-there-1.jsonl", out / "events-there-2.jsonl"
+    there.write_text(noted_by("there", 1))
+    earlier.write_text(noted_by("there", 1, {"event": "ended", "overhead_s": 0.0, "cuda": False}))
+    assert main(["run", "train.py"]) == 1
+    assert (there.exists(), earlier.exists()) == (True, False)
+    here.write_text(noted_by("here", 0))
+    capsys.readouterr()
+    assert main(["show", str(out), "--json"]) == 0
+    program_seen = json.loads(capsys.readouterr().out)["program"]
+    assert (program_seen["ranks"], program_seen["exit_code"]) == (2, 1)
+    assert {loop["rank"] for loop in program_seen["loops"]} == {0, 1}

@@ -1,0 +1,219 @@
+"""What newcomers stumble over: each is answered by what happened, the value found, and what to type next, never by a traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pipefix.cli import console, deliver, destination, main, probe
+from pipefix.cli.main import main as pipefix
+from pipefix.report import runfile
+from pipefix.report.columns import cells
+from pipefix.report.runfile import Run
+from tests.cli.conftest import Library
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = str(ROOT / "fixtures" / "runs" / "decode-bound-workers.json")
+DATA = """
+from torch.utils.data import DataLoader, Dataset
+
+class Numbers(Dataset):
+    def __init__(self, root="."): self.root = root
+    def __len__(self): return LENGTH
+    def __getitem__(self, index): return float(index)
+
+loader = DataLoader(Numbers(), batch_size=4)
+"""
+
+
+@pytest.fixture(autouse=True)
+def targets_are_there() -> None:
+    """Here names of files are the subject, unlike in the room's other tests."""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that people name by mistake."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.py").write_text(DATA.replace("LENGTH", "64"))
+    (tmp_path / "empty.py").write_text(DATA.replace("LENGTH", "0"))
+    (tmp_path / "nothing.py").write_text("x = 1\n")
+    (tmp_path / "typo.py").write_text("def loader(:\n")
+    (tmp_path / "raises.py").write_text("raise RuntimeError('no disk')\n")
+    (tmp_path / "imports.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "notes.txt").write_text("Hello\n")
+    (tmp_path / "book.ipynb").write_text("{}")
+    (tmp_path / "other.json").write_text('{"format": "something/1"}')
+    (tmp_path / "newer.json").write_text('{"format": "pipefix.run/9"}')
+    (tmp_path / "cut.json").write_text(Path(RUN).read_text(encoding="utf-8")[:500])
+    (tmp_path / "a folder").mkdir()
+    return tmp_path
+
+
+STUMBLES = [
+    # flags
+    ("prob data.py", 2, "Did you mean: pipefix probe?"),
+    ("help probee", 2, "Did you mean: pipefix probe?"),
+    ("probe data.py --bugdet 5", 2, "Did you mean --budget?"),
+    ("probe data.py -budget 5", 2, "there is no flag -budget"),
+    ("probe", 2, "the following arguments are required: TARGET"),
+    ("probe data.py other.py", 2, "'other.py' is one argument too many"),
+    ("probe data.py --budget soon", 2, "'soon' is not a number of seconds; write 60, 90s or 2m"),
+    ("probe data.py --budget -1", 2, "'-1' is not above zero"),
+    ("probe data.py --budget 0", 2, "'0' is not above zero"),
+    ("probe data.py --workers two", 2, "'two' is not a whole number from 0 to 4096"),
+    ("probe data.py --workers 1.5", 2, "'1.5' is not a whole number"),
+    ("probe data.py --batch-size 0", 2, "'0' is not a whole number above 0"),
+    ("probe data.py --quick --budget 9", 2, "not allowed with argument --quick"),
+    ("probe data.py --step-ms 5 --target-rate 9", 2, "not allowed with argument --step-ms"),
+    ("probe data.py --recording-budget much", 2, "'much' is not a size; write 500MB, 2GB or 1GiB"),
+    ("probe data.py --fail-on slow", 2, "invalid choice: 'slow'"),
+    ("probe data.py:Numbers --arg root", 2, "--arg 'root' is not NAME=VALUE."),
+    ("probe data.py --color blue", 2, "invalid choice: 'blue'"),
+    ("tune data.py --stall 0.01", 2, "'0.01' could mean 0.01% or 1%; write it with its sign"),
+    ("tune data.py --max-memory lots", 2, "'lots' is not a size"),
+    ("convert data.py", 2, "the following arguments are required: --to"),
+    ("convert data.py --to hdf5", 2, "invalid choice: 'hdf5'"),
+    ("swap data.py", 2, "the following arguments are required: --to"),
+    ("fix", 2, "there is no TARGET to fix"),
+    ("compare other.json", 2, "the following arguments are required: AFTER"),
+    (f"compare {RUN} {RUN} --max-regression 0.05", 2, "'0.05' could mean 0.05% or 5%; write it with its sign"),
+    ("completion tcsh", 2, "invalid choice: 'tcsh'"),
+    # names
+    ("probe train.py", 3, "There is no file 'train.py'."),
+    ("probe src/train.py", 3, "There is no file 'src/train.py'."),
+    ("probe notes.txt", 3, "its name must end in .py"),
+    ("probe book.ipynb", 3, "its name must end in .py"),
+    ("probe data.py:laoder", 3, "It defines: data.py:loader"),
+    ("probe absent_package.data:loader", 3, "absent_package"),
+    ("probe nothing.py", 3, "'nothing.py' defines no Dataset, no DataLoader"),
+    ("probe typo.py", 3, "SyntaxError"),
+    ("probe raises.py", 3, "RuntimeError: no disk"),
+    ("probe imports.py", 3, "a_module_that_is_not_there"),
+    ("probe empty.py", 3, "is empty: its length is 0"),
+    ("verify nowhere", 4, "nowhere"),
+    ("verify data.py", 4, "data.py"),
+    ("log nowhere", 2, "There is no folder 'nowhere'."),
+    # files
+    ("show absent.json", 4, "The run file absent.json could not be read"),
+    ("show other.json", 4, "other.json"),
+    ("show newer.json", 4, "newer"),
+    ("show cut.json", 4, "cut.json"),
+    ("show notes.txt", 4, "notes.txt"),
+    (f"compare {RUN} absent.json", 4, "absent.json"),
+    ("watch absent.jsonl --once", 4, "absent.jsonl"),
+    ("probe data.py --html absent/report.html", 2, "mkdir -p"),
+    ("probe data.py --out .", 2, "is a directory, not a file"),
+    ("probe data.py --out data.py", 2, "it will not be replaced"),
+    ("probe data.py --out same --html same", 2, "name the same file, same"),
+    ("fix --undo --out nowhere", 2, "nowhere"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "said"), STUMBLES, ids=[words for words, _, _ in STUMBLES])
+def test_it_is_answered(words: str, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pipefix(words.split(" ")) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
+    *_, what, advice = told.err.rstrip("\n").splitlines()
+    assert re.match(r"pipefix\b", what) or advice.startswith("  ")
+    assert advice.startswith("  ") and len(advice) > 10, "what to type next"
+    assert "site-packages" not in told.err and "pipefix/cli" not in told.err, "no frames of ours"
+
+
+def test_forty_at_least() -> None:
+    assert len(STUMBLES) >= 40
+
+
+@pytest.mark.parametrize("name", ["with space.py", "größe.py", "数据.py", "it's.py", "-dash.py"])
+def test_odd_names_are_names(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / name).write_text((here / "data.py").read_text())
+    assert pipefix(["doctor", f"./{name}:loader"]) == 0
+    assert pipefix(["doctor", f"./{name}:absent"]) == 3
+    assert f"{name}:loader" in capsys.readouterr().err
+
+
+def test_a_folder_without_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pipefix(["probe", "a folder"]) == 3
+    assert "It needs one folder a class with images inside" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [1, 20, 40, 80, 300])
+@pytest.mark.parametrize("words", [["show", RUN], ["show", RUN, "--full"], ["compare", RUN, RUN]])
+def test_no_line_is_wider_than_the_terminal(
+    words: list[str], columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert pipefix(words) == 0
+    widest = max(map(cells, capsys.readouterr().out.splitlines()))
+    assert widest <= max(40, columns)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "coloured"),
+    [
+        ([], {}, False),
+        ([], {"FORCE_COLOR": "1"}, True),
+        ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        (["--color", "never"], {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colours_in_a_pipe(
+    words: list[str], variables: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    try:
+        assert pipefix(["show", RUN, *words]) == 0
+    finally:
+        console.ask_color("auto")
+    assert ("\x1b[" in capsys.readouterr().out) is coloured
+
+
+def test_a_folder_that_may_not_be_written_to(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(destination.tempfile, "TemporaryFile", refuse)
+    assert pipefix(["show", RUN, "--html", "report.html"]) == 4
+    told = capsys.readouterr().err
+    assert "nothing can be written in" in told
+    assert "Choose a directory that you may write to" in told
+
+
+MOMENTS = [
+    (main, "find"), (main, "parse"), (main, "named"), (destination, "check"), (console, "stdout_reserved"), (probe, "Progress"),
+    (probe, "used"), (probe, "deliver"), (runfile, "write"), (deliver, "_print"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "name"), MOMENTS, ids=[f"{place.__name__}.{name}" for place, name in MOMENTS])
+def test_ctrl_c_at_ten_moments(
+    place: object, name: str, library: Library, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, name, interrupted)
+    assert pipefix(["probe", "data.py", "--out", "run.json"]) == 130
+    told = capsys.readouterr().err
+    assert "Interrupted" in told
+    assert "Traceback" not in told
+
+
+def test_ctrl_c_keeps_what_is_known(library: Library, a_run: Run, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import msgspec
+
+    library.answer = msgspec.structs.replace(a_run, partial=True)
+    assert pipefix(["probe", "data.py", "--out", "run.json"]) == 130
+    assert json.loads((here / "run.json").read_text(encoding="utf-8"))["partial"] is True
+    told = capsys.readouterr()
+    assert "VERDICT" in told.out
+    assert "the figures above are what was known by then" in told.err

@@ -1,0 +1,54 @@
+"""A process that ends without a word is spoken for; the others are not disturbed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PIPELINE = """
+import os, signal, sys, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if index == 0:
+            {act}
+        return torch.zeros(1)
+
+loader = DataLoader(Numbers(), batch_size=4)
+"""
+
+
+def run(pipefix: str, folder: Path, act: str) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(PIPELINE.format(act=act))
+    command = [*pipefix.split(), "probe", "train.py", "--budget", "2", "-q"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        ("os._exit(0)", 0),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV),
+    ],
+)
+def test_a_sample_that_ends_the_process_is_told(tmp_path: Path, act: str, code: int, preloaded: str) -> None:
+    done = run(preloaded, tmp_path, act)
+    assert done.returncode == code
+    assert "the process ended without a report while it was making a batch of the samples 0, 1, 2, 3" in done.stderr
+    if code == 128 + signal.SIGSEGV:
+        assert 'train.py", line 10 in __getitem__' in done.stderr
+
+
+def test_a_sample_that_leaves_is_an_error_of_the_target_s(tmp_path: Path, preloaded: str) -> None:
+    done = run(preloaded, tmp_path, "sys.exit(0)")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "dataset[0] raised SystemExit: 0" in done.stderr
+    assert "train.py" in done.stderr
+    assert "ended without a report" not in done.stderr

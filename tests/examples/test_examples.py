@@ -1,0 +1,75 @@
+"""The examples work as printed, with few samples: each is a target with a step, and the notebook runs from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipefix.subject.load import load
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = "64"
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copied") / "examples"
+    shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("data", "__pycache__"))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("EXAMPLE_SAMPLES", SAMPLES)
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if "copied" in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["text", "tabular", "images"])
+def test_an_example_is_a_target_with_a_step(name: str, examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXAMPLE_SAMPLES", "4" if name == "images" else SAMPLES)
+    subject = load(str(examples / f"{name}.py"))
+    assert subject.target.endswith(":train_loader")
+    assert subject.settings.num_workers == 0, "it is slow on purpose"
+    assert subject.consumer is not None
+    subject.consumer(next(iter(subject.loader)))
+
+
+def test_two_ranks_are_a_program_of_one_too(examples: Path) -> None:
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    done = subprocess.run(
+        [sys.executable, str(examples / "ddp.py"), "--samples", "64"], env={**os.environ, **alone}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_notebook(examples: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("EXAMPLE_BUDGET", "1s")
+    monkeypatch.chdir(examples)
+    monkeypatch.syspath_prepend(str(examples))
+    names: dict[str, object] = {"__name__": "__main__"}
+    for cell in json.loads((examples / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    told = capsys.readouterr().out
+    assert "VERDICT" in told
+    assert "samples/s" in told
+    assert (examples / "before.json").exists()
+
+
+def test_nothing_that_is_drawn_or_run_is_kept_in_it() -> None:
+    """Notebooks are committed without what they printed."""
+    for path in (ROOT / "examples").glob("*.ipynb"):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            assert not cell.get("outputs"), path

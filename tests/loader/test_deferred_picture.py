@@ -1,0 +1,184 @@
+"""A picture whose decoding is put off is to its user the picture that Pillow would have given."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+from PIL.JpegImagePlugin import JpegImageFile
+
+from pipefix.kernels.kernel import Absent, native
+from pipefix.loader.fusing.deferral import Deferral
+from pipefix.loader.fusing.deferred_picture import DeferredFile, DeferredPicture
+from pipefix.loader.fusing.recognise import pillow_order
+
+Use = Callable[[Image.Image], Any]
+FLIP, UP = Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.FLIP_TOP_BOTTOM
+BILINEAR, BICUBIC, LANCZOS = Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS
+
+
+@pytest.fixture(scope="module")
+def deferral() -> Deferral:
+    kernel, arithmetic = native(), pillow_order()
+    if isinstance(kernel, Absent):
+        pytest.skip(f"{kernel.why} {kernel.advice}")
+    assert arithmetic is not None
+    return Deferral(kernel, arithmetic)
+
+
+def seen(value: Any) -> Any:
+    """What can be compared of what a use gives."""
+    if isinstance(value, Image.Image):
+        return value.mode, value.size, value.info, np.asarray(value).tobytes()
+    if isinstance(value, (list, tuple)):
+        return [seen(one) for one in value]
+    return value.tobytes() if isinstance(value, np.ndarray) else value
+
+
+def both(deferral: Deferral, data: bytes, use: Use) -> None:
+    own = seen(use(Image.open(io.BytesIO(data))))
+    with deferral:
+        made = use(Image.open(io.BytesIO(data)))
+    assert seen(made) == own
+
+
+USES: dict[str, Use] = {
+    "converted": lambda one: one.convert("RGB"),
+    "as it is": lambda one: one.crop((3, 4, 60, 50)),
+    "twice converted": lambda one: one.convert("RGB").convert("RGB"),
+    "grey": lambda one: one.convert("L"),
+    "cropped": lambda one: one.convert("RGB").crop((3.4, 4.5, 60.6, 50.5)),
+    "cropped beyond its edge": lambda one: one.convert("RGB").crop((-5, -5, 200, 60)),
+    "cropped to all": lambda one: one.convert("RGB").crop(),
+    "resized": lambda one: one.convert("RGB").resize((40, 30), BILINEAR),
+    "resized by default": lambda one: one.convert("RGB").resize((40, 30)),
+    "resized another way": lambda one: one.convert("RGB").resize((40, 30), LANCZOS),
+    "resized to its size": lambda one: one.convert("RGB").resize(one.size, BILINEAR).resize((33, 44), BILINEAR),
+    "a part resized": lambda one: one.convert("RGB").resize((40, 30), BILINEAR, box=(2.5, 2.5, 70, 60)),
+    "resized in steps": lambda one: one.convert("RGB").resize((20, 15), BILINEAR, reducing_gap=2.0),
+    "resized twice": lambda one: one.convert("RGB").resize((60, 60), BICUBIC).resize((30, 20), BILINEAR),
+    "cropped and resized, cropped": lambda one: one.crop((5, 6, 90, 80)).resize((50, 40), BICUBIC).crop((3, 2, 43, 38)),
+    "flipped": lambda one: one.transpose(FLIP).crop((0, 0, 30, 20)).transpose(UP),
+    "flipped, then resized": lambda one: one.transpose(FLIP).resize((31, 23), BILINEAR),
+    "turned": lambda one: one.convert("RGB").transpose(Image.Transpose.ROTATE_90),
+    "rotated": lambda one: one.convert("RGB").crop((2, 2, 60, 60)).rotate(20, BILINEAR, fillcolor=(1, 2, 3)),
+    "loaded first": lambda one: (one.load(), one.crop((3, 4, 60, 50)))[1],
+    "a pixel": lambda one: (one.getpixel((3, 4)), one.convert("RGB").load()[5, 6]),
+    "a pixel of what was loaded": lambda one: one.load()[5, 6],
+    "a changed pixel": lambda one: (one.load().__setitem__((5, 6), 0 if one.mode == "L" else (1, 2, 3)), one)[1],
+    "drawn on": lambda one: (made := one.convert("RGB"), made.paste((9, 9, 9), (0, 0, 9, 9)))[0],
+    "the first stays": lambda one: (whole := one.convert("RGB"), whole.crop((0, 0, 9, 9)).paste(0, (0, 0, 9, 9)), whole)[2],
+    "an array": lambda one: np.array(one.crop((1, 1, 20, 30))),
+    "what is asked of it": lambda one: (one.format, one.size, one.mode, one.getbands(), one.info, dict(one.getexif())),
+    "upright": lambda one: ImageOps.exif_transpose(one).convert("RGB").resize((33, 22), BILINEAR),
+    "drafted": lambda one: (one.draft("RGB", (30, 20)), one.convert("RGB"))[1],
+    "a thumbnail": lambda one: (made := one.convert("RGB"), made.thumbnail((40, 40)))[0],
+    "a thumbnail of the file": lambda one: (one.thumbnail((40, 40)), one)[1],
+    "pickled": lambda one: pickle.loads(pickle.dumps(one.convert("RGB").crop((1, 1, 9, 9)))),
+    "its file pickled": lambda one: pickle.loads(pickle.dumps(one)),
+    "several views": lambda one: [one.convert("RGB").crop((k, k, 50, 50)).resize((32, 32), BILINEAR) for k in range(3)],
+    "statistics": lambda one: (one.convert("RGB").getextrema(), one.histogram()),
+    "split": lambda one: Image.merge("RGB", one.convert("RGB").split()[::-1]),
+    "left with": lambda one: _left(one),
+}  # fmt: skip
+
+
+def _left(one: Image.Image) -> Image.Image:
+    with one:
+        return one.convert("RGB")
+
+
+def files(photo: Callable[..., bytes]) -> dict[str, bytes]:
+    exif = Image.Exif()
+    exif[0x112] = 6
+    return {
+        "plain": photo(),
+        "progressive": photo(progressive=True),
+        "grey": photo(mode="L"),
+        "CMYK": photo(mode="CMYK"),
+        "a PNG": photo(format="PNG"),
+        "turned": photo(exif=exif, dpi=(72, 72)),
+        "fine": photo(subsampling=0, quality=97),
+    }
+
+
+@pytest.mark.parametrize("name", USES)
+def test_whatever_is_done_with_it(name: str, deferral: Deferral, photo: Callable[..., bytes]) -> None:
+    for data in files(photo).values():
+        both(deferral, data, USES[name])
+
+
+STEP = st.tuples(st.sampled_from(["crop", "resize", "flip", "up"]), *[st.integers(-3, 80)] * 4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 70), st.integers(1, 70), st.lists(STEP, max_size=5))
+def test_any_row_of_crops_resizes_and_flips(deferral: Deferral, width: int, height: int, steps: list[tuple[Any, ...]]) -> None:
+    pixels = np.random.default_rng(width * 100 + height).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=90)
+
+    def use(picture: Image.Image) -> Image.Image:
+        for what, a, b, c, d in steps:
+            if what == "crop":
+                picture = picture.crop((a, b, a + max(1, c), b + max(1, d)))
+            elif what == "resize":
+                picture = picture.resize((max(1, a), max(1, b)), BILINEAR if c % 2 else BICUBIC)
+            else:
+                picture = picture.transpose(FLIP if what == "flip" else UP)
+        return picture.convert("RGB")
+
+    both(deferral, file.getvalue(), use)
+
+
+class TestFiles:
+    def test_a_path_and_a_file_of_the_users(self, deferral: Deferral, photo: Callable[..., bytes], tmp_path: Path) -> None:
+        path = tmp_path / "a.jpg"
+        path.write_bytes(photo())
+        own = np.asarray(Image.open(path))
+        with deferral, warnings.catch_warnings():
+            warnings.simplefilter("error", ResourceWarning)
+            one = Image.open(path)
+            assert isinstance(one, JpegImageFile) and type(one) is DeferredFile and one.filename == str(path)
+            assert np.array_equal(np.asarray(one.convert("RGB")), own)
+            with Image.open(path) as left:
+                left.load()
+            assert np.array_equal(np.asarray(left), own)
+            with path.open("rb") as file:
+                made = Image.open(file).convert("RGB")
+                assert not file.closed
+            assert type(made) is DeferredPicture and np.array_equal(np.asarray(made), own)
+        assert type(Image.open(path)) is JpegImageFile
+
+    def test_what_is_kept_of_a_sample_has_its_pixels(self, deferral: Deferral, photo: Callable[..., bytes]) -> None:
+        with deferral:
+            kept = Image.open(io.BytesIO(photo())).convert("RGB")
+            assert type(kept) is DeferredPicture
+        assert type(kept) is Image.Image
+
+    def test_a_file_that_is_cut_off_is_noted_where_pixels_are_looked_at(
+        self, deferral: Deferral, photo: Callable[..., bytes]
+    ) -> None:
+        with deferral:
+            made = Image.open(io.BytesIO(photo()[:1500])).convert("RGB")
+            with pytest.raises(OSError, match="image file is truncated"):
+                made.getpixel((0, 0))
+            del made
+        assert deferral.failed
+
+    def test_views_of_one_file_are_decoded_once(self, deferral: Deferral, photo: Callable[..., bytes]) -> None:
+        for views in (3, 3, 1, 1):
+            with deferral:
+                whole = Image.open(io.BytesIO(photo())).convert("RGB")
+                made = [whole.crop((0, 0, 9 + k, 9)).getpixel((1, 1)) for k in range(views)]
+                assert (whole._encoded.pixels is not None) == (views > 1 or deferral.views > 1)
+            assert len(set(made)) == 1 and deferral.views == views

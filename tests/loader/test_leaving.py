@@ -1,0 +1,57 @@
+"""Programs that end with workers alive say nothing and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HELD = """
+import gc, sys, torch
+from pipefix import FastLoader
+from tests.loader.pipelines import Tensors
+
+held = []
+for engine in ("torch", "auto", "processes", "subprocess", "threads"):
+    loader = FastLoader(Tensors(64, (64, 64)), batch_size=4, num_workers=2, engine=engine, persistent_workers={persistent})
+    batches = iter(loader)
+    held.append((loader, batches, [next(batches) for _ in range(2)]))
+"""
+LATE = """
+class Late:
+    \"\"\"Dies when modules are taken apart: names that functions go by are None then.\"\"\"
+
+    def __init__(self, held):
+        self.held = held
+        self.spaces = [vars(module) for name, module in sys.modules.items() if name.startswith("pipefix")]
+
+    def __del__(self, collect=gc.collect):
+        for space in self.spaces:
+            for name in list(space):
+                if not name.startswith("__"):
+                    space[name] = None
+        self.held = None
+        collect()
+
+torch.late = Late(held)
+del loader, batches, held
+"""
+
+
+def run(python: list[str], program: str, temporary: Path) -> str:
+    done = subprocess.run(
+        [*python, "-c", program], cwd=ROOT, env={**os.environ, "TMPDIR": str(temporary)},
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_program_that_ends_with_workers_alive(persistent: bool, tmp_path: Path, preloaded: str) -> None:
+    program = HELD.format(persistent=persistent) + (LATE if persistent else "")
+    assert run(preloaded.split(), program, tmp_path) == ""
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,247 @@
+"""An epoch gone on with by other ranks, or in other batches: every sample of it once, but for torch's own padding."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from torch.utils.data import BatchSampler, Dataset, DistributedSampler
+
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+from tests.loader.test_resume import through_a_file
+
+WORLDS = some.integers(1, 7)
+
+
+class Places(Dataset[Any]):
+    """Each sample is its index."""
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def ranks_of(world: int, samples: int, batch_size: int | None, *, epoch: int = 0, **options: Any) -> list[FastLoader[Any]]:
+    """The loaders of a job of ``world`` ranks."""
+    loaders = []
+    dataset = pipelines.Drawing() if options.get("rng") == "sample" else Places(samples)
+    rank_options = {name: options.pop(name) for name in ("shuffle", "drop_last") if name in options}
+    for rank in range(world):
+        sampler = DistributedSampler(range(samples), num_replicas=world, rank=rank, seed=3, **rank_options)
+        sampler.set_epoch(epoch)
+        loaders.append(FastLoader(dataset, batch_size=batch_size, sampler=sampler, **options))
+    return loaders
+
+
+def taken(iterators: list[Any], steps: int) -> list[int]:
+    """The samples that all ranks consume in so many steps; each rank takes one batch a step."""
+    samples = []
+    for _ in range(steps):
+        for iterator in iterators:
+            batch = next(iterator, None)
+            if batch is not None:
+                samples += batch.tolist() if isinstance(batch, torch.Tensor) else batch[0].tolist()
+    return samples
+
+
+def all_of(iterators: list[Any]) -> list[int]:
+    return [sample for iterator in iterators for batch in iterator for sample in batch.tolist()]
+
+
+@settings(max_examples=60)
+@given(
+    some.integers(1, 60),
+    some.lists(some.tuples(WORLDS, some.integers(1, 5), some.integers(0, 6)), min_size=2, max_size=4),
+    some.integers(0, 2),
+    some.booleans(),
+)
+def test_nothing_is_lost_and_nothing_doubled_but_for_padding(
+    samples: int, jobs: list[tuple[int, int, int]], epoch: int, shuffle: bool
+) -> None:
+    """Each job: ranks, batch size, and the steps after which it is stopped. The last one runs to the end."""
+    consumed, state, ahead = Counter[int](), None, True
+    for number, (world, batch_size, steps) in enumerate(jobs):
+        loaders = ranks_of(world, samples, batch_size, epoch=epoch if number == 0 else 0, shuffle=shuffle)
+        if state is not None:
+            for loader in loaders:
+                loader.load_state_dict(state)
+        iterators = [iter(loader) for loader in loaders]
+        if number == len(jobs) - 1:
+            consumed.update(all_of(iterators))
+            break
+        consumed.update(taken(iterators, steps))
+        ahead = len(consumed) < samples
+        state = through_a_file(loaders[-1].state_dict())
+        if not ahead:
+            break
+    assert set(consumed) == set(range(samples))
+    extra = sum(consumed.values()) - samples
+    assert 0 <= extra < max(world for world, _, _ in jobs) + (0 if ahead else max(size for _, size, _ in jobs))
+
+
+@settings(max_examples=30)
+@given(WORLDS, some.sampled_from([12, 24, 60]), some.integers(0, 4), some.data())
+def test_the_same_global_batch_gives_the_same_global_batches(before: int, global_batch: int, steps: int, data: Any) -> None:
+    divisors = [world for world in range(1, 13) if global_batch % world == 0]
+    before, after = data.draw(some.sampled_from(divisors)), data.draw(some.sampled_from(divisors))
+    samples = global_batch * 6
+
+    def steps_of(loaders: list[Any]) -> list[list[int]]:
+        iterators = [iter(loader) for loader in loaders]
+        return [sorted(taken(iterators, 1)) for _ in range(6 - steps)]
+
+    whole = ranks_of(before, samples, global_batch // before)
+    taken([iter(loader) for loader in whole], steps)
+    state = whole[0].state_dict()
+    expected = ranks_of(before, samples, global_batch // before)
+    others = ranks_of(after, samples, global_batch // after)
+    for loader in (*expected, *others):
+        loader.load_state_dict(state)
+    assert steps_of(others) == steps_of(expected)
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 3), (4, 6), (1, 2), (3, 1)])
+@pytest.mark.parametrize("by", [{}, {"num_workers": 1}, {"num_workers": 2, "engine": "threads"}])
+def test_each_way_of_making_batches_goes_on(before: int, after: int, by: dict[str, Any]) -> None:
+    loaders = ranks_of(before, 40, 2)
+    behind = taken([iter(loader) for loader in loaders], 3)
+    others = ranks_of(after, 40, 2, **by)
+    for loader in others:
+        loader.load_state_dict(loaders[0].state_dict())
+    rest = all_of([iter(loader) for loader in others])
+    assert set(behind + rest) == set(range(40))
+    assert len(behind + rest) == 6 * before + math.ceil((40 - 6 * before) / after) * after
+    # The epoch after it is the sampler's own again.
+    for loader in others:
+        loader.sampler.set_epoch(1)
+    assert len(all_of([iter(loader) for loader in others])) == math.ceil(40 / after) * after
+
+
+def test_pixels_with_numbers_of_their_own_stay_the_same() -> None:
+    torch.manual_seed(5)
+    whole = ranks_of(2, 40, 5, rng="sample")
+    of_each = {int(i): n for loader in whole for batch in loader for i, n in zip(batch[0], batch[1], strict=True)}
+    torch.manual_seed(5)
+    first = ranks_of(2, 40, 5, rng="sample")
+    taken([iter(loader) for loader in first], 2)
+    torch.manual_seed(77)
+    others = ranks_of(3, 40, 1, rng="sample")
+    for loader in others:
+        loader.load_state_dict(first[1].state_dict())
+        for batch in loader:
+            assert all(torch.equal(of_each[int(i)], n) for i, n in zip(batch[0], batch[1], strict=True))
+
+
+def test_a_position_after_a_change_of_ranks_is_gone_on_with_by_the_same_ranks() -> None:
+    first = ranks_of(4, 50, 2)
+    behind = taken([iter(loader) for loader in first], 2)
+    second = ranks_of(3, 50, 2)
+    for loader in second:
+        loader.load_state_dict(first[0].state_dict())
+    iterators = [iter(loader) for loader in second]
+    behind += taken(iterators, 2)
+    states = [loader.state_dict() for loader in second]
+    assert [state["consumed"] for state in states] == [28, 28, 28]
+    third = ranks_of(3, 50, 2)
+    for loader, state in zip(third, states, strict=True):
+        loader.load_state_dict(state)
+    assert [all_of([iter(loader)]) for loader in third] == [all_of([iterator]) for iterator in iterators]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_one_process_may_change_its_batch_size(shuffle: bool) -> None:
+    def loader(batch_size: int) -> FastLoader[Any]:
+        return FastLoader(Places(40), batch_size=batch_size, shuffle=shuffle)
+
+    torch.manual_seed(3)
+    first, other = loader(4), loader(5)
+    iterator = iter(first)
+    behind = taken([iterator], 3)
+    state = first.state_dict()
+    rest = all_of([iterator])
+    torch.manual_seed(9)
+    other.load_state_dict(state)
+    assert len(behind) == state["consumed"] == 12
+    assert all_of([iter(other)]) == rest
+    assert "goes on after 12 samples" in other.explain()
+
+
+def test_what_is_padded_and_left_out_is_told() -> None:
+    first = ranks_of(4, 50, 2)
+    taken([iter(loader) for loader in first], 2)
+    for loader in (*ranks_of(5, 50, 2), *ranks_of(3, 50, 2, drop_last=True)):
+        loader.load_state_dict(first[0].state_dict())
+        iter(loader)
+        added = "1 samples of the epoch are given once more" if loader.sampler.num_replicas == 5 else "1 samples are left out"
+        assert f"goes on after 16 samples of all ranks, dealt anew to {loader.sampler.num_replicas}; {added}" in loader.explain()
+
+
+class TestRefused:
+    def test_an_old_state_that_does_not_say_its_ranks(self) -> None:
+        loader = ranks_of(4, 40, 2)[0]
+        taken([iter(loader)], 2)
+        old = {key: value for key, value in loader.state_dict().items() if key in OLD} | {"format": "pipefix.loader/1"}
+        with pytest.raises(ValueError, match="does not say how many ranks it was taken with; this loader is one of 3"):
+            ranks_of(3, 40, 2)[0].load_state_dict(old)
+        others = ranks_of(3, 40, 2)
+        for other in others:
+            other.load_state_dict({**old, "world_size": 4})
+        assert len(all_of([iter(other) for other in others])) == 24
+
+    def test_a_sampler_whose_order_is_not_torchs(self) -> None:
+        class Own(DistributedSampler[Any]):
+            def __iter__(self) -> Any:
+                return iter(range(self.rank, 40, self.num_replicas))
+
+        def loader(world: int) -> FastLoader[Any]:
+            return FastLoader(Places(40), batch_size=2, sampler=Own(range(40), num_replicas=world, rank=0))
+
+        first = loader(4)
+        taken([iter(first)], 2)
+        with pytest.raises(ValueError, match=r"taken with 4 ranks, and this loader is one of 3.*only torch's own samplers"):
+            loader(3).load_state_dict(first.state_dict())
+
+    def test_batches_of_ones_own(self) -> None:
+        class Own(BatchSampler):
+            pass
+
+        def loader(size: int, world: int) -> FastLoader[Any]:
+            sampler = DistributedSampler(range(40), num_replicas=world, rank=0)
+            return FastLoader(Places(40), batch_sampler=Own(sampler, size, False))
+
+        first = loader(2, 2)
+        taken([iter(first)], 2)
+        with pytest.raises(ValueError, match="taken with 2 ranks, and this loader is one of 4"):
+            loader(2, 4).load_state_dict(first.state_dict())
+
+    def test_a_state_without_ranks_for_a_rank(self) -> None:
+        first = FastLoader(Places(40), batch_size=2)
+        taken([iter(first)], 2)
+        with pytest.raises(ValueError, match="the order of a DistributedSampler is another"):
+            ranks_of(2, 40, 2)[0].load_state_dict(first.state_dict())
+
+    def test_batches_that_came_in_any_order(self) -> None:
+        first = ranks_of(4, 40, 2, num_workers=2, in_order=False)[0]
+        taken([iter(first)], 2)
+        with pytest.raises(ValueError, match="with in_order=False"):
+            ranks_of(3, 40, 2)[0].load_state_dict(first.state_dict())
+
+    def test_a_stream_in_other_batches(self) -> None:
+        first = FastLoader(pipelines.Stream(), batch_size=2)
+        next(iter(first))
+        with pytest.raises(ValueError, match="taken with 2 as batch size, and this loader has 3"):
+            FastLoader(pipelines.Stream(), batch_size=3).load_state_dict(first.state_dict())
+
+
+OLD = ("batch_size", "length", "epoch", "batches", "seed", "fresh", "generators", "owned")

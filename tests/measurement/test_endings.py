@@ -1,0 +1,115 @@
+"""Samples that leave, hang, or raise what is no error: each is told with its index and the user's frames."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from pipefix.measurement import replay
+from pipefix.measurement.consumer import UserStep
+from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.stand_in import close_benches
+from pipefix.subject import failure
+from pipefix.vocabulary.errors import TargetError
+from tests.measurement.planted import pool
+
+BAD = 5
+
+
+class Acting(Dataset[Any]):
+    """One sample does what it must not."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        if index == BAD:
+            self.act()
+        return torch.zeros(1)
+
+
+def leave() -> None:
+    sys.exit(0)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt("used as control flow")
+
+
+def hang() -> None:
+    lock = threading.Lock()
+    with lock, lock:
+        pass
+
+
+def ended(act: Callable[[], object], workers: int, **options: Any) -> TargetError:
+    built = DataLoader(Acting(act), batch_size=2, num_workers=workers)
+    running = pool(built, **options)
+    try:
+        with pytest.raises(TargetError) as raised:
+            running.block(PLAIN, 5.0)
+        return raised.value
+    finally:
+        running.close(at_once=True)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    close_benches()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(("act", "said"), [(leave, "SystemExit: 0"), (interrupt, "KeyboardInterrupt: used as control flow")])
+def test_what_is_no_error_is_told_as_one(act: Callable[[], object], said: str, workers: int) -> None:
+    error = ended(act, workers)
+    assert f"dataset[{BAD}] raised {said}" in str(error)
+    assert f"in {act.__name__}" in (error.user_traceback or "")
+    assert error.exit_code == 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sample_that_hangs_is_interrupted_where_it_is(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "OUTLIVES", 50.0)  # half a second after the worker's limit, a busy one has not answered yet
+    begun = time.monotonic()
+    error = ended(hang, workers, limit=1.0)
+    assert f"dataset[{BAD}] raised TimeoutError: interrupted by pipefix after 1 s without an answer" in str(error)
+    assert "in hang" in (error.user_traceback or "")
+    assert time.monotonic() - begun < 45
+
+
+def deaf() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    time.sleep(600)
+
+
+def test_a_worker_that_cannot_be_interrupted_is_given_up() -> None:
+    assert "No worker handed over a batch for 1.5 s" in str(ended(deaf, 1, limit=1.0))
+
+
+def test_a_step_that_leaves_is_told() -> None:
+    def step(_: Any) -> None:
+        sys.exit(1)
+
+    with pytest.raises(TargetError, match="SystemExit: 1"):
+        UserStep(step)(None)
+
+
+def test_ctrl_c_stays_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt) as raised:
+        signal.raise_signal(signal.SIGINT)
+    assert not failure.is_raised_by_code(raised.value)
+    with pytest.raises(KeyboardInterrupt) as thrown:
+        interrupt()
+    assert failure.is_raised_by_code(thrown.value)

@@ -1,0 +1,66 @@
+"""The line of the user's own code that runs where no seam cuts it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pipefix.diagnosis.diagnose import diagnose
+from pipefix.measurement.own_lines import EVERY, OwnLines, users_line
+from pipefix.measurement.trace import Charge
+from pipefix.seams.charges import OWN_NAMES
+from pipefix.seams.tap import Tap
+from tests.doubles.measured import measured
+
+NAME = Path(__file__).name
+
+
+def test_the_innermost_line_of_the_user_is_told() -> None:
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert users_line(frame) == f"test_the_innermost_line_of_the_user_is_told ({NAME}:{frame.f_lineno})"
+    assert users_line(None) is None
+
+
+def test_lines_are_counted_while_a_sample_runs_and_the_thread_is_gone_after() -> None:
+    tap = Tap()
+    tap.active = True
+    lines = OwnLines(tap)
+    lines.turn(on=True)
+    here = "test_lines_are_counted_while_a_sample_runs_and_the_thread_is_gone_after"
+    until = time.monotonic() + 60
+    tap.begin(0)
+    line = sys._getframe().f_lineno + 2
+    while lines.seen[f"{here} ({NAME}:{line})"] < 5 and time.monotonic() < until:
+        time.sleep(0.002)
+    tap.end()
+    lines.turn(on=False)
+    assert not [thread for thread in threading.enumerate() if thread.name == "pipefix-own-lines"]
+    assert lines.seen[f"{here} ({NAME}:{line})"] >= 5
+    seen = sum(lines.seen.values())
+    time.sleep(0.01)
+    assert sum(lines.seen.values()) == seen
+
+
+def test_code_that_never_waits_is_looked_at_more_often_than_threads_change_by_themselves() -> None:
+    before = sys.getswitchinterval()
+    lines = OwnLines(Tap())
+    lines.turn(on=True)
+    assert sys.getswitchinterval() < EVERY
+    lines.turn(on=False)
+    assert sys.getswitchinterval() == before
+
+
+def test_a_line_that_stands_out_is_named_in_the_verdict() -> None:
+    arms = {"storage-from-memory": 1.05, "decode-recorded": 1.04, "augment-recorded": 1.03, "collate-recorded": 1.0}
+    found = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
+    for row in found.rows("real"):
+        row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[1], 36_000_000, 36_000_000, 36_000_000, 0)]
+    found.own_lines = {"Clips.__getitem__ (frames.py:41)": 90, "Clips.__getitem__ (frames.py:42)": 10}
+    sentence = diagnose(found).verdict.sentence
+    assert "own code between calls that pipefix knows, 90 % of it in Clips.__getitem__ (frames.py:41). Moved" in sentence
+    found.own_lines = {"Clips.__getitem__ (frames.py:41)": 9}
+    assert "frames.py" not in diagnose(found).verdict.sentence

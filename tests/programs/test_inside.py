@@ -1,0 +1,262 @@
+"""Experiments inside a program that trains, which goes on as if nothing had happened; and plans put in place without an edit."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from pipefix.caches.dataset import CachedDataset
+from pipefix.plan import planfile
+from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
+from pipefix.programs.launch import Ended
+from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _renewed
+from pipefix.subject.subject import Subject
+from pipefix.verbs import inside
+from pipefix.vocabulary.errors import TargetError
+from tests.programs.conftest import Place
+
+TRAINS = """\
+import random, sys, time
+import numpy, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Drawn(Dataset):
+    def __len__(self): return 60
+    def __getitem__(self, index):
+        noise = random.random() + numpy.random.rand() + torch.rand(()).item()
+        return torch.full((4,), index + noise)
+
+if __name__ == "__main__":
+    torch.manual_seed(3); random.seed(3); numpy.random.seed(3)
+    workers, epochs = int(sys.argv[1]), int(sys.argv[2])
+    loader = DataLoader(Drawn(), batch_size=3, shuffle=True, num_workers=workers, persistent_workers=workers > 0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    for epoch in range(epochs):
+        for batch in loader:
+            optimizer.zero_grad()
+            loss = model(batch).square().mean()
+            loss.backward()
+            optimizer.step()
+            time.sleep(0.06)
+            print(loss.item().hex(), random.random().hex(), numpy.random.rand().hex(), flush=True)
+    print(type(loader).__name__)
+"""
+MADE_AT = f"train.py:{TRAINS[: TRAINS.index('loader = ')].count(chr(10)) + 1}"
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_training_goes_on_to_the_last_bit(workers: str, place: Place) -> None:
+    place.write(TRAINS)
+    ran, alone = place.run("train.py", workers, "2", options=["--probe=2"]), place.alone("train.py", workers, "2")
+    assert (ran.code, ran.out) == (0, alone.out), ran.err
+    assert ran.run is not None
+    assert ran.run.stages, ran.err
+    assert ran.run.target == MADE_AT
+    assert ran.run.consumer.startswith("emulated")
+    assert [(loop.loader, loop.steps) for loop in ran.program.loops] == [(MADE_AT, 40)]
+    assert ran.program.loops[0].seconds < 30, "the time of the probe is none of the loop's"
+    assert "VERDICT" in ran.err
+
+
+def test_a_program_is_probed_and_ended(place: Place) -> None:
+    place.write(TRAINS)
+    command = [sys.executable, "-m", "pipefix", "probe", "train.py", "--budget", "2", "--json", "--", "0", "1000"]
+    done = subprocess.run(command, cwd=place.folder, env=place.environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["target"] == MADE_AT
+    assert told["stages"]
+    assert "KeyboardInterrupt" not in done.stderr
+    assert "0x1." in done.stderr, "what the program prints goes to standard error"
+
+
+def test_a_program_that_does_not_train_is_told(light: Place) -> None:
+    light.write("print('nothing here')")
+    command = [sys.executable, "-m", "pipefix", "probe", "train.py", "--", "--lr", "1"]
+    done = subprocess.run(command, cwd=light.folder, env=light.environment | {"PYTHONPATH": light.environment["PYTHONPATH"]},
+                          capture_output=True, text=True, timeout=100)  # fmt: skip
+    assert done.returncode != 0
+    assert "pipefix run train.py --lr 1" in done.stderr or "cannot be imported" in done.stderr
+
+
+class TestPlans:
+    def plan(self, place: Place, target: str, **parts: Any) -> str:
+        planfile.write(PlanFile(target=target, **parts), place.folder / "pipefix.plan.toml")
+        return "pipefix.plan.toml"
+
+    def test_the_loader_comes_up_with_it(self, place: Place) -> None:
+        place.write(TRAINS)
+        plan = self.plan(place, MADE_AT, loader=LoaderChange(num_workers=1))
+        ran = place.run("train.py", "0", "1", options=["--plan", plan])
+        assert ran.out.endswith("FastLoader\n"), ran.err
+        assert ran.program.planned == [MADE_AT]
+        assert [(loop.loader, loop.steps, loop.workers) for loop in ran.program.loops] == [(MADE_AT, 20, 1)]
+        assert f"was in place for the loader made at {MADE_AT}" in " ".join(ran.err.split())
+
+    def test_what_cannot_be_put_in_place_leaves_the_loader_as_it_is(self, place: Place) -> None:
+        place.write(TRAINS)
+        plan = self.plan(place, MADE_AT, cache=CacheChange(path="gone", store="sample"))
+        ran, alone = place.run("train.py", "0", "1", options=["--plan", plan]), place.alone("train.py", "0", "1")
+        assert (ran.code, ran.out) == (0, alone.out)
+        assert "The plan could not be put in place, and the loader is as the program has it" in " ".join(ran.err.split())
+
+    def test_a_line_that_makes_no_loader(self, light: Place) -> None:
+        light.write("print('end')")
+        ran = light.run(options=["--plan", self.plan(light, "train.py:99", loader=LoaderChange(num_workers=1))])
+        assert ran.out == "end\n"
+        assert "changed nothing: no DataLoader was made at the line" in " ".join(ran.err.split())
+
+    def test_a_plan_for_something_else_is_refused(self, light: Place) -> None:
+        light.write("print('end')")
+        ran = light.run(options=["--plan", self.plan(light, "data.py:loader", loader=LoaderChange(num_workers=1))])
+        assert (ran.code, ran.out) == (2, "")
+        assert "was made for data.py:loader, not for a loader of a program" in ran.err
+
+
+class TestWhenItIsDone:
+    @pytest.fixture
+    def waiting(self, tmp_path: Path) -> Inside:
+        job = inside.Job(tmp_path)
+        job.write("probe", {}, ends=True)
+        return Inside(str(job.file))
+
+    def test_a_loop_is_warm_after_steps_and_seconds(self, waiting: Inside) -> None:
+        assert not waiting.due(STEPS - 1, 2 * SECONDS)
+        assert not waiting.due(STEPS, 0.5 * SECONDS)
+        assert waiting.due(STEPS, SECONDS), "whether it stepped or waited"
+
+    def test_other_ranks_leave_it_to_the_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        inside.Job(tmp_path).write("probe", {}, ends=True)
+        monkeypatch.setenv("RANK", "1")
+        assert not Inside(str(inside.Job(tmp_path).file)).due(100, 100.0)
+
+
+class Kept(DataLoader[Any]):
+    """Hands out from an iterator that it keeps, as ultralytics' loader does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kept = super().__iter__()
+
+    def __iter__(self) -> Any:
+        yield from self.kept
+
+
+class Placed(Kept):
+    """Its iterators begin at a place that the loader knows, as those of torchdata's StatefulDataLoader do."""
+
+    def _get_iterator(self) -> Any:
+        made = super()._get_iterator()
+        made.__class__ = type("Begun", (type(made),), {"__init__": lambda self, loader, place: None})
+        return made
+
+
+@pytest.mark.parametrize("kind", [Kept, Placed])
+def test_an_iterator_that_a_loader_keeps_is_left_to_the_program(kind: Any) -> None:
+    loader = kind(TensorDataset(torch.arange(8)), batch_size=2, num_workers=1)
+    theirs = loader.kept._workers[0].pid
+    fresh, before = _renewed([(loader.kept, loader)])
+    try:
+        assert [batch[0].tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+        assert loader.kept._workers[0].pid != theirs
+        assert before["_workers"][0].is_alive()
+    finally:
+        before["_workers"][0].terminate()
+        vars(fresh)["_shutdown"] = True  # its workers are the other's by now
+    plain = DataLoader(TensorDataset(torch.arange(4)), batch_size=2)
+    assert _renewed([(iter(plain), plain)]) == []
+
+
+def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
+    job = inside.Job(tmp_path)
+    with pytest.raises(TargetError, match="before a training loop"):
+        job.answered(Ended(0, 1.0), ["train.py"])
+    (tmp_path / "job.json.taken").touch()
+    (tmp_path / "job.json.log").write_text("frames")
+    with pytest.raises(TargetError, match="was reached, but what was to be done") as told:
+        job.answered(Ended(0, 1.0), ["train.py"])
+    assert told.value.user_traceback == "frames"
+
+
+class TestWork:
+    def done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Any, **options: Any) -> Any:
+        monkeypatch.setattr("pipefix.verbs.probe.probe", verb)
+        job = inside.Job(tmp_path)
+        job.write("probe", options, ends=True)
+        threads = torch.get_num_threads()
+        inside.work(
+            DataLoader(TensorDataset(torch.ones(8)), batch_size=2), "train.py:3", 0.0123456, json.loads(job.file.read_text())
+        )
+        torch.set_num_threads(threads)
+        return job.answered(Ended(0, 1.0), ["train.py"])
+
+    def test_the_verb_gets_the_loader_and_the_programs_own_step(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def probe(subject: Subject, **options: Any) -> Any:
+            options.pop("progress")("measuring", 0.5)
+            return subject.target, subject.settings.batch_size, options
+
+        assert self.done(tmp_path, monkeypatch, probe, budget=3.0) == ("train.py:3", 2, {"budget": 3.0, "step_ms": 12.346})
+        assert self.done(tmp_path, monkeypatch, probe, batch_size=4, step_ms=5.0) == ("train.py:3", 4, {"step_ms": 5.0})
+        assert inside.Job(tmp_path).progress.read_text() == "measuring\t0.5"
+
+    def test_its_error_is_raised_where_it_was_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def probe(subject: Subject, **options: Any) -> Any:
+            raise TargetError("dataset[3] raised KeyError", advice="Mend it.", user_traceback="frames")
+
+        with pytest.raises(TargetError, match="KeyError") as told:
+            self.done(tmp_path, monkeypatch, probe)
+        assert (told.value.advice, told.value.user_traceback) == ("Mend it.", "frames")
+
+    def test_options_reach_it_whole(self, tmp_path: Path) -> None:
+        given = inside._given({"write": Path("plan.toml"), "seed": 0, "trace": None})
+        assert given == {"write": Path("plan.toml").absolute(), "seed": 0}
+        assert pickle.loads(pickle.dumps(given)) == given
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_file_that_is_a_program_is_run(guarded: bool, place: Place) -> None:
+    """It hands over no dataset when it is imported, or would train then."""
+    text = TRAINS.replace("sys.argv[1]), int(sys.argv[2])", "0), 1000").replace("Drawn()", "Drawn(60)")
+    text = text.replace(
+        "def __len__(self): return 60",
+        "def __init__(self, length): self.length = length\n    def __len__(self): return self.length",
+    )
+    place.write(text if guarded else text.replace('if __name__ == "__main__":', "if True:"))
+    command = [sys.executable, "-m", "pipefix", "probe", "train.py", "--budget", "2", "--json"]
+    done = subprocess.run(command, cwd=place.folder, env=place.environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["target"] == "train.py:15"
+    why = "hands over no dataset when it is imported" if guarded else "trains when it is imported"
+    assert f"train.py {why}, so it is run to its training loop" in " ".join(done.stderr.split())
+
+
+def test_the_dataset_of_a_program_is_converted(place: Place) -> None:
+    place.write(TRAINS.replace("index + noise", "float(index)"))
+    command = [
+        sys.executable,
+        "-m",
+        "pipefix",
+        "convert",
+        "train.py",
+        "--to",
+        "lmdb",
+        "--store",
+        "sample",
+        "--out",
+        "cache",
+        "--json",
+    ]
+    done = subprocess.run(
+        [*command, "--", "0", "1000"], cwd=place.folder, env=place.environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(CachedDataset(place.folder / "cache")) == 60

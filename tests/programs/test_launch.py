@@ -1,0 +1,281 @@
+"""A program that pipefix runs is itself: arguments, streams, signals, exit code, and what else it finds in its process."""
+
+from __future__ import annotations
+
+import ast
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipefix.programs.launch import command_line
+from pipefix.vocabulary.errors import BadUsage
+from tests.programs.conftest import Place
+
+SHOWS = """\
+import os, sys
+print(sys.argv, __name__, __file__, os.getcwd())
+print([place for place in sys.path], sys.flags, sys.stdin.read())
+print(sorted(name for name in sys.modules if "pipefix" in name), sys.orig_argv[1:], file=sys.stderr)
+sys.exit(3)
+"""
+
+
+def test_it_finds_what_it_would_find(light: Place) -> None:
+    light.write(SHOWS)
+    words = ("train.py", "--out", "x", "--", "-m", "--help")
+    ran, alone = light.run(*words, options=["--quiet"], input="text"), light.alone(*words, input="text")
+    assert (ran.code, ran.out, ran.err) == (alone.code, alone.out, alone.err)
+    assert ran.code == 3
+
+
+def test_a_module_and_a_program_by_its_name(light: Place) -> None:
+    light.write(SHOWS, "package/train.py")
+    for words in (["-m", "package.train", "-x"], [sys.executable, "-X", "utf8", "package/train.py"], ["sh", "-c", "exit 5"]):
+        ran = light.run(*words, options=["--quiet"], input="")
+        alone = subprocess.run(
+            words if words[0] != "-m" else [sys.executable, *words],
+            cwd=light.folder, env=light.environment, capture_output=True, text=True, input="",
+        )  # fmt: skip
+        assert (ran.code, ran.out, ran.err) == (alone.returncode, alone.stdout, alone.stderr)
+
+
+def test_a_program_without_torch_loads_nothing(light: Place) -> None:
+    light.write("import sys\nprint(sorted(sys.modules))")
+    ran, alone = light.run(), light.alone()
+    assert set(ast.literal_eval(ran.out)) - set(ast.literal_eval(alone.out)) <= {"sitecustomize"}
+    assert "No loop over a DataLoader" in ran.err
+
+
+def test_its_own_sitecustomize_is_imported(light: Place) -> None:
+    light.write("import sys\n'pipefix' in sys.orig_argv or print('own')", "library/sitecustomize.py")
+    light.write("import sitecustomize\nprint(sitecustomize.__file__)")
+    assert (ran := light.run(options=["-q"])).out == light.alone().out
+    assert ran.out.startswith("own\n")
+    light.write("import sys\nif 'pipefix' not in sys.orig_argv: raise KeyError('broken')", "library/sitecustomize.py")
+    light.write("print('on')")
+    assert light.run(options=["-q"]).err == light.alone().err
+    light.write("import sys\nif 'pipefix' not in sys.orig_argv: import nowhere_at_all", "library/sitecustomize.py")
+    assert light.run(options=["-q"]).err == light.alone().err
+
+
+def test_a_finder_of_its_own_that_answers_for_torch_hides_nothing(looping: Callable[..., Place]) -> None:
+    """As tracers have it that are put in by a ``sitecustomize``."""
+    place = looping()
+    place.write(
+        """
+        import sys
+        from importlib.machinery import PathFinder
+        class First:
+            def find_spec(self, name, path=None, target=None):
+                return PathFinder.find_spec(name, path, target) if name.startswith("torch") else None
+        sys.meta_path.insert(0, First())
+        """,
+        "library/sitecustomize.py",
+    )
+    (loop,) = place.run().program.loops
+    assert (loop.loader, loop.role, loop.steps) == ("train.py:3", "train", 20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_signal_that_ends_it_ends_pipefix(number: int, looping: Callable[..., Place]) -> None:
+    ran = looping(f"import os, time; time.sleep(0.1); os.kill(os.getpid(), {int(number)})").run()
+    assert ran.code == -number
+    assert ran.program.exit_code == -number
+    assert ran.program.loops[0].loader == "train.py:3"
+    assert "did not come to its end" in ran.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_signals_reach_it(number: int, light: Place) -> None:
+    light.write(
+        f"""\
+        import signal, sys, time
+        def handle(number, frame):
+            print("heard", number, flush=True)
+            sys.exit(9)
+        signal.signal({int(number)}, handle)
+        print("ready", flush=True)
+        time.sleep(60)
+        """
+    )
+    with subprocess.Popen(
+        light.command(["train.py"]), cwd=light.folder, env=light.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=80)
+        assert (out, process.returncode) == (f"heard {int(number)}\n".encode(), 9)
+
+
+def test_it_is_ended_after_a_time_however_it_takes_that(looping: Callable[..., Place]) -> None:
+    place = looping("time.sleep(60)")
+    begun = time.monotonic()
+    ran = place.run(options=["--seconds", "4"])  # in which even a machine that stands still for a while comes through the loop
+    assert time.monotonic() - begun < 55
+    assert "KeyboardInterrupt" in ran.err
+    assert ran.code == -signal.SIGINT
+    assert ran.program.loops[0].steps == 20
+
+
+def test_it_is_ended_after_so_many_steps(looping: Callable[..., Place]) -> None:
+    # The long sleeps come after steps enough: however late pipefix looks, the program is still at work.
+    ran = looping(inside="time.sleep(0.05 if batch < 8 else 20)").run(options=["--steps", "3"])
+    assert ran.code == -signal.SIGINT
+    assert 3 <= ran.program.loops[0].steps < 20
+
+
+def test_a_program_that_becomes_another_is_seen_as_both(looping: Callable[..., Place]) -> None:
+    place = looping(
+        "import os\nif len(sys.argv) == 1: time.sleep(0.6); os.execv(sys.executable, [sys.executable, 'train.py', 'again'])"
+    )
+    place.write((place.folder / "train.py").read_text().replace("range(1, 21)", "range(1, 21 if len(sys.argv) == 1 else 11)"))
+    assert sorted(loop.steps for loop in place.run().program.loops) == [10, 20]
+
+
+def test_children_without_exec_count_for_themselves(looping: Callable[..., Place]) -> None:
+    ran = looping("import os\nif not os.fork():\n    for _ in loader: optimizer.step()\n    sys.exit()\nos.wait()").run()
+    assert sorted(loop.steps for loop in ran.program.loops) == [20, 20]
+
+
+def test_it_goes_on_where_nothing_can_be_noted(looping: Callable[..., Place]) -> None:
+    place = looping("print('end')")
+    place.write("import shutil\nshutil.rmtree('pipefix-run')\n" + (place.folder / "train.py").read_text())
+    ran = place.run()
+    assert (ran.code, ran.out) == (0, "end\n")
+    assert "run file" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_an_error_of_ours_is_told_and_ends_nothing(looping: Callable[..., Place]) -> None:
+    place = looping("print('end')")
+    place.write("class DataLoader:\n    __slots__ = ()\n", "library/torch/utils/data/dataloader.py")
+    place.write("import torch.utils.data, torch.optim.optimizer as o\ndel o.hooks\nprint('end')")
+    place.write("hooks = []\nclass Optimizer: pass\n", "library/torch/optim/optimizer.py")
+    ran = place.run()
+    assert (ran.code, ran.out) == (0, "end\n")
+    assert "could not look into a process of the program: AttributeError" in ran.err
+
+
+def test_standard_error_may_be_closed(looping: Callable[..., Place]) -> None:
+    place = looping("import os; os.close(2); print('end')")
+    assert place.run().out == "end\n"
+    line = " ".join(place.command(["train.py"])) + " 2>&-"
+    done = subprocess.run(line, shell=True, cwd=place.folder, env=place.environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "end\n")
+
+
+def test_the_terminal_stays_a_terminal(light: Place) -> None:
+    light.write("import sys\nprint(*(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)))")
+    import pty
+
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(light.command(["train.py"], ["-q"]), cwd=light.folder, env=light.environment, stdin=theirs, stdout=theirs,
+                       stderr=theirs, check=True)  # fmt: skip
+        assert os.read(ours, 100) == b"True True True\r\n"
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+class TestCommand:
+    def test_nothing(self) -> None:
+        with pytest.raises(BadUsage, match="No program was named"):
+            command_line([])
+
+    def test_a_file_that_is_not_there(self) -> None:
+        with pytest.raises(BadUsage, match=r"There is no file gone\.py"):
+            command_line(["gone.py"])
+
+    def test_a_program_that_is_not_there(self) -> None:
+        with pytest.raises(BadUsage, match="There is no program 'torchrum'"):
+            command_line(["torchrum", "train.py"])
+
+    def test_a_script_in_this_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "job.sh").touch()
+        with pytest.raises(BadUsage, match=r"There is no program 'job\.sh' on the PATH") as told:
+            command_line(["job.sh"])
+        assert "pipefix run ./job.sh" in str(told.value.advice)
+
+    def test_python_runs_files_and_modules(self, tmp_path: Path) -> None:
+        file = tmp_path / "a.py"
+        file.touch()
+        assert command_line([str(file), "-x"]) == [sys.executable, str(file), "-x"]
+        assert command_line(["-m", "a"]) == [sys.executable, "-m", "a"]
+        assert command_line(["sh", "-c", "true"]) == ["sh", "-c", "true"]
+
+
+def test_a_program_that_patches_the_loader_itself(looping: Callable[..., Place]) -> None:
+    """What it puts over ours stays, and what it puts in the place of the class is a loader like any other."""
+    place = looping("print(type(loader).__name__, type(iter(loader)).__name__)")
+    text = (place.folder / "train.py").read_text(encoding="utf-8")
+    patching = """\
+import torch.utils.data
+from torch.utils.data import DataLoader
+
+class Mine(DataLoader):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        print("made")
+
+begin = DataLoader.__iter__
+def again(self):
+    print("begun")
+    return begin(self)
+DataLoader.__iter__ = again
+torch.utils.data.DataLoader = Mine
+"""
+    place.write(patching + text)
+    ran, alone = place.run(), place.alone()
+    assert (ran.code, ran.out) == (0, alone.out), ran.err
+    assert alone.out.startswith("made\nbegun\n")
+    assert [(loop.steps, loop.role) for loop in ran.program.loops] == [(20, "train")]
+
+
+@pytest.mark.parametrize("of", ["the program", "both"])
+def test_the_disk_of_out_may_be_full(of: str, looping: Callable[..., Place]) -> None:
+    """A limit of 0 bytes a file: every write to one fails, as on a full disk."""
+    no_room = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
+    place = looping("print('trained'); sys.exit(3)")
+    alone = place.alone()
+    if of == "both":
+        ran = place.run(
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        )
+        assert ran.run is None
+        assert "run.json" in ran.err
+        assert "File too large" in ran.err
+    else:
+        place.write(no_room + (place.folder / "train.py").read_text(encoding="utf-8"))
+        ran = place.run()
+        assert ran.program.exit_code == 3
+    assert (ran.code, ran.out) == (alone.code, alone.out) == (3, "trained\n")
+
+
+def test_a_rank_that_is_killed_is_told_by_what_it_had_noted(looping: Callable[..., Place]) -> None:
+    place = looping(
+        "print('trained')", inside="time.sleep(0.07)\nif os.environ['RANK'] == '1' and batch >= 12: os.kill(os.getpid(), 9)\n"
+    )
+    starts = """\
+import os, subprocess, sys
+if "RANK" not in os.environ:
+    started = [subprocess.Popen([sys.executable, "train.py"], env={**os.environ, "RANK": rank}) for rank in "01"]
+    sys.exit(max(abs(one.wait()) for one in started))
+"""
+    place.write(starts + (place.folder / "train.py").read_text(encoding="utf-8"))
+    ran, alone = place.run(), place.alone()
+    assert (ran.code, ran.out) == (alone.code, alone.out) == (9, "trained\n")
+    steps = {loop.rank: loop.steps for loop in ran.program.loops}
+    assert steps[0] == 20
+    assert 5 <= steps[1] <= 12
+    assert "A process that did not come to its end counts up to what it had noted by then." in " ".join(ran.err.split())

@@ -1,0 +1,112 @@
+"""What is noted of a process, by its parts: whose line, which rank, in which order, and which batches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipefix.programs.observing import batches, lines, notes, samples
+
+
+class Iterator:
+    """Of persistent workers: one for all epochs."""
+
+    def __init__(self, orders: list[list[int]]) -> None:
+        self.left = [index for order in orders for index in order]
+
+    def _next_index(self) -> list[int]:
+        return [self.left.pop(0)]
+
+
+@pytest.mark.parametrize("length", [5, 12])  # fewer and more batches than are looked at
+def test_each_epoch_of_one_iterator_has_an_order_of_its_own(length: int) -> None:
+    orders = samples.Orders()
+
+    class Watched(Iterator):
+        _next_index = Iterator._next_index
+
+    orders.watch(Watched)
+    shuffled = [[(times * index) % length for index in range(length)] for times in (1, 7, length - 1)]
+    iterator = Watched([*shuffled, shuffled[2]])
+    told = []
+    for _ in range(4):
+        for _ in range(length):
+            iterator._next_index()
+        told.append(orders.of(iterator)["order"])
+    assert len(set(told[:3])) == 3
+    assert told[2] == told[3]
+
+
+def test_installed_packages_are_libraries_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, own = tmp_path / "target", tmp_path / "own"
+    (target / "package").mkdir(parents=True)
+    (target / "package-1.0.dist-info").mkdir()
+    own.mkdir()
+    monkeypatch.syspath_prepend(str(target))
+    monkeypatch.syspath_prepend(str(own))
+    assert lines._is_of_a_library(str(target / "package" / "data.py"))
+    assert lines._is_of_a_library("/home/me/.local/lib/python3.11/site-packages/package/data.py")
+    assert lines._is_of_a_library("/usr/lib/python3/dist-packages/package/data.py")
+    assert not lines._is_of_a_library(str(own / "train.py"))
+    assert not lines._is_of_a_library(str(tmp_path / "elsewhere" / "train.py"))
+
+
+class TestChecksum:
+    def test_batches_are_told_apart_by_what_they_hold(self) -> None:
+        first, second = (torch.arange(96.0).reshape(2, 48) + number for number in range(2))
+        same = batches.checksum
+        assert same(first) == same(first.clone()) != same(second)
+        assert same([first, torch.tensor([0])]) != same([first, torch.tensor([1])])
+        assert same({"x": first, "name": ["a"]}) != same({"x": first, "name": ["b"]})
+        assert same(np.ones(4)) != same(np.zeros(4))
+
+    def test_of_what_tells_nothing_there_is_none(self) -> None:
+        assert batches.checksum(object()) is None
+        assert batches.checksum([]) is None
+        assert batches.checksum(torch.ones(3, 4).t()) is None, "not in a row: looking would copy it"
+        assert batches.checksum(torch.ones(4, device="meta")) is None, "on a device"
+        assert batches.checksum(torch.ones(0)) is not None
+
+    def test_samples_are_the_length_of_the_first_tensor(self) -> None:
+        assert batches.samples_in([{"x": torch.ones(3, 2)}], 8) == 3
+        assert batches.samples_in("text", 8) == 8
+
+
+def test_a_rank_that_no_launcher_told_is_asked_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, Any] = {"begun": False}
+    distributed = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: known["begun"], get_rank=lambda: 1, get_world_size=lambda: 2
+    )
+    monkeypatch.setitem(notes.sys.modules, "torch.distributed", distributed)
+    monkeypatch.delenv("RANK", raising=False)
+    noted = notes.Notes(str(tmp_path))
+    for begun in (False, True, True):
+        known["begun"] = begun
+        noted.tell_rank()
+    (file,) = tmp_path.iterdir()
+    told = [event for event in map(json.loads, file.read_text().splitlines()) if event["event"] == "rank"]
+    assert [(event["rank"], event["world_size"]) for event in told] == [("1", "2")]
+    monkeypatch.setenv("RANK", "0")
+    notes.Notes(str(tmp_path / "none")).tell_rank()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_cores_are_counted_by_their_nodes() -> None:
+    assert notes._numbers("0-3,8\n") == [0, 1, 2, 3, 8]
+    assert notes._numbers("\n") == []
+
+
+def test_storage_is_that_of_the_first_path_that_a_dataset_holds(tmp_path: Path) -> None:
+    there = tmp_path / "a.bin"
+    there.touch()
+    kind = samples.storage_of(SimpleNamespace(name="train", files=[str(there)]))
+    assert kind
+    assert samples.storage_of(SimpleNamespace(root=tmp_path)) == kind
+    assert samples.storage_of(SimpleNamespace(root="gone/away")) is None
+    assert samples.storage_of(range(3)) is None

@@ -1,0 +1,168 @@
+"""What processes noted becomes figures, and a verdict that says no more than they do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipefix.programs.together import brought_together, notes_in, verdict
+from pipefix.report.runfile import ProgramFigures
+from pipefix.vocabulary.quantity import percent
+
+PROCESS: dict[str, Any] = {"event": "process", "at": 0.0, "pid": 1, "argv": ["train.py"], "rank": None}
+LOOP = {"event": "loop", "loop": 0, "loader": "train.py:7", "main_thread": True, "workers": 2}
+
+
+def steps(wait: float, step: float, **others: Any) -> dict[str, Any]:
+    counted = {"steps": 10, "samples": 40, "optimizer_steps": 10, "without_gradients": 0}
+    seconds = {"wait_s": wait, "step_s": step, "backward_s": 0.0, "optimizer_s": 0.0, "inner_s": 0.0, "first_s": []}
+    return {"event": "steps", "loop": 0, **counted, **seconds, **others}
+
+
+ENDED = {"event": "ended", "overhead_s": 0.01, "cuda": False}
+
+
+def program(folder: Path, *processes: list[dict[str, Any]], seconds: float = 10.0) -> ProgramFigures:
+    for number, events in enumerate(processes):
+        (folder / f"events-here-{number}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return brought_together(folder, ["train.py"], 0, seconds)
+
+
+@pytest.mark.parametrize(
+    ("wait", "step", "kind"),
+    [(0.3, 0.2, "input-bound"), (0.01, 0.5, "step-bound"), (0.035, 0.465, "balanced")],
+)
+def test_the_verdict_follows_the_share(tmp_path: Path, wait: float, step: float, kind: str) -> None:
+    found = program(tmp_path, [PROCESS, LOOP, *[steps(wait, step)] * 8, ENDED])
+    said = verdict(found)
+    assert said.kind == kind
+    assert percent(wait / (wait + step)) in said.sentence
+    assert found.overhead_share == pytest.approx(0.001)
+
+
+def test_a_share_that_is_surely_small_is_no_doubt(tmp_path: Path) -> None:
+    """About 5 %, somewhat less or more: no program to work on the input of."""
+    notes = [steps(wait, 0.5 - wait) for wait in (0.02, 0.03)] * 6
+    found = program(tmp_path, [PROCESS, LOOP, *notes, ENDED])
+    share = found.loops[0].wait_share
+    assert share is not None and share.low < 0.05 < share.high < 0.1
+    assert verdict(found).kind == "balanced"
+
+
+def test_what_batches_are_made_of_follows_the_looks(tmp_path: Path) -> None:
+    parts = {"storage": 0.1, "decode": 0.6, "augment": 0.2, "own": 0.0, "collate": 0.1}
+    looked = {"batches": 2, "samples": 8, **parts, "cpu": 0.9, "made": 1.0}
+    (loop,) = program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2, looked=looked)] * 8, ENDED]).loops
+    assert loop.looked == 16
+    assert {name: part.value for name, part in loop.stages.items()} == pytest.approx(parts)
+    assert (loop.stages["decode"].low, loop.stages["decode"].high) == pytest.approx((0.6, 0.6))
+    few = [PROCESS, LOOP, *[steps(0.3, 0.2, looked=looked)] * 3, *[steps(0.3, 0.2)] * 5, ENDED]
+    assert program(tmp_path, few).loops[0].stages == {}
+
+
+@pytest.mark.parametrize(
+    ("decode", "augment", "said"),
+    [(0.6, 0.3, "Making them is mostly decoding, or own code on what was read: 60 %"), (0.45, 0.45, "of its time.")],
+)
+def test_one_part_is_named_where_it_surely_is_the_largest(tmp_path: Path, decode: float, augment: float, said: str) -> None:
+    parts = {"storage": 0.1, "own": 0.0, "collate": 0.0, "batches": 2, "samples": 8, "cpu": 0.9, "made": 1.0}
+    looked = [{**parts, "decode": decode + off, "augment": augment - off} for off in (-0.05, 0.05)]
+    notes = [steps(0.3, 0.2, looked=looked[place % 2]) for place in range(8)]
+    assert said in verdict(program(tmp_path, [PROCESS, LOOP, *notes, ENDED])).sentence
+
+
+def test_few_notes_decide_nothing(tmp_path: Path) -> None:
+    found = program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2)] * 4, ENDED])
+    assert found.loops[0].wait_share is not None
+    assert (found.loops[0].wait_share.low, found.loops[0].wait_share.high) == (0.0, 1.0)
+    assert verdict(found).kind == "inconclusive"
+
+
+def test_first_batches_are_counted_as_they_were(tmp_path: Path) -> None:
+    """A worker's start widens no interval."""
+    first = steps(2.3, 0.2, first_s=[2.0])
+    found = program(tmp_path, [PROCESS, LOOP, first, *[steps(0.3, 0.2)] * 7, ENDED])
+    assert verdict(found).sentence.startswith("Input-bound: the loop over the loader made at train.py:7 waited for batches in 73 %")
+    assert "most of it" not in verdict(found).sentence, "2.0 s of 4.4"
+    (loop,) = found.loops
+    share = loop.wait_share
+    assert share is not None
+    assert (share.low, share.value, share.high) == pytest.approx((4.4 / 6.0,) * 3)
+
+
+def test_a_program_that_mostly_waits_for_its_first_batch_is_told_so(tmp_path: Path) -> None:
+    notes = [steps(4.1, 0.4, first_s=[4.0]), *[steps(0.1, 0.4)] * 7]
+    assert (
+        "of its time, most of it for the first batch of its only epoch."
+        in verdict(program(tmp_path, [PROCESS, LOOP, *notes])).sentence
+    )
+
+
+def test_notes_that_differ_decide_nothing(tmp_path: Path) -> None:
+    found = program(tmp_path, [PROCESS, LOOP, *[steps(0.0, 0.5)] * 9, steps(0.5, 0.1), ENDED])
+    assert verdict(found).kind == "inconclusive"
+
+
+def test_what_a_killed_process_noted_counts(tmp_path: Path) -> None:
+    found = program(tmp_path, [PROCESS, LOOP, *[steps(0.3, 0.2)] * 8])
+    with (tmp_path / "events-here-0.jsonl").open("a") as file:
+        file.write('{"event": "steps", "loop": 0, "st')
+    assert brought_together(tmp_path, [], None, 0.0) == ProgramFigures(
+        command=["train.py"], exit_code=None, loops=found.loops, killed=1, seconds=0.0
+    )
+
+
+def test_evaluation_inside_is_not_the_loops_own_time(tmp_path: Path) -> None:
+    (loop,) = program(tmp_path, [PROCESS, LOOP, *[steps(0.1, 0.9, inner_s=0.5)] * 8, ENDED]).loops
+    assert loop.wait_share is not None
+    assert loop.wait_share.value == pytest.approx(0.1 / 0.5)
+    assert loop.seconds == pytest.approx(8 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("outside", "kind", "said"),
+    [
+        ([0.001, 0.002], "step-bound", "only 3.0 % of its time passes outside its models, their backward passes and the opt"),
+        ([0.003, 0.004], "balanced", "only 7.0 % of its time passes"),
+        ([0.02, 0.03], "inconclusive", "50 % of its time (45 % to 55 %) passes outside"),
+        ([0.001, 0.02], "inconclusive", "batches are made in it, and logging and checkpoints are"),
+    ],
+)
+def test_without_a_loader_what_passes_outside_the_models_decides(
+    outside: list[float], kind: str, said: str, tmp_path: Path
+) -> None:
+    notes = [steps(0.0, 0.5, looked_into_s=0.05, outside_s=outside[place % 2]) for place in range(12)]
+    found = program(tmp_path, [PROCESS, {**LOOP, "loader": ""}, *notes, ENDED])
+    assert found.loops[0].outside_share is not None
+    assert (verdict(found).kind, said in verdict(found).sentence) == (kind, True), verdict(found).sentence
+
+
+def test_without_a_loader_few_looks_decide_nothing(tmp_path: Path) -> None:
+    notes = [steps(0.0, 0.5, looked_into_s=0.05, outside_s=0.0)] * 4
+    found = program(tmp_path, [PROCESS, {**LOOP, "loader": ""}, *notes, *[steps(0.0, 0.5)] * 9, ENDED])
+    assert found.loops[0].outside_share is None
+    assert "is not told apart into data and step" in verdict(found).sentence
+
+
+def test_the_rank_that_waits_most_is_told(tmp_path: Path) -> None:
+    ranks = [[{**PROCESS, "rank": str(rank)}, LOOP, *[steps(0.1 * rank, 0.4)] * 8, ENDED] for rank in range(3)]
+    found = program(tmp_path, *ranks)
+    assert (found.ranks, [loop.rank for loop in found.loops]) == (3, [2, 1, 0])
+    assert "rank 2 of 3" in verdict(found).sentence
+
+
+def test_a_thread_that_takes_batches_ahead_says_nothing_of_training(tmp_path: Path) -> None:
+    found = program(tmp_path, [PROCESS, {**LOOP, "main_thread": False}, *[steps(0.3, 0.2)] * 8, ENDED])
+    assert found.loops[0].role == "prefetch"
+    assert verdict(found).kind == "inconclusive"
+
+
+def test_only_files_of_ours_are_notes(tmp_path: Path) -> None:
+    program(tmp_path, [PROCESS])
+    (tmp_path / "events-own.jsonl").write_text('{"event": "click"}\n')
+    (tmp_path / "events-empty.jsonl").touch()
+    (tmp_path / "events-linked.jsonl").symlink_to(tmp_path / "events-here-0.jsonl")
+    assert [path.name for path in notes_in(tmp_path)] == ["events-here-0.jsonl"]

@@ -1,0 +1,101 @@
+"""What the machine did is not called the code's: pairs of runs with a neighbour, and pairs with a planted regression."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pipefix.report.compare import compare, gate_sentence, lines, regressed
+from pipefix.report.machine_part import machine_part
+from pipefix.report.runfile import Run
+from tests.report.made_runs import Load, busy, probed, slower_stage, some_costs
+
+ALLOWED = 0.05
+IDLE = Load(others_cores=0.02)
+SEEDS = st.integers(0, 2**32)
+
+
+def test_forty_pairs_twenty_beside_a_neighbour_and_twenty_slower_by_a_tenth() -> None:
+    chance = random.Random(21)
+    false, found = 0, 0
+    for _ in range(20):
+        costs = some_costs(chance)
+        false += regressed(compare(probed(costs, IDLE, chance), probed(costs, busy(chance), chance)), ALLOWED)
+        costs = some_costs(chance)
+        slower = slower_stage(costs, chance, 1 / 0.9 - 1)
+        found += regressed(compare(probed(costs, IDLE, chance), probed(slower, IDLE, chance)), ALLOWED)
+    assert false == 0
+    assert found >= 19
+
+
+@given(SEEDS, st.booleans())
+def test_unchanged_code_beside_a_neighbour_never_fails(seed: int, told: bool) -> None:
+    chance = random.Random(seed)
+    costs = some_costs(chance)
+    idle = IDLE if told else Load()
+    found = compare(probed(costs, idle, chance), probed(costs, busy(chance, told=told), chance))
+    assert not regressed(found, ALLOWED)
+    assert not found.settled
+    assert found.machine.sentence
+
+
+@given(SEEDS)
+def test_a_loss_that_no_neighbour_explains_fails_beside_one_too(seed: int) -> None:
+    chance = random.Random(seed)
+    costs = some_costs(chance)
+    slower = slower_stage(costs, chance, 7.0)
+    found = compare(probed(costs, IDLE, chance), probed(slower, Load(queued=0.2, others_cores=0.5), chance))
+    assert regressed(found, ALLOWED)
+
+
+@given(SEEDS)
+def test_on_an_idle_machine_nothing_is_the_machines(seed: int) -> None:
+    chance = random.Random(seed)
+    costs = some_costs(chance)
+    found = compare(probed(costs, IDLE, chance), probed(costs, IDLE, chance))
+    assert abs(found.machine.factor - 1) < 0.06
+
+
+def pair(load: Load, *, workers: int = 2) -> tuple[Run, Run]:
+    chance = random.Random(1)
+    costs = some_costs(chance)
+    return probed(costs, IDLE, chance, noise=0.0), probed(costs, load, chance, noise=0.0, workers=workers)
+
+
+def test_what_the_machine_did_is_a_doubt_in_words() -> None:
+    before, after = pair(Load(queued=0.7, others_cores=1.9))
+    found = compare(before, after)
+    doubt = found.doubts[0]
+    assert doubt.startswith(
+        "The second run's machine was not as the first's: its samples queued for a CPU 70 % of their time (0 % in the first run); "
+        "other programs used 1.90 cores meanwhile (0.02 cores in the first run). Without that the second run delivers "
+    )
+    assert found.sentence.startswith("No change that these runs can tell from the machine's: delivered 0.3")
+    assert "Repeat the run when the machine does nothing else." in gate_sentence(found, ALLOWED)
+    assert any("other programs" in line for line in lines(found, width=200))
+
+
+def test_a_neighbour_whose_cost_no_figure_tells_leaves_the_gate_open() -> None:
+    """One stage alone computes, and it is slower: its code's doing or the machine's."""
+    before, after = pair(Load(pace={"augment": 1.4}, others_cores=1.5))
+    before, after = (replace(run, stages=[one for one in run.stages if one.stage == "augment"]) for run in (before, after))
+    after = replace(after, throughput=replace(after.throughput, delivered=before.throughput.delivered.scaled(0.7)))
+    found = compare(before, after)
+    assert not regressed(found, ALLOWED)
+    assert found.doubts[0].endswith("What that cost cannot be told: repeat the run.")
+
+
+def test_queueing_of_ones_own_making_is_no_excuse() -> None:
+    """More threads in the code, and nobody else on the machine; or more workers than before."""
+    assert machine_part(*pair(Load(queued=0.5, others_cores=0.02))).factor == pytest.approx(1.0)
+    assert machine_part(*pair(Load(queued=0.5), workers=8)).sentence == ""
+
+
+def test_a_run_that_says_nothing_of_its_machine_is_compared_as_ever() -> None:
+    before, _ = pair(IDLE)
+    bare = replace(before, machine={}, stages=[])
+    assert machine_part(bare, bare).taken_out(bare.throughput.delivered) == bare.throughput.delivered

@@ -1,0 +1,88 @@
+"""What any store promises, over a folder; object stores are tried where obstore is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+
+import pytest
+
+from pipefix.stores.folder import FolderStore
+from pipefix.stores.opening import open_store
+from pipefix.stores.remote import RemoteStore
+from pipefix.stores.store import NoSuchObject, Span, is_store
+from pipefix.vocabulary.errors import BadUsage, MissingExtra, UnreadableFile
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_store(f"file://{tmp_path}/bucket")
+
+
+def test_objects_come_back(store, tmp_path):
+    (tmp_path / "local").write_bytes(b"from a file")
+    store.put("parts/a", b"0123456789")
+    store.put("b", tmp_path / "local")
+    assert store.get("parts/a") == b"0123456789" and store.get("b") == b"from a file"
+    assert store.ranges([Span("parts/a", 2, 3), Span("b", 5, 100), Span("parts/a", 0, 0)]) == [b"234", b"a file", b""]
+    assert store.list() == {"parts/a": 10, "b": 11}
+
+
+def test_only_the_first_puts_what_must_be_absent(store):
+    assert store.put_if_absent("manifest.json", b"mine") and not store.put_if_absent("manifest.json", b"yours")
+    assert store.get("manifest.json") == b"mine" and store.list() == {"manifest.json": 4}
+
+
+def test_what_is_not_there(store):
+    with pytest.raises(NoSuchObject):
+        store.get("nothing")
+    with pytest.raises(NoSuchObject):
+        store.ranges([Span("nothing", 0, 1)])
+    assert store.list() == {}
+
+
+def test_every_request_is_counted(store):
+    store.put("a", b"0123456789")
+    store.get("a")
+    store.ranges([Span("a", 0, 4), Span("a", 6, 4)])
+    store.list()
+    assert store.ledger.requests == {"put": 1, "get": 1, "range": 2, "list": 1}
+    assert (store.ledger.sent, store.ledger.received) == (10, 18)
+
+
+def test_a_folder_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UnreadableFile, match="cannot be reached"):
+        FolderStore(tmp_path / "file").put("a", b"")
+
+
+@pytest.mark.parametrize(
+    ("place", "far"), [("s3://b/c", True), ("file:///x", True), ("cache", False), ("/a/b://c", False), (None, False)]
+)
+def test_which_places_are_stores(place, far):
+    assert is_store(place) == far
+
+
+def test_a_scheme_that_nobody_knows():
+    with pytest.raises(BadUsage, match="gopher://x is not in a store that is known"):
+        open_store("gopher://x")
+
+
+def test_without_obstore_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"needs the package 'obstore'") as missing:
+        open_store("s3://bucket/cache")
+    assert missing.value.exit_code == 5 and "pipefix[remote]" in missing.value.advice
+
+
+def test_an_object_store_through_its_process(tmp_path):
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
+    (tmp_path / "bucket").mkdir()
+    store = RemoteStore(f"file://{tmp_path}/bucket")
+    store.put("parts/a", b"0123456789")
+    assert store.ranges([Span("parts/a", 2, 3)] * 100) == [b"234"] * 100
+    assert store.put_if_absent("m", b"mine") and not store.put_if_absent("m", b"yours") and store.get("m") == b"mine"
+    assert store.list() == {"parts/a": 10, "m": 4}
+    with pytest.raises(NoSuchObject):
+        store.get("nothing")
+    assert pickle.loads(pickle.dumps(store)).get("m") == b"mine"

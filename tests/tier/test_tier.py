@@ -1,0 +1,105 @@
+"""What a tier keeps, and that neither its budget nor its checksums are ever passed over."""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.stores.opening import open_store
+from pipefix.tier.client import FETCHER, WANTED, Tier, Wanted, is_locked
+from pipefix.tier.fetcher import Fetcher, run
+from pipefix.tier.plan import Wish, admitted, place_and_budget
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.files import draft_beside
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(0, 60), st.integers(0, 100))
+def test_a_budget_is_never_passed(sizes, held, budget):
+    found = admitted([Wish(str(at), size) for at, size in enumerate(sizes)], held, budget)
+    assert not found or held + sum(wish.bytes for wish in found) <= budget
+    assert [int(wish.name) for wish in found] == sorted(int(wish.name) for wish in found)
+    left = budget - held - sum(wish.bytes for wish in found)
+    assert all(size > left for at, size in enumerate(sizes) if str(at) not in {wish.name for wish in found})
+
+
+def test_places_and_budgets():
+    assert place_and_budget("/nvme/tier:200GB")[1] == 200 * 10**9
+    for wrong in ("/nvme", "/nvme:", "/nvme:much", ":5GB", "/nvme:0"):
+        with pytest.raises(BadUsage, match="has no budget"):
+            place_and_budget(wrong)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache's place in a tier of 100 bytes, over a store with five parts of 40; nothing is fetched by itself."""
+    store = open_store(f"file://{tmp_path}/bucket")
+    for number in range(5):
+        store.put(f"parts/{number}", bytes([number]) * 40)
+    found = Tier(tmp_path / "tier", 100).of_cache(store.url, "digest")
+    monkeypatch.setattr(type(found), "_start", lambda self: None)
+    return found
+
+
+def wanted(number, data=None):
+    data = data or bytes([number]) * 40
+    return Wanted(f"parts/{number}", 40, [(0, 25, zlib.crc32(data[:25])), (25, 15, zlib.crc32(data[25:]))])
+
+
+def fetch(tmp_path):
+    fetcher = Fetcher(tmp_path / "tier", 100)
+    while fetcher.serve():
+        assert fetcher.held() <= 100
+    return fetcher
+
+
+def test_parts_come_in_the_order_of_first_need_until_the_budget_is_full(cache, tmp_path):
+    assert [cache.part(wanted(number)) for number in (3, 1, 0)] == [None, None, None]
+    for place, number in enumerate((3, 1, 0)):
+        os.utime(cache.path(WANTED) / str(number), ns=(place, place))
+    fetcher = fetch(tmp_path)
+    assert [cache.arrived(f"parts/{number}") for number in (3, 1, 0)] == [True, True, False]
+    assert cache.part(wanted(3)).read_bytes() == bytes([3]) * 40 and fetcher.held() == 80 and fetcher.wishes() == []
+
+
+def test_a_part_that_is_not_what_was_written_never_arrives(cache, tmp_path):
+    assert cache.part(wanted(2, b"other bytes" * 4)) is None
+    fetcher = fetch(tmp_path)
+    assert fetcher.held() == 0 and not cache.arrived("parts/2")
+
+
+def test_what_is_not_in_the_store_never_arrives(cache, tmp_path):
+    cache.part(wanted(9))
+    assert fetch(tmp_path).held() == 0
+
+
+def test_a_wish_that_leads_out_of_the_tier_is_none(cache, tmp_path):
+    cache.part(wanted(1))
+    for name in ("../x", "parts/../../x", "/x", "origin"):
+        (cache.path(WANTED) / "1").write_bytes(msgspec.msgpack.encode(Wanted(name, 0, [])))
+        assert fetch(tmp_path).wishes() == []
+    assert not (tmp_path / "x").exists() and not (tmp_path / "tier" / "x").exists()
+
+
+def test_what_a_killed_fetcher_left_goes(cache, tmp_path):
+    other = Tier(tmp_path / "tier", 100).of_cache(cache._url, "digest")
+    other.part(wanted(1))
+    fetch(tmp_path)
+    left = draft_beside(cache.path("parts/1"))
+    left.write_bytes(bytes(60))
+    os.close(other._held)
+    run(tmp_path / "tier", 100)  # nobody reads from the tier any more, so it ends at once
+    assert not left.exists() and cache.arrived("parts/1")
+    assert not is_locked(tmp_path / "tier" / FETCHER)
+
+
+def test_two_jobs_fetch_a_part_once(cache, tmp_path):
+    other = Tier(tmp_path / "tier", 100).of_cache(cache._url, "digest")
+    cache.part(wanted(1))
+    fetch(tmp_path)
+    assert other.part(wanted(1)) == cache.part(wanted(1))
+    assert Tier(tmp_path / "tier", 100).of_cache(cache._url, "of another manifest").part(wanted(1)) is None

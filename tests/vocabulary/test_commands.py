@@ -1,0 +1,105 @@
+"""Commands that are suggested can be pasted into a shell, whatever the files in them are called."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pipefix.cli.main import main
+from pipefix.vocabulary.commands import command
+from tests.architecture import house
+
+HOSTILE = "ca che; touch PWNED"
+PROGRAMS = (
+    r"(?:rm|mv|cp|mkdir|ls|cat|chmod|pip install|pipefix (?:probe|convert|verify|fix|swap|tune|run|show|compare|watch|doctor))"
+)
+COMMAND = re.compile(rf"(?:^|[\s`(:]){PROGRAMS}\b(?! (?:is|in|fix is)\b)[^.;:`\n]*$")
+"""Text that ends within a command."""
+TITLES = ("report/fix_text.py", "report/text.py", "report/tune_text.py", "report/swap_text.py")
+"""Their first line repeats the command that was given, for people to read: it suggests nothing."""
+
+
+def unquoted(tree: ast.AST) -> list[int]:
+    """Lines where a value is put into a command as it is."""
+    found = []
+    for node in ast.walk(tree):
+        joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Constant)
+        if joined and COMMAND.search(str(node.left.value)):
+            found.append(node.lineno)
+        text = ""
+        for piece in node.values if isinstance(node, ast.JoinedStr) else []:
+            if isinstance(piece, ast.Constant):
+                text += str(piece.value)
+            elif COMMAND.search(text) and not _is_plain(piece):
+                found.append(node.lineno)
+    return found
+
+
+def _is_plain(piece: ast.expr) -> bool:
+    """A value that `command` wrote, or one that is chosen from words of ours."""
+    assert isinstance(piece, ast.FormattedValue)
+    value = piece.value
+    if isinstance(value, ast.Call):
+        return getattr(value.func, "attr", getattr(value.func, "id", "")) in ("command", "quote", "join", "repair")
+    if isinstance(value, ast.IfExp):
+        return all(isinstance(end, ast.Constant) for end in (value.body, value.orelse))
+    return isinstance(value, ast.Name) and value.id in ("extra", "driver", "store", "size")
+
+
+def test_every_command_is_put_together_by_the_one_function() -> None:
+    wrong = []
+    for name, module in house.modules().items():
+        lines = [] if str(module.path).endswith(TITLES) else unquoted(module.tree)
+        wrong += [f"{name}:{line}" for line in lines]
+        if name != "pipefix.vocabulary.commands" and module.path.name != "build.py":
+            text = module.path.read_text(encoding="utf-8")
+            wrong += [f"{name}: shlex is for pipefix.vocabulary.commands"] if "import shlex" in text else []
+    assert not wrong
+
+
+def test_the_test_sees_what_it_should() -> None:
+    assert unquoted(ast.parse('f"Remove it: rm -r {folder}"')) == [1]
+    assert unquoted(ast.parse('"Look: ls -l " + str(folder)')) == [1]
+    assert not unquoted(ast.parse("""f"Remove it: {command('rm', '-r', folder)}"; f"{folder} is no cache." """))
+
+
+def test_words_stay_words() -> None:
+    assert command("rm", "-r", Path("/a b"), "; touch x", "$(x)", "new\nline") == "rm -r '/a b' '; touch x' '$(x)' 'new\nline'"
+    assert shlex.split(command("pipefix", "verify", HOSTILE)) == ["pipefix", "verify", HOSTILE]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
+    import shutil
+
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(root / "fixtures" / "caches" / "lmdb-source-v1", tmp_path / HOSTILE)
+    (tmp_path / "x.py").touch()
+    return Path(HOSTILE)
+
+
+@pytest.mark.parametrize(
+    ("harm", "arguments"),
+    [
+        ("manifest.json", ["verify", HOSTILE]),
+        ("parts/00000.mdb", ["verify", HOSTILE]),
+        ("", ["probe", "x.py", "--out", f"{HOSTILE}/missing/{HOSTILE}"]),
+        ("", ["probe", "x.py", "--out", HOSTILE]),
+        ("", ["probe", "x.py", "--out", f"{HOSTILE}/parts/00000.mdb"]),
+    ],
+)
+def test_messages_about_a_hostile_path(cache: Path, harm: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    if harm:
+        data = bytearray((cache / harm).read_bytes())
+        data[len(data) // 2] ^= 1
+        (cache / harm).write_bytes(data)
+    assert main(arguments) != 0
+    said = capsys.readouterr()
+    advice = " ".join((said.out + said.err).split())
+    for found in re.finditer(PROGRAMS + r" [^.]*", advice):
+        assert re.search(r"(?<!')ca che; touch PWNED(?!'|/)", found[0]) is None, advice
+    assert f"'{HOSTILE}" in advice or f"/{HOSTILE}" in advice

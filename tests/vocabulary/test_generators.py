@@ -1,0 +1,117 @@
+"""Whatever draws random numbers goes on as if nothing had run."""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+
+from pipefix.vocabulary.generators import generators, untouched
+
+
+class Slotted:
+    __slots__ = ("rng", "unset")
+
+    def __init__(self) -> None:
+        self.rng = random.Random(1)
+
+
+class Eager:
+    """Answers to any name: looking into it must not ask."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"asked for {name}")
+
+
+class Drawing(Dataset[float]):
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        self.old = np.random.RandomState(0)
+        self.transforms = [Slotted(), {"inner": random.Random(2)}]
+        self.noise = torch.Generator()
+        self.eager = Eager()
+        self.itself = self
+        self.samples = list(range(100_000))
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> float:
+        slotted: Any = self.transforms[0]
+        return float(self.rng.random() + self.old.rand() + slotted.rng.random() + torch.rand(1, generator=self.noise).item())
+
+
+def draws(loader: DataLoader[Any]) -> list[float]:
+    dataset: Any = loader.dataset
+    return [
+        random.random(), np.random.rand(), torch.rand(1).item(), torch.rand(1, generator=loader.generator).item(), dataset[0],
+        dataset.transforms[1]["inner"].random(), torch.rand(1, generator=loader.sampler.generator).item(),
+    ]  # fmt: skip
+
+
+def make() -> DataLoader[Any]:
+    dataset = Drawing()
+    sampler = RandomSampler(dataset, generator=torch.Generator().manual_seed(4))
+    return DataLoader(dataset, sampler=sampler, generator=torch.Generator().manual_seed(3))
+
+
+def test_everything_goes_on_as_it_was() -> None:
+    def seed() -> DataLoader[Any]:
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        return make()
+
+    expected = draws(seed())
+    loader = seed()
+    with untouched(loader):
+        for _ in range(3):
+            assert draws(loader)
+            list(loader)
+    assert draws(loader) == expected
+
+
+def test_it_is_put_back_after_an_error_too() -> None:
+    random.seed(0)
+    expected = random.random()
+    random.seed(0)
+
+    def fail() -> None:
+        with untouched(make()):
+            random.random()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert random.random() == expected
+
+
+def test_generators_are_found_wherever_they_are_held() -> None:
+    loader = make()
+    kinds = sorted(type(one).__name__ for one in generators(loader))
+    assert kinds == ["Generator"] * 4 + ["Random"] * 2 + ["RandomState"]
+
+
+def test_they_are_found_behind_functions() -> None:
+    one, other, third, fourth = random.Random(1), np.random.default_rng(1), random.Random(2), torch.Generator()
+
+    def enclosing() -> float:
+        return one.random()
+
+    held = [enclosing, other.random, functools.partial(torch.rand, (), generator=fourth), third.shuffle]
+    assert {id(found) for found in generators(held)} == {id(one), id(other), id(third), id(fourth)}
+
+
+def test_the_system_s_own_randomness_has_no_state_to_keep() -> None:
+    assert generators([random.SystemRandom()]) == []
+
+
+def test_a_sleeping_cuda_is_not_woken() -> None:
+    with untouched(make()):
+        pass
+    assert not torch.cuda.is_initialized()

@@ -1,0 +1,269 @@
+"""Drift: what is planted is named, noise is not, and the false alarms are as rare as is said."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.watching.cusum import PIECES, Rise, limit_for, noise, values_between_alarms
+from pipefix.watching.drift import LEARN, PATIENCE, Baseline, Drift
+from pipefix.watching.window import Notice, StageSeconds, Window
+from tests.watching.streams import COSTS, DAY, DRIFTS, Job, Plant, named
+
+AT = 200
+
+
+def run(job: Job, drift: Drift | None = None) -> list[tuple[int, Notice]]:
+    drift = drift or Drift()
+    return [(window.number, notice) for window in job for notice in drift.feed(window)]
+
+
+def alarms(found: list[tuple[int, Notice]]) -> list[str]:
+    return [named(notice.kind, notice.stage) for _, notice in found if notice.alarm]
+
+
+@pytest.mark.parametrize("what", DRIFTS)
+def test_a_planted_drift_is_named(what: str):
+    found = run(Job(3, windows=AT + 120, plant=Plant(AT, DRIFTS[what])))
+    assert alarms(found)[0] == what or (what == "larger" and what in alarms(found))
+    assert set(alarms(found)) <= {what, *([] if what != "larger" else ["storage", "decode"])}
+    number, first = next(one for one in found if one[1].alarm)
+    assert number > AT
+    if what != "larger":
+        assert first.ratio == pytest.approx(1.2, abs=0.09)
+        assert first.before == pytest.approx(COSTS[what], rel=0.12)
+
+
+def test_a_day_of_noise_raises_no_alarm():
+    assert alarms(run(Job(5, windows=DAY))) == []
+
+
+def test_what_ends_is_over():
+    drift = Drift()
+    found = run(Job(1, windows=AT + 60, plant=Plant(AT, {"augment": 1.5}), quiet=True), drift)
+    assert drift.drifting == ["augment"]
+    for window in Job(2, windows=60, quiet=True):
+        found += [(0, notice) for notice in drift.feed(window)]
+    assert found[-1][1].kind == "over"
+    assert found[-1][1].sentence == "Augmentation costs again what it did before."
+    assert drift.drifting == []
+
+
+def test_a_page_cache_that_warms_is_learned_anew_and_what_drifts_then_is_found():
+    cold = {"storage": 1.0}
+    first = list(Job(1, windows=60, plant=Plant(0, {"storage": 3.0}), quiet=True))
+    warm = list(Job(2, windows=60, plant=Plant(0, cold), quiet=True))
+    slow = list(Job(3, windows=60, plant=Plant(0, {"storage": 1.25}), quiet=True))
+    drift = Drift()
+    found = [notice for window in [*first, *warm, *slow] for notice in drift.feed(window)]
+    assert [(notice.kind, notice.stage) for notice in found] == [("cheaper", "storage"), ("slower", "storage")]
+    assert found[1].before == pytest.approx(COSTS["storage"], rel=0.1)
+
+
+def test_a_slow_creep_is_found():
+    drift = Drift()
+    found = []
+    for window in Job(4, windows=2000, quiet=True):
+        creep = math.exp(math.log(1.35) * window.number / 2000)
+        cost = window.stages["decode"]
+        stages = {**window.stages, "decode": StageSeconds(s=cost.s * creep, batches=cost.batches)}
+        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    assert {named(notice.kind, notice.stage) for notice in found} == {"decode"}, "near the limit it may be over, and begin again"
+
+
+def test_a_rise_of_a_tenth_is_no_drift():
+    assert alarms(run(Job(6, windows=900, plant=Plant(AT, {"decode": 1.05}), quiet=True))) == []
+
+
+@pytest.mark.parametrize("factor", [5.0, 100.0])
+def test_single_outliers_are_no_drift(factor: float):
+    drift = Drift()
+    found = []
+    for window in Job(7, windows=400, quiet=True):
+        stages = dict(window.stages)
+        if window.number % 40 == 0:
+            stages = {name: StageSeconds(s=cost.s * factor, batches=cost.batches) for name, cost in stages.items()}
+        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    assert found == []
+
+
+def test_larger_samples_are_given_as_the_reason():
+    found = run(Job(8, windows=AT + 120, plant=Plant(AT, DRIFTS["larger"])))
+    kinds = {notice.kind: notice for _, notice in found if notice.alarm}
+    assert "Samples have become larger: 132 kB a sample instead of 110 kB" in kinds["larger"].sentence.replace("133 kB", "132 kB")
+    later = [notice for _, notice in found if notice.alarm and notice.kind != "larger"]
+    assert all(notice.cause == "larger-samples" for notice in later)
+
+
+def test_samples_that_become_larger_are_no_slower_machine():
+    """They make all that computes dearer too."""
+    larger = {"bytes": 1.4, "storage": 1.3, "decode": 1.4, "augment": 1.4, "collate": 1.4, "cpu": 1.4}
+    found = [notice for _, notice in run(Job(15, windows=AT + 60, plant=Plant(AT, larger), quiet=True)) if notice.alarm]
+    assert found[0].kind == "larger"
+    assert {notice.cause for notice in found[1:]} <= {"larger-samples"}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cause", "told"),
+    [
+        (1.0, "busy-machine", "something else keeps the machine busy"),
+        (1.4, "more-work", "every sample is more work, or the processors have become slower"),
+    ],
+)
+def test_a_slower_machine_is_one_alarm_of_its_own(cpu: float, cause: str, told: str):
+    busy = {"decode": 1.4, "augment": 1.4, "collate": 1.4, "ipc": 1.4, "cpu": cpu}
+    drift = Drift()
+    found = run(Job(9, windows=AT + 60, plant=Plant(AT, busy), quiet=True), drift)
+    (first,) = [notice for _, notice in found if notice.alarm]
+    assert (first.kind, first.stage, first.cause) == ("machine", None, cause)
+    assert first.sentence.startswith("All that computes takes 3") and told in first.sentence
+    assert first.before == pytest.approx(COSTS["decode"] + COSTS["augment"] + COSTS["collate"], rel=0.1)
+    assert drift.drifting == ["machine"]
+    for window in Job(12, windows=60, quiet=True):
+        found += [(0, notice) for notice in drift.feed(window)]
+    assert found[-1][1].sentence == "All that computes costs again what it did before."
+
+
+def test_a_stage_that_drifts_is_named_on_a_machine_whose_pace_changes_all_the_time():
+    """All that computes is up to a third quicker or slower, for half an hour at a time."""
+    draw, drift, found = random.Random(3), Drift(), []
+    pace = 1.0
+    for window in Job(13, windows=AT + 120, plant=Plant(AT, {"augment": 1.2}), quiet=True):
+        if window.number % 60 == 1:
+            pace = math.exp(draw.uniform(-0.3, 0.3))
+        stages = {
+            name: StageSeconds(s=cost.s * (pace if name in ("decode", "augment", "collate", "ipc") else 1.0), batches=cost.batches)
+            for name, cost in window.stages.items()
+        }
+        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages))
+    of_stages = [notice for notice in found if notice.alarm and notice.kind != "machine"]
+    assert [notice.stage for notice in of_stages] == ["augment"]
+    assert of_stages[0].ratio == pytest.approx(1.2, abs=0.05)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("stage", ["decode", "augment", "collate"])
+def test_one_stage_that_changes_says_nothing_of_the_others(stage: str, factor: float):
+    found = run(Job(14, windows=AT + 100, plant=Plant(AT, {stage: factor}), quiet=True))
+    assert {notice.stage for _, notice in found} == {stage}
+
+
+def test_two_stages_that_compute_are_too_few_to_tell_what_they_share():
+    """Then each rises by itself, and the processor time says why."""
+    drift, found = Drift(), []
+    for window in Job(9, windows=AT + 60, plant=Plant(AT, {"decode": 1.4, "collate": 1.4}), quiet=True):
+        stages = {name: cost for name, cost in window.stages.items() if name != "augment"}
+        found += drift.feed(Window(time=window.time, number=window.number, seconds=30, stages=stages, cpu=window.cpu))
+    raised = [notice for notice in found if notice.alarm]
+    assert {notice.stage for notice in raised} == {"decode", "collate"}
+    assert {notice.cause for notice in raised} == {"busy-machine"}
+    assert "something else keeps the machine busy" in raised[0].sentence
+
+
+def test_starts_of_epochs_that_take_longer():
+    drift = Drift()
+    found = []
+    for number in range(1, 40):
+        starts = [1.0 if number < 15 else 2.5]
+        found += drift.feed(Window(time=number, number=number, seconds=30.0, epochs=number, starts=starts))
+    (notice,) = found
+    assert notice.kind == "restarts"
+    assert notice.sentence.startswith("Starting an epoch takes 150 % longer: 2.50 s instead of 1.00 s (the job's own beginning)")
+
+
+def test_starts_that_become_quicker_for_good():
+    drift = Drift()
+    found = []
+    for number in range(1, 60):
+        window = Window(time=number, number=number, seconds=30.0, epochs=number, starts=[3.0 if number < 20 else 1.0])
+        found += drift.feed(window)
+    assert [(notice.kind, notice.stage, notice.alarm) for notice in found] == [("cheaper", None, False)]
+    assert found[0].sentence == "Starting an epoch has become cheaper for good than in the job's own beginning."
+
+
+def test_a_worker_that_died_is_told_at_once():
+    (notice,) = Drift().feed(Window(time=0, number=1, seconds=30, died=["worker 1 (pid 7) was killed by signal 9"]))
+    assert notice.sentence == "A worker process ended by itself: worker 1 (pid 7) was killed by signal 9."
+
+
+# -- baselines -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_slower_than_its_baseline_from_the_start():
+    baseline = Baseline("run.json", {"storage": COSTS["storage"], "decode": COSTS["decode"] / 1.3})
+    found = run(Job(10, windows=3 * LEARN, quiet=True), Drift(baseline))
+    assert alarms(found) == ["decode"]
+    assert "instead of 3.08 ms (run.json)" in found[0][1].sentence
+    assert found[0][0] == LEARN
+
+
+def test_a_cold_first_epoch_is_no_drift_against_a_warm_baseline():
+    baseline = Baseline("run.json", {"storage": COSTS["storage"]})
+    drift = Drift(baseline)
+    for number in range(1, 150):
+        storage = COSTS["storage"] * (3.0 if number < PATIENCE else 1.0)
+        epoch = 1 if number < PATIENCE else 2
+        window = Window(
+            time=number, number=number, seconds=30, epochs=epoch, stages={"storage": StageSeconds(s=storage, batches=9)}
+        )
+        assert drift.feed(window) == []
+
+
+def test_a_job_below_its_baseline_is_told_so_once():
+    baseline = Baseline("run.json", {"decode": COSTS["decode"] * 2})
+    found = run(Job(11, windows=200, quiet=True), Drift(baseline))
+    assert [notice.kind for _, notice in found] == ["cheaper"]
+
+
+def test_figures_of_too_few_batches_are_left_out():
+    drift = Drift()
+    for number in range(1, 100):
+        cost = StageSeconds(s=1e-3 if number < 50 else 1e-2, batches=1)
+        assert drift.feed(Window(time=number, number=number, seconds=30, stages={"decode": cost})) == []
+
+
+# -- the test itself ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-2, 2), max_size=200))
+def test_the_sum_stays_within_its_bounds(values: list[float]):
+    rise = Rise(0.09, 0.3)
+    for value in values:
+        rise.feed(value)
+        assert 0.0 <= rise.sum <= 2 * rise.limit
+        assert len(rise.above) <= 64
+
+
+def test_one_value_cannot_fire():
+    rise = Rise(0.09, 0.3)
+    assert [rise.feed(100.0) for _ in range(PIECES + 1)] == [False] * PIECES + [True]
+
+
+@given(spread=st.floats(0.02, 0.3), days=st.floats(0.1, 30))
+def test_a_limit_keeps_to_the_false_alarms_that_are_allowed(spread: float, days: float):
+    limit = limit_for(days * 2880, 0.0912, spread)
+    assert values_between_alarms(limit, 0.0912, spread) >= days * 2880 * 0.999
+
+
+def test_the_formula_agrees_with_a_simulation():
+    draw = random.Random(1)
+    slack, spread = 0.09, 0.09
+    limit = limit_for(200, slack, spread)
+    lengths = []
+    for _ in range(300):
+        total, count = 0.0, 0
+        while total <= limit:
+            total = max(0.0, total + draw.gauss(0, spread) - slack)
+            count += 1
+        lengths.append(count)
+    assert 130 < sum(lengths) / len(lengths) < 300
+
+
+def test_outliers_do_not_enlarge_the_noise():
+    draw = random.Random(2)
+    values = [draw.gauss(0, 0.05) for _ in range(200)]
+    assert noise([*values, 5.0, -5.0]) == pytest.approx(noise(values), rel=0.25)

@@ -1,0 +1,329 @@
+"""Where windows go: lines of JSON, Prometheus by port and by file, TensorBoard; and what is read back is what was written."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from pipefix.vocabulary.errors import BadUsage, MissingExtra, UnreadableFile
+from pipefix.watching import prometheus, sentences
+from pipefix.watching import window as windows
+from pipefix.watching.exporter import JsonLines
+from pipefix.watching.tensorboard import Scalars
+from pipefix.watching.watch import watch
+from pipefix.watching.window import Notice, Spread, Window
+from tests.watching.streams import Job
+
+SPREAD = Spread(p50=0.01, p95=0.02, p99=0.03, max=0.04)
+MACHINE = {
+    "cpu": 0.8, "memory": 0.4, "gpu_utilisation": 0.62, "gpu_memory_bytes": 8e9, "gpu_temperature_c": 61.0, "gpu_power_w": 210.0,
+    "gpu_throttled": 0.05,
+}  # fmt: skip
+
+
+@pytest.fixture
+def window() -> Window:
+    first = next(iter(Job(1)))
+    notice = Notice(kind="costlier", stage="decode", ratio=1.25, sentence="Decoding takes 25 % longer.")
+    return msgspec.structs.replace(
+        first, wait=SPREAD, step=SPREAD, busy=0.5, looking=0.001, labels={"rank": "0"}, notices=[notice], drifting=["decode"],
+        machine=MACHINE,
+    )  # fmt: skip
+
+
+def test_lines_come_back_as_they_were(tmp_path: Path, window: Window):
+    path = tmp_path / "watch.jsonl"
+    for _ in range(2):
+        exporter = JsonLines(path)
+        exporter.write(window)
+        exporter.close()
+    first, second = path.read_bytes().splitlines()
+    assert windows.decode(first, origin="here") == windows.decode(second, origin="here") == window
+
+
+def test_a_file_of_somebody_elses_is_left_alone(tmp_path: Path):
+    path = tmp_path / "train.log"
+    path.write_text("epoch 1\n")
+    with pytest.raises(BadUsage, match="nothing will be added"):
+        JsonLines(path)
+    assert path.read_text() == "epoch 1\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"epoch 1", "is not JSON"),
+        (b"[1]", '"format" is None'),
+        (b'{"format": "pipefix.run/1"}', "'pipefix.run/1'"),
+        (b'{"format": "pipefix.watch/2"}', "newer pipefix"),
+        (b'{"format": "pipefix.watch/1", "time": "noon"}', "damaged"),
+    ],
+)
+def test_lines_that_are_not_ours_are_refused(line: bytes, says: str):
+    with pytest.raises(UnreadableFile, match=says):
+        windows.decode(line, origin="watch.jsonl")
+
+
+def test_what_later_versions_add_is_passed_over(window: Window):
+    line = {**json.loads(windows.encode(window)), "format": "pipefix.watch/1.4", "mood": "good"}
+    assert windows.decode(json.dumps(line).encode(), origin="here").number == window.number
+
+
+def test_an_endpoint_tells_the_latest_window(window: Window):
+    endpoint = prometheus.Endpoint("127.0.0.1:0")
+    try:
+        endpoint.write(window)
+        endpoint.write(msgspec.structs.replace(window, number=2, notices=[]))
+        with urllib.request.urlopen(endpoint.url, timeout=10) as answer:
+            text = answer.read().decode()
+    finally:
+        endpoint.close()
+    assert 'pipefix_stage_seconds{rank="0",stage="decode"}' in text
+    assert 'pipefix_drift_alarms_total{kind="costlier",rank="0",stage="decode"} 1.0' in text
+    assert 'pipefix_samples_total{rank="0"} 76800.0' in text
+    read = prometheus.parse(text, origin="here")
+    assert read == msgspec.structs.replace(window, number=2, notices=[], batches=1200, samples=76800, starts=[])
+
+
+def test_an_endpoint_before_the_first_window_says_nothing():
+    with pytest.raises(UnreadableFile, match="or none yet"):
+        prometheus.parse("# HELP other 1\nother 1\n", origin="http://here")
+
+
+@pytest.mark.parametrize("address", ["port", "127.0.0.1:", 70000, "host:-1"])
+def test_addresses_that_are_none(address: Any):
+    with pytest.raises(BadUsage, match="is not a port"):
+        prometheus.Endpoint(address)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Whoever asks here may be held up by a busy machine; ``patience(0.1, 0.1)``: but not the first two who come from now on."""
+    monkeypatch.setattr(prometheus, "PATIENCE", 60.0)
+    accept = prometheus._Server.get_request
+
+    def short(*seconds: float) -> None:
+        left = iter(seconds)
+
+        def get_request(server: prometheus._Server) -> Any:
+            found = accept(server)
+            monkeypatch.setattr(prometheus, "PATIENCE", next(left, 60.0))
+            return found
+
+        monkeypatch.setattr(prometheus._Server, "get_request", get_request)
+
+    return short
+
+
+@pytest.fixture
+def endpoint() -> Iterator[prometheus.Endpoint]:
+    made = prometheus.Endpoint(0)
+    yield made
+    made.close()
+
+
+def port_of(endpoint: prometheus.Endpoint) -> int:
+    return int(endpoint.url.rpartition(":")[2].partition("/")[0])
+
+
+def scraped(endpoint: prometheus.Endpoint) -> bytes:
+    with urllib.request.urlopen(endpoint.url, timeout=30) as answer:
+        return bytes(answer.read())
+
+
+def test_a_port_that_is_taken_is_told_and_training_goes_on(
+    endpoint: prometheus.Endpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with watch([1, 2], prometheus=port_of(endpoint), jsonl=tmp_path / "watch.jsonl") as watched:
+        assert list(watched) == [1, 2]
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"127.0.0.1:{port_of(endpoint)} cannot be opened: Address already in use" in told
+    assert "prometheus=9401" in told
+    assert json.loads((tmp_path / "watch.jsonl").read_text())["batches"] == 2
+
+
+def test_a_file_that_cannot_be_written_is_told_and_training_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    with watch([1, 2], jsonl=tmp_path / "absent" / "watch.jsonl") as watched:
+        assert list(watched) == [1, 2]
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "could not be opened for writing: No such file or directory" in told
+
+
+def test_an_exporter_that_fails_is_told_once_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    class Failing(Writer):
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            raise ValueError("a writer that was closed")
+
+    with watch([1, 2], tensorboard=Failing(), jsonl=tmp_path / "watch.jsonl", every=60) as watched:
+        watched.pulse()
+        assert list(watched) == [1, 2]
+        watched.pulse()
+    assert caplog.text.count("a writer that was closed") == 1
+    assert len((tmp_path / "watch.jsonl").read_text().splitlines()) == 3
+
+
+def threads_at_work() -> int:
+    """Without timers that were cancelled: on a busy machine it takes them a while to be gone."""
+    return sum(not (isinstance(one, threading.Timer) and one.finished.is_set()) for one in threading.enumerate())
+
+
+def test_idle_connections_take_no_threads_and_are_ended(window: Window, patience: Callable[..., None]):
+    patience(*[0.1] * 5)
+    endpoint = prometheus.Endpoint(0)
+    endpoint.write(window)
+    threads = threads_at_work()
+    idle = [socket.create_connection(("127.0.0.1", port_of(endpoint))) for _ in range(5)]
+    try:
+        assert b"pipefix_window" in scraped(endpoint)
+        assert threads_at_work() <= threads + 1
+    finally:
+        for connection in idle:
+            connection.close()
+        endpoint.close()
+
+
+def test_a_request_that_dribbles_is_ended(window: Window, patience: Callable[..., None]):
+    patience(0.3)
+    endpoint = prometheus.Endpoint(0)
+    endpoint.write(window)
+    try:
+        with socket.create_connection(("127.0.0.1", port_of(endpoint))) as slow:
+            begun = time.monotonic()
+            with pytest.raises(OSError, match=r"reset|[Bb]roken|abort"):
+                while time.monotonic() < begun + 60:
+                    slow.sendall(b"G")
+                    time.sleep(0.02)
+        assert b"pipefix_window" in scraped(endpoint)
+    finally:
+        endpoint.close()
+
+
+BESIEGED = """
+import resource, sys, tempfile
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+from pipefix.watching.watch import watch
+
+with watch([1, 2, 3], prometheus=0, every=60) as watched:
+    print(watched._exporters[0].url, flush=True)
+    sys.stdin.readline()
+    files = [tempfile.TemporaryFile() for _ in range(20)]
+    print(list(watched), flush=True)
+"""
+
+
+def test_a_thousand_idle_connections_leave_training_its_files(preloaded: str):
+    with subprocess.Popen(
+        [*preloaded.split(), "-c", BESIEGED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        port = int(job.stdout.readline().rpartition(":")[2].partition("/")[0])
+        idle = []
+        for _ in range(200):
+            connection = socket.socket()
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+            idle.append(connection)
+        time.sleep(0.2)
+        out, err = job.communicate("go on\n", timeout=60)
+        for connection in idle:
+            connection.close()
+    assert (out, job.returncode) == ("[1, 2, 3]\n", 0), err
+
+
+def test_a_textfile_is_whole(tmp_path: Path, window: Window):
+    path = tmp_path / "pipefix.prom"
+    exporter = prometheus.Textfile(path)
+    exporter.write(window)
+    exporter.close()
+    assert prometheus.parse(path.read_text(), origin="here").stages == window.stages
+    assert [found.name for found in tmp_path.iterdir()] == ["pipefix.prom"]
+    with pytest.raises(BadUsage, match=r"end with \.prom"):
+        prometheus.Textfile(tmp_path / "metrics.txt")
+
+
+class Writer:
+    """What a SummaryWriter takes."""
+
+    def __init__(self) -> None:
+        self.scalars: dict[str, tuple[float, int]] = {}
+        self.texts: list[str] = []
+        self.flushed = False
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.scalars[name] = (value, step)
+
+    def add_text(self, name: str, text: str, step: int) -> None:
+        self.texts.append(text)
+
+    def flush(self) -> None:
+        self.flushed = True
+
+
+def test_scalars_over_the_number_of_batches(window: Window):
+    writer = Writer()
+    exporter = Scalars(writer)
+    exporter.write(window)
+    exporter.write(window)
+    exporter.close()
+    assert writer.scalars["pipefix/stage/decode_s"] == (window.stages["decode"].s, 1200)
+    assert writer.texts == ["Decoding takes 25 % longer."] * 2
+    assert writer.flushed
+
+
+def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(MissingExtra) as refused:
+        watch([1], tensorboard=tmp_path / "runs")
+    assert refused.value.advice == "Install it with: pip install 'pipefix[tensorboard]'"
+
+
+def test_a_directory_gets_event_files(tmp_path: Path, window: Window):
+    pytest.importorskip("tensorboard")
+    exporter = Scalars(tmp_path / "runs")
+    exporter.write(window)
+    exporter.close()
+    assert list((tmp_path / "runs").glob("events.*"))
+
+
+def test_the_dashboard_and_the_alerts_ask_for_metrics_that_exist(root: Path, window: Window):
+    dashboard = json.loads((root / "docs" / "grafana-dashboard.json").read_text())
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    alerts = (root / "docs" / "alert-rules.yml").read_text()
+    watched = re.findall(r"^ +expr: (.+)$", alerts, re.MULTILINE)
+    assert len(watched) == alerts.count("- alert: ") > 5
+    collector = prometheus.Collector()
+    collector.take(window)
+    told = {family.name for family in collector.collect()} | {f"{family.name}_total" for family in collector.collect()}
+    for asked in ({name for one in some for name in re.findall(r"pipefix_\w+", one)} for some in (shown, watched)):
+        assert asked <= told
+        assert {"pipefix_waiting_ratio", "pipefix_drift_ratio", "pipefix_gpu_utilisation_ratio"} <= asked
+
+
+def test_figures_of_the_machine_come_back_from_metrics_and_are_told(window: Window):
+    registry = CollectorRegistry(auto_describe=False)
+    collector = prometheus.Collector()
+    registry.register(collector)
+    collector.take(window)
+    again = prometheus.parse(generate_latest(registry).decode(), origin="here")
+    assert again.machine == MACHINE
+    told = "\n".join(sentences.state(again))
+    assert "machine    processors 80 % in use, memory 40 % in use" in told
+    assert "GPU        busy 62 % of the time, 8.00 GB in use, 61 °C, 210 W, clocks held back 5.0 % of the time" in told
+
+
+def test_following_needs_no_torch():
+    code = "import sys; import pipefix.watching.follow, pipefix.watching.prometheus; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,0 +1,139 @@
+"""Following a job from outside: by its file, by its endpoint, with and without a baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pipefix.report import runfile
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.watching import baseline as baselines
+from pipefix.watching import follow as followed
+from pipefix.watching import prometheus
+from pipefix.watching.drift import BYTES, Drift
+from pipefix.watching.follow import follow
+from pipefix.watching.prometheus import Endpoint
+from pipefix.watching.window import Window, encode
+from tests.watching.streams import COSTS, Job, Plant
+
+
+def job(windows: int = 5, plant: Plant | None = None, *, ended: bool = True) -> list[Window]:
+    found = list(Job(1, windows=windows, plant=plant, quiet=True))
+    return [*found[:-1], msgspec.structs.replace(found[-1], ended=ended)]
+
+
+def written(path: Path, windows: list[Window]) -> Path:
+    path.write_bytes(b"".join(encode(window) for window in windows))
+    return path
+
+
+def test_a_finished_job_is_read_whole(tmp_path: Path):
+    groups = list(follow(str(written(tmp_path / "watch.jsonl", job(5)))))
+    assert [[window.number for window in group] for group in groups] == [[1, 2, 3, 4, 5]]
+
+
+def test_lines_that_come_later_come_later_and_half_ones_wait(tmp_path: Path):
+    windows = job(4)
+    path = written(tmp_path / "watch.jsonl", windows[:1])
+    steps = iter([encode(windows[1])[:40], encode(windows[1])[40:] + encode(windows[2]), encode(windows[3])])
+
+    def sleep(_: float) -> None:
+        with path.open("ab") as file:
+            file.write(next(steps))
+
+    groups = list(follow(str(path), sleep=sleep))
+    assert [[window.number for window in group] for group in groups] == [[1], [2, 3], [4]]
+
+
+def test_once_does_not_wait(tmp_path: Path):
+    path = written(tmp_path / "watch.jsonl", job(3, ended=False))
+    assert len(list(follow(str(path), once=True))) == 1
+
+
+def test_what_the_job_found_is_told_as_it_is(tmp_path: Path):
+    drift = Drift()
+    windows = [
+        msgspec.structs.replace(window, notices=drift.feed(window), drifting=drift.drifting)
+        for window in job(60, Plant(30, {"decode": 1.5}))
+    ]
+    (group,) = follow(str(written(tmp_path / "watch.jsonl", windows)))
+    assert group == windows
+    assert [notice.stage for window in group for notice in window.notices] == ["decode"]
+
+
+def test_an_earlier_job_as_the_baseline(tmp_path: Path):
+    before = written(tmp_path / "before.jsonl", job(40))
+    after = written(tmp_path / "after.jsonl", job(40, Plant(0, {"augment": 1.3})))
+    (group,) = follow(str(after), baseline=before)
+    (notice,) = [notice for window in group for notice in window.notices]
+    assert (notice.kind, notice.stage, notice.against) == ("costlier", "augment", "before.jsonl")
+    assert notice.ratio == pytest.approx(1.3, abs=0.06)
+
+
+def test_a_run_file_as_the_baseline(root: Path):
+    run = runfile.read(root / "fixtures" / "runs" / "decode-bound-workers.json")
+    baseline = baselines.from_run(run, "run.json")
+    costs = {stage.stage: stage.wall_s.value for stage in run.stages if stage.wall_s is not None}
+    assert baseline.levels["decode"] == costs["decode"]
+    assert baseline.levels["augment"] == costs["augment"]
+    assert not {"collate", "ipc", "step"} & baseline.levels.keys()
+    assert set(baseline.levels) <= {"storage", "decode", "augment", BYTES}
+    assert baselines.read(root / "fixtures" / "runs" / "decode-bound-workers.json").levels == baseline.levels
+
+
+def test_the_cold_epoch_of_an_earlier_job_is_left_out():
+    cold = [
+        msgspec.structs.replace(window, epochs=1, stages={"storage": msgspec.structs.replace(window.stages["storage"], s=1.0)})
+        for window in job(10)
+    ]
+    warm = [msgspec.structs.replace(window, epochs=2) for window in job(10)]
+    assert baselines.from_windows([*cold, *warm], "job").levels["storage"] == pytest.approx(COSTS["storage"], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "could not be read"),
+        (b"", "not JSON"),
+        (b'{"format": "pipefix.watch/1", "time": 1, "number": 1, "seconds": 30}\n', "no window with figures"),
+    ],
+)
+def test_baselines_that_are_none(tmp_path: Path, content: bytes | None, says: str):
+    path = tmp_path / "base"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UnreadableFile, match=says):
+        baselines.read(path)
+
+
+def test_a_run_without_costs_is_no_baseline(root: Path):
+    with pytest.raises(UnreadableFile, match="holds no costs of stages"):
+        baselines.read(root / "fixtures" / "runs" / "minimal.json")
+
+
+def test_an_empty_file_holds_no_window(tmp_path: Path):
+    (tmp_path / "watch.jsonl").touch()
+    with pytest.raises(UnreadableFile, match="holds no window yet"):
+        list(follow(str(tmp_path / "watch.jsonl"), once=True))
+
+
+def test_an_endpoint_is_followed_until_it_is_gone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(prometheus, "PATIENCE", 60.0)  # a busy machine may hold up who asks
+    monkeypatch.setattr(followed, "_TIMEOUT", 60.0)
+    windows = job(3, ended=False)
+    endpoint = Endpoint(0)
+    endpoint.write(windows[0])
+    steps = iter([lambda: None, lambda: endpoint.write(windows[1]), lambda: endpoint.write(windows[2]), endpoint.close])
+    groups = list(follow(endpoint.url, sleep=lambda _: next(steps)()))
+    assert [[window.number for window in group] for group in groups] == [[1], [2], [3]]
+    assert groups[1][0].batches == windows[1].batches
+    assert groups[1][0].stages == windows[1].stages
+
+
+def test_an_address_where_nobody_listens():
+    with pytest.raises(UnreadableFile, match="does not answer"):
+        list(follow("http://127.0.0.1:9/metrics"))
+    with pytest.raises(UnreadableFile, match=r"http://127\.0\.0\.1:9/metrics does not answer"):
+        list(follow("9"))

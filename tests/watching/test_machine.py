@@ -1,0 +1,110 @@
+"""What a watch says of the machine: means of looks, and nothing where nothing can be asked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from pipefix.vocabulary import nvml
+from pipefix.watching import machine
+from pipefix.watching.machine import MachineFigures
+from pipefix.watching.watch import watch
+
+
+class Driver:
+    """NVML, as far as it is asked here. ``power``: it cannot tell that."""
+
+    def __init__(self) -> None:
+        self.busy = [40, 80]
+        self.open = 0
+
+    def nvmlInit(self) -> None:
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
+        return f"device {number}"
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
+        assert handle == "device 0"
+        return SimpleNamespace(gpu=self.busy.pop(0))
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
+        return SimpleNamespace(used=8_000_000_000)
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        raise RuntimeError("Not Supported")
+
+    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
+        return 61
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return nvml.IDLE
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    found = Driver()
+    monkeypatch.setitem(sys.modules, "pynvml", found)
+    monkeypatch.setattr(machine, "_uses_cuda", lambda: True)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return found
+
+
+def test_looks_are_averaged_and_begin_anew(driver: Driver) -> None:
+    figures = MachineFigures()
+    figures.look()
+    figures.look()
+    told = figures.take()
+    assert {name: told[name] for name in told if name.startswith("gpu_")} == {
+        "gpu_utilisation": 0.6, "gpu_memory_bytes": 8e9, "gpu_temperature_c": 61.0, "gpu_throttled": 0.0,
+    }  # fmt: skip
+    assert 0 <= told["cpu"] <= 1 and 0 < told["memory"] <= 1
+    assert figures.take() == {}
+    assert driver.open == 1
+    figures.close()
+    figures.look()
+    assert driver.open == 0 and "gpu_utilisation" not in figures.take()
+
+
+def test_a_device_that_is_lost_is_left_out(driver: Driver) -> None:
+    driver.busy = [40]
+    figures = MachineFigures()
+    figures.look()
+    figures.take()
+    figures.look()
+    assert "gpu_utilisation" not in figures.take(), "there was nothing more to pop"
+
+
+@pytest.mark.parametrize("library", [None, SimpleNamespace()])
+def test_without_a_driver_the_rest_is_told(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setattr(machine, "_uses_cuda", lambda: True)
+    figures = MachineFigures()
+    figures.look()
+    assert figures.take().keys() == {"cpu", "memory"}
+
+
+def test_a_job_that_uses_no_cuda_does_not_wake_it() -> None:
+    figures = MachineFigures()
+    figures.look()
+    assert figures.take().keys() == {"cpu", "memory"}
+    assert not torch.cuda.is_initialized()
+
+
+def test_windows_of_a_watch_hold_them() -> None:
+    with watch(DataLoader(range(8)), every=0.05) as watched:
+        list(watched)
+        until = time.monotonic() + 60
+        while ((window := watched.window) is None or not window.machine) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert window is not None
+        assert window.machine.keys() == {"cpu", "memory"}

@@ -1,0 +1,490 @@
+"""A watched loader gives what it gave, its figures are right, and afterwards it is as it was found."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import gc
+import json
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+import pipefix
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.metering.meter import Meter
+from pipefix.vocabulary.errors import BadUsage
+from pipefix.watching import rank as ranks
+from pipefix.watching.watch import Watch, _exit_code, watch
+from pipefix.watching.window import Notice, Window
+from tests.watching.pipelines import Breaking, Endless, Files, Mine, Stream, note_worker
+
+
+def hung(loader: Any, **options: Any) -> Watch:
+    """A watch whose windows end when the test says so."""
+    return Watch(loader, **options).start(thread=False)
+
+
+def same(one: Any, other: Any) -> bool:
+    return len(one) == len(other) and all(torch.equal(first, second) for first, second in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_the_same_and_every_stage_has_its_figure(tmp_path: Path, workers: int):
+    settings: dict[str, Any] = {"batch_size": 8, "shuffle": True, "num_workers": workers}
+    plain = list(DataLoader(Files(tmp_path), generator=torch.Generator().manual_seed(3), **settings))
+    loader = DataLoader(Files(tmp_path), generator=torch.Generator().manual_seed(3), **settings)
+    with hung(loader) as watched:
+        assert same(list(watched), plain)
+        window = watched.pulse()
+    assert (window.batches, window.samples, window.epochs) == (8, 64, 1)
+    assert {"storage", "decode", "collate", "step"} <= window.stages.keys()
+    assert ("ipc" in window.stages) == bool(workers)
+    assert all(cost.s > 0 for cost in window.stages.values())
+    assert window.bytes == (tmp_path / "sample.json").stat().st_size
+    assert window.starts and window.wait is not None and window.declined is None
+    assert window.busy is None if workers == 0 else 0 < window.busy <= 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}])
+def test_the_loader_is_left_as_found(tmp_path: Path, settings: dict[str, Any]):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4, **settings)
+    before, opened, kind = dict(vars(loader)), builtins.open, type(loader)
+    with hung(loader):
+        assert isinstance(loader, kind) and type(loader).__qualname__ == kind.__qualname__
+        list(loader)
+    assert type(loader) is kind
+    assert {name: value for name, value in vars(loader).items() if name != "_iterator"} == {
+        name: value for name, value in before.items() if name != "_iterator"
+    }
+    assert builtins.open is opened
+    if loader._iterator is not None:
+        assert "_next_data" not in vars(loader._iterator)
+    assert len(list(loader)) == 4
+
+
+def test_a_loader_used_under_its_own_name_is_watched_too(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    with hung(loader) as watched:
+        list(loader)
+        assert watched.pulse().batches == 4
+    assert len(list(loader)) == 4
+    assert watched.meter.batches == 4
+
+
+def test_an_iterator_that_outlives_the_watch_goes_on(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    watched = hung(loader)
+    iterator = iter(watched)
+    next(iterator)
+    watched.close()
+    assert len(list(iterator)) == 3
+    assert watched.meter.batches == 1
+
+
+def test_copies_and_pickles_of_a_watched_loader_are_not_watched(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    with hung(loader) as watched:
+        for other in (copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))):
+            assert type(other) is DataLoader
+            assert len(list(other)) == 4
+        assert watched.meter.batches == 0
+
+
+def test_the_users_worker_init_fn_runs_and_sees_its_own_dataset(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=2, worker_init_fn=note_worker)
+    with hung(loader) as watched:
+        iterator = iter(loader)
+        assert loader.worker_init_fn is note_worker
+        list(iterator)
+        assert watched.pulse().stages["decode"].batches >= 2
+
+
+def test_a_loader_class_of_the_users_own(tmp_path: Path):
+    loader = Mine(Files(tmp_path, 16), batch_size=4)
+    with hung(loader) as watched:
+        assert isinstance(loader, Mine)
+        list(watched)
+        assert loader.begun == 1
+        assert watched.pulse().stages["decode"].s > 0
+
+
+def test_a_loader_that_makes_iterators_of_its_own_is_metered_from_outside(tmp_path: Path):
+    loader = Endless(Files(tmp_path, 16), batch_size=4)
+    with hung(loader) as watched:
+        assert len(list(watched)) == 2
+        window = watched.pulse()
+    assert (window.batches, window.samples) == (2, 8)
+    assert window.declined == "its class makes iterators of its own"
+
+
+def test_workers_that_ran_before_are_said_to_be_out_of_sight(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=1, persistent_workers=True)
+    list(loader)
+    with hung(loader) as watched:
+        assert len(list(loader)) == 4
+        window = watched.pulse()
+    assert window.batches == 4
+    assert window.declined == "its workers were running before the watch began"
+
+
+def test_persistent_workers_are_seen_in_every_epoch(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=1, persistent_workers=True)
+    with hung(loader) as watched:
+        for epoch in (1, 2, 3):
+            assert len(list(loader)) == 4
+            assert watched.pulse().epochs == epoch
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streams(workers: int):
+    with hung(DataLoader(Stream(), batch_size=3, num_workers=workers)) as watched:
+        batches = list(watched)
+        window = watched.pulse()
+    assert sorted(float(value) for batch in batches for value in batch) == [float(value) for value in range(20)]
+    assert window.batches == len(batches)
+
+
+@pytest.mark.parametrize(("settings", "samples"), [({"batch_size": None}, 8), ({"batch_size": None, "sampler": "lists"}, 8)])
+def test_loaders_without_batches_of_their_own(tmp_path: Path, settings: dict[str, Any], samples: int):
+    data = torch.zeros(8, 3)
+    if settings.get("sampler"):
+        settings = {**settings, "sampler": BatchSampler(SequentialSampler(data), 4, False)}  # type: ignore[arg-type]
+    with hung(DataLoader(data, **settings)) as watched:  # type: ignore[arg-type]
+        list(watched)
+        assert watched.pulse().samples == samples
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_errors_of_the_dataset_reach_the_training(workers: int, children: Callable[[], list[Any]]):
+    with hung(DataLoader(Breaking(), batch_size=4, num_workers=workers)) as watched:
+        iterator = iter(watched)
+        next(iterator)
+        with pytest.raises(ValueError, match="sample 5 is broken") as told:
+            next(iterator)
+        assert watched.pulse().batches == 1
+        # The error's frames hold the iterator: what the garbage collection finds of it waits for its worker, in some later test.
+        told.value.__traceback__ = None
+        del told, iterator
+    assert not children()
+
+
+def test_anything_that_can_be_iterated():
+    with hung([torch.zeros(4, 2), torch.zeros(4, 2)]) as watched:
+        assert len(list(watched)) == len(watched) == 2
+        window = watched.pulse()
+    assert (window.batches, window.samples) == (2, 8)
+    assert window.declined == "only a DataLoader lets its workers be looked into"
+
+
+class Wrapper:
+    """As timm's PrefetchLoader and Fabric's loaders are."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Any:
+        for batch in self.loader:
+            yield batch + 1
+
+
+class Graph:
+    """As torchdata's nodes are: no DataLoader anywhere."""
+
+    def __iter__(self) -> Any:
+        return iter([torch.zeros(4)] * 5)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("through_the_watch", [True, False])
+def test_a_wrapper_around_a_loader_is_looked_through(tmp_path: Path, workers: int, through_the_watch: bool):
+    inner = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
+    expected = [batch + 1 for batch in inner]
+    wrapper = Wrapper(inner)
+    with hung(wrapper) as watched:
+        assert same(list(watched if through_the_watch else wrapper), expected)
+        window = watched.pulse()
+    assert (window.batches, window.samples) == (4, 16)
+    assert {"storage", "decode"} <= window.stages.keys()
+    assert type(inner) is DataLoader
+
+
+@pytest.mark.parametrize("through_the_watch", [True, False])
+def test_what_is_no_loader_at_all_is_counted_under_its_own_name_too(through_the_watch: bool):
+    graph = Graph()
+    with hung(graph) as watched:
+        assert len(list(watched if through_the_watch else graph)) == 5
+        window = watched.pulse()
+    assert window.batches == 5
+    assert window.declined == "only a DataLoader lets its workers be looked into"
+    assert type(graph) is Graph and vars(graph) == {}
+
+
+def test_a_loader_that_carries_a_meter_is_read_as_it_is():
+    class Carrying(list):  # type: ignore[type-arg]
+        meter = Meter()
+
+    loader = Carrying([1, 2])
+    with hung(loader) as watched:
+        assert watched.meter is Carrying.meter
+        assert list(watched) == [1, 2]
+    assert type(loader) is Carrying
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_fast_loaders_own_meter_is_the_one_that_is_read(tmp_path: Path, workers: int):
+    loader: FastLoader[Any] = FastLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
+    with hung(loader) as watched:
+        assert watched.meter is loader.meter
+        assert len(list(loader)) == len(list(watched)) == 4
+        window = watched.pulse()
+        assert (window.batches, window.samples, window.epochs) == (8, 32, 2)
+        assert window.stages["storage"].s > 0 and window.declined is None
+    assert type(loader) is FastLoader and len(list(loader)) == 4
+    assert loader.meter.batches == 12
+
+
+def test_an_abandoned_iterator_ends_its_workers_at_once(tmp_path: Path):
+    with hung(DataLoader(Files(tmp_path), batch_size=4, num_workers=1)) as watched:
+        iterator = iter(watched.loader)
+        next(iterator)
+        (process,) = watched._attachment.processes()
+        reference = weakref.ref(iterator)
+        gc.disable()
+        try:
+            del iterator
+            assert reference() is None
+        finally:
+            gc.enable()
+        process.join(60)  # where the machine is busy torch has waited long enough, and told it to end, before it is gone
+        assert not process.is_alive()
+
+
+def test_a_killed_worker_is_named(tmp_path: Path):
+    watched = hung(DataLoader(Files(tmp_path, 640), batch_size=4, num_workers=1))
+    iterator = iter(watched)
+    next(iterator)
+    (process,) = watched._attachment.processes()
+    with pytest.raises((RuntimeError, EOFError, ConnectionError)):
+        os.kill(process.pid, signal.SIGKILL)  # torch raises as soon as it hears of it, which may be before a batch is asked for
+        list(iterator)
+    del iterator
+    notices = watched.pulse().notices
+    watched.close()
+    assert [notice.kind for notice in notices] == ["died"]
+    assert f"worker 0 (pid {process.pid}) was killed by signal 9" in notices[0].sentence
+
+
+@pytest.mark.slow
+def test_spawned_workers(tmp_path: Path):
+    loader = DataLoader(
+        Files(tmp_path, 16), batch_size=4, num_workers=1, multiprocessing_context="spawn", worker_init_fn=note_worker
+    )
+    with hung(loader) as watched:
+        assert len(list(watched)) == 4
+        assert watched.pulse().stages["storage"].s > 0
+
+
+def test_many_epochs_keep_the_same_memory(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 4), batch_size=4, num_workers=1)
+    with hung(loader) as watched:
+        for _ in range(4):
+            list(loader)
+        assert len(watched.meter._records) == 1
+        assert watched.meter.makers().batches == 4
+
+
+# -- the verb --------------------------------------------------------------------------------------------------------------------
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_verb_is_a_function_and_its_room_a_package(tmp_path: Path):
+    import pipefix.watching.cusum as cusum
+
+    assert cusum.Rise
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    with pipefix.watch(loader, jsonl=tmp_path / "watch.jsonl", every=60) as watched:
+        assert len(list(watched)) == 4
+    (line,) = lines(tmp_path / "watch.jsonl")
+    assert (line["format"], line["batches"], line["ended"]) == ("pipefix.watch/1", 4, True)
+
+
+def test_a_thread_writes_windows_and_ends_with_the_watch(tmp_path: Path):
+    path = tmp_path / "watch.jsonl"
+    with watch([1, 2], jsonl=path, every=0.02) as watched:
+        until = time.monotonic() + 60
+        while not path.exists() or path.read_bytes().count(b"\n") < 2:
+            assert time.monotonic() < until
+            list(watched)
+    assert not [thread for thread in threading.enumerate() if thread.name == "pipefix-watch"]
+    assert lines(path)[-1]["ended"]
+    watched.close()
+    assert sum(line["ended"] for line in lines(path)) == 1
+
+
+def test_a_callback_that_fails_is_told_and_training_goes_on(caplog: pytest.LogCaptureFixture):
+    def failing(notice: Notice) -> None:
+        raise RuntimeError("no such channel")
+
+    watched = Watch([1, 2], on_drift=failing)
+    watched._gatherer.window = lambda *_, **__: Window(time=0, number=1, seconds=1, died=["worker 0 ended"])  # type: ignore[method-assign]
+    with watched:
+        assert list(watched) == [1, 2]
+    assert "no such channel" in caplog.text
+
+
+def test_a_watch_that_fails_says_so_once_and_training_goes_on(caplog: pytest.LogCaptureFixture):
+    watched = Watch([1, 2])
+    watched._gatherer.window = lambda *_, **__: 1 / 0  # type: ignore[method-assign]
+    with watched:
+        assert list(watched) == [1, 2]
+    assert caplog.text.count("ZeroDivisionError") == 1
+
+
+def test_a_job_that_drifts_is_told_and_logged(caplog: pytest.LogCaptureFixture):
+    told: list[str] = []
+    watched = Watch([1], on_drift=lambda notice: told.append(notice.sentence))
+    watched._gatherer.window = lambda *_, **__: Window(  # type: ignore[method-assign]
+        time=0, number=1, seconds=1, died=["worker 0 (pid 1) was killed by signal 9"]
+    )
+    with caplog.at_level(logging.WARNING, logger="pipefix.watch"):
+        watched.pulse()
+    assert told == ["A worker process ended by itself: worker 0 (pid 1) was killed by signal 9."]
+    assert told[0] in caplog.text
+
+
+def test_an_exporter_that_fails_is_left_out_and_the_training_goes_on(caplog: pytest.LogCaptureFixture):
+    class Full:
+        def write(self, window: Window) -> None:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None: ...
+
+    watched = Watch([1, 2], exporters=[Full()]).start(thread=False)
+    watched.pulse()
+    watched.pulse()
+    assert caplog.text.count("No space left on device") == 1
+    assert list(watched) == [1, 2]
+    watched.close()
+
+
+def test_a_loader_made_anew_from_a_watched_ones_class_is_a_plain_one(tmp_path: Path):
+    """Lightning does so for DDP and for overfit_batches, and hands the callback the new one when training begins."""
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    with hung(loader) as watched:
+        other = type(loader)(loader.dataset, batch_size=2)
+        assert len(list(other)) == 8
+        assert type(other) is DataLoader
+        again = type(loader)(loader.dataset, batch_size=2)
+        watched.turn_to(again)
+        assert len(list(again)) == 8
+        assert watched.pulse().batches == 8
+    assert type(loader) is DataLoader and type(again) is DataLoader
+
+
+@pytest.mark.parametrize(
+    ("environment", "files", "port"),
+    [
+        ({}, ["watch.jsonl", "pipefix.prom", "rank1.jsonl"], 9400),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, ["watch.jsonl", "pipefix.prom", "rank1.jsonl"], 9400),
+        ({"RANK": "1", "LOCAL_RANK": "1"}, ["watch.rank1.jsonl", "pipefix.rank1.prom", "rank1.jsonl"], 9401),
+        ({"RANK": "9", "LOCAL_RANK": "1"}, ["watch.rank9.jsonl", "pipefix.rank9.prom", "rank1.rank9.jsonl"], 9401),
+        ({"LOCAL_RANK": "2"}, ["watch.rank2.jsonl", "pipefix.rank2.prom", "rank1.rank2.jsonl"], 9402),
+    ],
+)
+def test_each_rank_has_files_and_a_port_of_its_own(
+    environment: dict[str, str], files: list[str], port: int, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert [ranks.own_file(name).name for name in ("watch.jsonl", "pipefix.prom", "rank1.jsonl")] == files
+    assert str(ranks.own_port(9400)) == str(port)
+    assert str(ranks.own_port("0.0.0.0:9400")) == f"0.0.0.0:{port}"
+    assert ranks.own_port("nonsense") == "nonsense"
+    writer = object()
+    assert ranks.own_folder(writer) is writer
+
+
+def test_the_rank_of_a_process_group_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 3)
+    assert ranks.rank() == 3
+
+
+def test_ranks_label_themselves(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RANK", "3")
+    with watch([1], every=60) as watched:
+        assert watched.pulse().labels == {"rank": "3"}
+
+
+@pytest.mark.parametrize(("loader", "options", "says"), [(7, {}, "can be iterated"), ([1], {"every": 0}, "above zero")])
+def test_wrong_use(loader: Any, options: dict[str, Any], says: str):
+    with pytest.raises(BadUsage, match=says):
+        watch(loader, **options)
+
+
+def test_two_watches_of_one_loader(tmp_path: Path):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
+    with hung(loader) as first, hung(loader) as second:
+        assert len(list(second)) == 4
+        assert (first.pulse().batches, second.pulse().batches) == (4, 4)
+        assert second.pulse().declined == "another watch looks into its workers"
+    assert type(loader) is DataLoader
+
+
+def test_without_shared_memory_workers_are_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Meter, "record", full)
+    with hung(DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=1)) as watched:
+        assert len(list(watched)) == 4
+        window = watched.pulse()
+    assert window.declined == "there is no shared memory for its workers' figures: No space left on device"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterator_that_runs_already_can_be_taken_over(tmp_path: Path, workers: int):
+    loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
+    iterator = iter(loader)
+    next(iterator)
+    with hung([1]) as watched:
+        watched.turn_to(loader, [iterator])
+        assert len(list(iterator)) == 3
+        window = watched.pulse()
+        assert window.batches == 3
+        assert ("decode" in window.stages) == (workers == 0)
+        assert len(list(watched)) == 4
+        assert workers == 0 or "decode" in watched.pulse().stages
+    assert type(loader) is DataLoader
+    assert "_next_data" not in vars(iterator)
+
+
+def test_asking_how_a_worker_ended_leaves_the_answer_for_torch():
+    process = multiprocessing.get_context("fork").Process(target=os._exit, args=(3,))
+    process.start()
+    until = time.monotonic() + 60
+    while _exit_code(process) is None:
+        assert time.monotonic() < until
+    assert _exit_code(process) == 3
+    assert process._popen.returncode is None  # type: ignore[attr-defined]
+    process.join()
+    assert process.exitcode == _exit_code(process) == 3

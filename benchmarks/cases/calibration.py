@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks.harness.bar import Bar, at_least
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
-from tests.planted.children import in_child
-from tests.planted.judge import preload
+from measured.planted.children import in_child
+from measured.planted.judge import preload
 
 TITLE = "The probe's harness, calibrated"
 ISSUE = "2, bar 6"

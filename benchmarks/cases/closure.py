@@ -16,11 +16,11 @@ from benchmarks.harness.bar import Bar, at_most, none_of
 from benchmarks.harness.page import rows
 from benchmarks.harness.planted import options as planted_options
 from benchmarks.harness.record import ROOT, Record
-from tests.planted import fixes, quiet, tuning
-from tests.planted.children import in_child
-from tests.planted.judge import preload, target_of
-from tests.planted.server import Server
-from tests.planted.sources import block_files
+from measured.planted import fixes, quiet, tuning
+from measured.planted.children import in_child
+from measured.planted.judge import preload, target_of
+from measured.planted.server import Server
+from measured.planted.sources import block_files
 
 TITLE = "Closure"
 ISSUE = "2, bar 3"

@@ -16,7 +16,7 @@ from benchmarks.harness.bar import Bar, at_least, at_most
 from benchmarks.harness.page import rows
 from benchmarks.harness.planted import options as planted_options
 from benchmarks.harness.record import Record
-from tests.planted import cases, confusion, quiet
+from measured.planted import cases, confusion, quiet
 
 TITLE = "Verdicts on planted pipelines"
 ISSUE = "2, bar 1"
@@ -28,10 +28,10 @@ def probed(
     wanted: list[Any], budget: float, done: list[dict[str, Any]], options: argparse.Namespace, record: Record
 ) -> list[dict[str, Any]]:
     """The latest result of each case; ``done`` has every attempt, those of earlier portions too."""
-    from tests.planted.children import in_child
-    from tests.planted.judge import judge, preload
-    from tests.planted.server import Server
-    from tests.planted.sources import block_files
+    from measured.planted.children import in_child
+    from measured.planted.judge import judge, preload
+    from measured.planted.server import Server
+    from measured.planted.sources import block_files
 
     preload()
     block_files()
@@ -151,7 +151,7 @@ def table(body: dict[str, Any]) -> str:
     return f"""
 {confusion.summary(results)}.{advised}
 
-Each pipeline's costs are real work with a known limiting stage (`tests/planted/`). What it really spent was measured before and
+Each pipeline's costs are real work with a known limiting stage (`measured/planted/`). What it really spent was measured before and
 after the probe, outside of it. A pipeline that had drifted from its description (its limiting stage was no longer ahead by 1.1, or
 other programs used more than a tenth of the processors during the probe) was planted again: {drifts} times in all. What the probe
 said of those: {dict(said_of_drifted)}.

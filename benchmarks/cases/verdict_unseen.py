@@ -37,9 +37,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(options: argparse.Namespace, record: Record) -> bool:
     from benchmarks.unseen.judged import judge
-    from tests.planted import quiet
-    from tests.planted.children import in_child
-    from tests.planted.judge import preload
+    from measured.planted import quiet
+    from measured.planted.children import in_child
+    from measured.planted.judge import preload
 
     preload()
     tried: list[dict[str, Any]] = record.body.setdefault("tried", [])

@@ -12,11 +12,11 @@ from benchmarks.harness.bar import Bar, at_least, at_most
 from benchmarks.harness.page import rows
 from benchmarks.harness.planted import options as planted_options
 from benchmarks.harness.record import Record
-from tests.planted import fixes, quiet
-from tests.planted.children import in_child
-from tests.planted.judge import preload
-from tests.planted.server import Server
-from tests.planted.sources import block_files
+from measured.planted import fixes, quiet
+from measured.planted.children import in_child
+from measured.planted.judge import preload
+from measured.planted.server import Server
+from measured.planted.sources import block_files
 
 TITLE = "Predicted and measured speed-ups"
 ISSUE = "2, bar 2"

@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader
 from benchmarks.unseen.parts import known
 from benchmarks.unseen.pipeline import LEADS, Unseen, text, tuned
 from tests.doubles.invariants import broken
-from tests.planted.children import in_child
-from tests.planted.truth import Truth, truth_of
+from measured.planted.children import in_child
+from measured.planted.truth import Truth, truth_of
 
 LEAD = 1.3
 """By how much the stage in question must really lead."""

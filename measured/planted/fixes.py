@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.planted import sources, tuning
-from tests.planted.pipelines import Pipeline, Planted, assemble
-from tests.planted.truth import truth_of
+from measured.planted import sources, tuning
+from measured.planted.pipelines import Pipeline, Planted, assemble
+from measured.planted.truth import truth_of
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def changed(pipeline: Pipeline, fix: Fix) -> Pipeline:
     after = dataclasses.replace(pipeline, planted=planted, folder=pipeline.folder)
     after.step_s = pipeline.step_s
     if "collate" in fix.without:
-        from tests.planted.batching import FastCollate
+        from measured.planted.batching import FastCollate
 
         after.collate = FastCollate(pipeline.collate.style, pipeline.collate.payload)
         after.collate.set(pipeline.collate.amount)
@@ -111,7 +111,7 @@ def apply(fix: Fix, *, budget: float, repeats: int, seconds: float) -> dict[str,
     What the probe said plays no part in that.
     """
     from pipefix.api import probe
-    from tests.planted import judge
+    from measured.planted import judge
 
     planted, half = fix.planted, (repeats + 1) // 2
     with tuning.build(planted) as pipeline:

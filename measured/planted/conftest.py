@@ -9,7 +9,7 @@ import cv2
 import pytest
 import torch
 
-from tests.planted.server import Server
+from measured.planted.server import Server
 
 LEAST_JUDGED = 0.7
 """Share of the planted cases that a run must judge. A case that other programs bend is skipped; a run that skips more of them has

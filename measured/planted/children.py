@@ -55,7 +55,7 @@ def _child(work: Callable[[], dict[str, Any]], path: Path) -> None:
         log = os.open(f"{path}.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from tests.planted import ledger
+        from measured.planted import ledger
 
         ledger.own_book()
         try:

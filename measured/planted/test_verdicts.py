@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.planted import quiet
-from tests.planted.children import in_child
-from tests.planted.fixes import plant
-from tests.planted.judge import judge, preload
-from tests.planted.pipelines import Planted
+from measured.planted import quiet
+from measured.planted.children import in_child
+from measured.planted.fixes import plant
+from measured.planted.judge import judge, preload
+from measured.planted.pipelines import Planted
 
 BUDGET = 4.0
 TRIES = 3
@@ -54,7 +54,7 @@ def probed(planted: Planted) -> dict[str, Any]:
         longer *= 2 if result["outcome"] == "inconclusive" else 1
     if result["outcome"] == "inconclusive":
         return result
-    # tests/planted/conftest.py fails a run that judged too few of its cases.
+    # measured/planted/conftest.py fails a run that judged too few of its cases.
     pytest.skip(f"this machine is too busy to hold a planted pipeline still: {result['drift']}")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from benchmarks.cases import verdict
-from tests.planted import confusion, quiet
-from tests.planted.children import in_child
-from tests.planted.fixes import FIXES, Fix, plant
+from measured.planted import confusion, quiet
+from measured.planted.children import in_child
+from measured.planted.fixes import FIXES, Fix, plant
 
 
 def result(truth: str, said: str, outcome: str, dominance: float = 2.0) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.planted import cases, formats, sources
-from tests.planted.truth import truth_of
+from measured.planted import cases, formats, sources
+from measured.planted.truth import truth_of
 
 DRAWN = cases.draw(300)
 

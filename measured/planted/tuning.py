@@ -10,8 +10,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from tests.planted import batching, formats, ledger, quiet, sources
-from tests.planted.pipelines import Pipeline, Planted, assemble, lay_out
+from measured.planted import batching, formats, ledger, quiet, sources
+from measured.planted.pipelines import Pipeline, Planted, assemble, lay_out
 
 SAMPLES = 16
 """Samples run for one reading of the dials."""
@@ -226,7 +226,7 @@ def tune_supply(pipeline: Pipeline, seconds: float = 0.6) -> None:
     planted = pipeline.planted
     if not planted.workers or not planted.step_s or planted.consumer == "none":
         return
-    from tests.planted.truth import supply_s
+    from measured.planted.truth import supply_s
 
     found = quiet_pace(pipeline, seconds) / planted.batch_size
     ratio = found / supply_s(planted.costs, planted.workers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tests.planted.cases import TRUTHS
+from measured.planted.cases import TRUTHS
 
 BANDS = ((1.0, 1.2), (1.2, 1.5), (1.5, 2.0), (2.0, 4.0), (4.0, 1e9))
 SAID = (*TRUTHS, "inconclusive")

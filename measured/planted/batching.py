@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.planted.ledger import Watch
+from measured.planted.ledger import Watch
 
 GUESS = {"pad": 1 / 45e-9, "merge": 1 / 60e-9}
 """Numbers a second in the padding loop, to start the tuning from."""

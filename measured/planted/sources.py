@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import requests
 
-from tests.planted import server
+from measured.planted import server
 
 BLOCK = 256 * 1024
 BLOCKS = 64

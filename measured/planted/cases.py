@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import random
 
-from tests.planted import batching, formats, sources
-from tests.planted.pipelines import Planted
-from tests.planted.truth import POOL, supply_s
+from measured.planted import batching, formats, sources
+from measured.planted.pipelines import Planted
+from measured.planted.truth import POOL, supply_s
 
 TRUTHS = ("storage", "decode", "augment", "collate", "ipc", "step", "balanced")
 FLOOR = {"storage": 0.06e-3, "decode": 0.15e-3, "augment": 0.25e-3, "collate": 0.04e-3, "step": 0.1e-3}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.planted.truth import drifted, supply_s, truth_of
+from measured.planted.truth import drifted, supply_s, truth_of
 
 COSTS = {"storage": 1.0, "decode": 3.0, "augment": 1.5, "collate": 0.5}
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from tests.planted import server
+from measured.planted import server
 
 BUSY = 0.1
 """Part of all cores' time that others may use and the machine still counts as quiet."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.planted.ledger import IN_SAMPLE
+from measured.planted.ledger import IN_SAMPLE
 
 POOL = (*IN_SAMPLE, "collate")
 BALANCED = 1.05

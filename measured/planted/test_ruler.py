@@ -8,10 +8,10 @@ import time
 import pytest
 
 from pipefix.measurement.run_queue import RunQueue
-from tests.planted import formats, ledger, quiet, sources, tuning
-from tests.planted.ledger import Watch
-from tests.planted.pipelines import Planted, assemble
-from tests.planted.truth import POOL
+from measured.planted import formats, ledger, quiet, sources, tuning
+from measured.planted.ledger import Watch
+from measured.planted.pipelines import Planted, assemble
+from measured.planted.truth import POOL
 
 pytestmark = pytest.mark.filterwarnings("ignore:The image decoding and encoding capabilities:DeprecationWarning")
 
@@ -121,7 +121,7 @@ def test_a_real_step_takes_what_was_planted() -> None:
 @pytest.mark.parametrize("stage", ["storage", "decode", "augment", "collate"])
 def test_what_is_taken_out_costs_next_to_nothing(stage: str) -> None:
     with tuning.build(Planted("whole", "decode", dict.fromkeys(POOL, 1.5 * MS))) as pipeline:
-        from tests.planted.fixes import Fix, changed
+        from measured.planted.fixes import Fix, changed
 
         after = changed(pipeline, Fix(pipeline.planted, without=(stage,)))
         spent = tuning.direct(after)

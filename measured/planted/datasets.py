@@ -13,10 +13,10 @@ import numpy as np
 import torch.utils.data
 from torchvision.datasets import DatasetFolder
 
-from tests.planted.batching import Payload
-from tests.planted.formats import pieces_of
-from tests.planted.ledger import Watch
-from tests.planted.sources import Source
+from measured.planted.batching import Payload
+from measured.planted.formats import pieces_of
+from measured.planted.ledger import Watch
+from measured.planted.sources import Source
 
 _loaded: list[Watch] = []
 """The watch of the sample that a loader function has just read: what follows until the sample is complete is its augmentation."""

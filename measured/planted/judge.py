@@ -15,9 +15,9 @@ import msgspec
 
 from pipefix.vocabulary.errors import MissingExtra
 from tests.doubles.invariants import broken
-from tests.planted import ledger, quiet, tuning
-from tests.planted.pipelines import Pipeline, Planted
-from tests.planted.truth import POOL, Truth, drifted, truth_of
+from measured.planted import ledger, quiet, tuning
+from measured.planted.pipelines import Pipeline, Planted
+from measured.planted.truth import POOL, Truth, drifted, truth_of
 
 _current: list[Pipeline] = []
 
@@ -25,7 +25,7 @@ _TARGET = '''"""A training file as a user would write it."""
 import sys
 
 sys.path.insert(0, {root!r})
-from tests.planted.judge import current_loader, current_step
+from measured.planted.judge import current_loader, current_step
 
 loader = current_loader()
 consume = current_step()

@@ -1,39 +1,46 @@
-"""Which failed tests may run once more with nothing beside them: those of rooms where a real clock judges real processes.
+"""Runs the tests that failed once more, each for the first time in a process with nothing before it. `.ci/run` alone uses this.
 
     python scripts/again.py CACHE_DIR    # the cache_dir of the pytest run in which they failed
 
-Prints their ids, one a line. Where a failure stands as it is, it says why on standard error, prints nothing and exits with 1."""
+More than three failures are no chance: nothing is run and the exit code is 1. A test that passes now is printed as FLAKY: it is a
+defect of the test (or of the code), and the next change mends it or takes it out."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
-CLOCKED = ("cli", "diagnosis", "measurement", "programs", "tuning", "watching")
-"""Rooms whose tests time real loaders, workers and ranks. Beside other tests on two cores such a time can be anything. In all other
-rooms (samples kept, pixels equal, files left alone) a test that fails once has found something."""
 MOST = 3
-"""More failures than this are no chance."""
 
 
-def may_run_again(failed: list[str]) -> tuple[bool, str]:
-    """Whether all of these may, and if not, why."""
-    clocked = tuple(f"tests/{room}/" for room in CLOCKED)
-    standing = [test for test in failed if not test.startswith(clocked)]
-    if standing:
-        return False, f"not run again, a clock does not judge there: {' '.join(standing)}"
-    if len(failed) > MOST:
-        return False, f"not run again: {len(failed)} tests failed, more than {MOST} are no chance"
-    return bool(failed), "no test failed"
+def failed_tests(cache: Path) -> list[str]:
+    """Ids of the tests that failed in the run whose cache this is."""
+    record = cache / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(record.read_text(encoding="utf-8"))) if record.exists() else []
+
+
+def passes(test: str) -> bool:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", test]
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def main(cache: str) -> int:
-    noted = Path(cache, "v", "cache", "lastfailed")
-    failed = sorted(json.loads(noted.read_text())) if noted.exists() else []
-    may, why = may_run_again(failed)
-    print("\n".join(failed) if may else why, file=sys.stdout if may else sys.stderr)
-    return 0 if may else 1
+    failed = failed_tests(Path(cache))
+    if not failed:
+        print("No test failed: nothing is run again.")
+        return 1
+    if len(failed) > MOST:
+        print(f"{len(failed)} tests failed: more than {MOST} are not run again.")
+        return 1
+    flaky = [test for test in failed if passes(test)]
+    for test in flaky:
+        print(f"FLAKY {test}")
+    for test in failed:
+        if test not in flaky:
+            print(f"FAILED twice: {test}")
+    return 0 if flaky == failed else 1
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,40 +19,27 @@ import pytest
 
 from tests.doubles.fence import fenced
 
-# A busy machine makes any example slow: timing is judged by scripts/bench, never by a test.
-hypothesis.settings.register_profile("patient", deadline=None)
-hypothesis.settings.load_profile("patient")
+# The gate draws the same few examples each time; PIPEFIX_HYPOTHESIS=random (scripts/nightly) draws many others.
+hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, max_examples=25, database=None)
+hypothesis.settings.register_profile("random", deadline=None, max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("PIPEFIX_HYPOTHESIS", "gate"))
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-ALONE = ("planted", "manners")
-"""Rooms beside whose tests nothing else may run: verdicts on planted pipelines are about what the machine does meanwhile, and what
-a process leaves behind is looked for in folders that all processes share. Single tests elsewhere are marked ``alone``."""
-LONGEST = (
-    "programs/test_observe.py", "programs/test_inside.py", "programs/test_looks.py", "loader/test_contract.py",
-    "faults/test_places.py", "loader/test_dying.py", "audit/test_audit.py", "faults/test_samples.py",
-    "measurement/test_measure.py", "caches/test_replay.py", "caches/test_cached_dataset.py", "loader/test_portable.py",
-    "subject/test_end_to_end.py", "augment/test_swap.py", "cli/test_fix.py", "augment/test_draws.py", "loader/test_slots.py",
-    "gpu/test_program.py", "caches/test_convert.py", "caches/test_read_back.py", "fixes/test_kills.py",
-    "measurement/test_stand_in.py", "gpu/test_verbs.py", "caches/test_kills.py", "loader/test_soak.py",
-    "programs/test_launch.py", "augment/test_write.py", "fixes/test_edited_plans.py", "loader/test_torch_internals.py",
-    "fixes/test_undo.py", "gpu/test_ahead.py", "fixes/test_hostile_log.py", "loader/test_resume.py", "fixes/test_fused.py",
-    "caches/test_damaged_sources.py",
-)  # fmt: skip
-"""Files that take longest, the longest first: they begin first, so that all test processes end at about the same
-time. (With pytest-xdist, ``--no-loadscope-reorder`` keeps this order.)"""
+TESTS = ROOT / "tests"
+BY_HAND = (str(TESTS / "system"), str(TESTS / "frameworks"))
+"""Folders of tests that are no part of the gate: they may wait for what is slow."""
+LONGEST_SLEEP_S = 0.05
+
+
+class TimingInTheGate(Exception):
+    """A test slept: it is to wait for an event, or belongs to measured/."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files begin; rooms that measure are ``alone``; tests marked ``gpu`` are skipped, with the reason, where there is
-    no CUDA device."""
-    places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
-    for item in items:
-        if item.path.relative_to(ROOT / "tests").parts[0] in ALONE and item.get_closest_marker("beside") is None:
-            item.add_marker(pytest.mark.alone)
+    """Tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
@@ -62,10 +51,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_long_sleep() -> Iterator[None]:
+    """``time.sleep`` of more than 50 ms, called by a file of the gate in a test's own process, is an error."""
+    sleep, process = time.sleep, os.getpid()
+
+    def short_sleep(seconds: float) -> None:
+        if seconds > LONGEST_SLEEP_S and os.getpid() == process:
+            caller = sys._getframe(1).f_code.co_filename
+            if caller.startswith(str(TESTS)) and not caller.startswith(BY_HAND):
+                raise TimingInTheGate(f"{caller} sleeps {seconds:g} s: wait for an event, or move it to measured/")
+        sleep(seconds)
+
+    time.sleep = short_sleep
+    yield
+    time.sleep = sleep
+
+
+@pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> None:
     """SIGINT is heard, and by the processes that tests start: a shell starts what runs in its background with it ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -85,7 +91,7 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def datasets() -> Path:
     """``fixtures/datasets`` with the demo's pictures drawn."""
-    with open(ROOT / "tests" / "conftest.py", "rb") as turn:  # test processes draw them one after the other
+    with open(TESTS / "conftest.py", "rb") as turn:  # test processes draw them one after the other
         fcntl.flock(turn, fcntl.LOCK_EX)
         subprocess.run([sys.executable, str(ROOT / "scripts" / "make_fixtures.py")], check=True)
     return ROOT / "fixtures" / "datasets"

@@ -120,7 +120,7 @@ def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
 
 def _known_from(estimate: Interval, blocks: int) -> Interval:
     """One block gives a figure and no interval."""
-    return estimate if blocks >= FEWEST_FOR_INTERVAL else Interval(estimate.value, float("-inf"), float("inf"))
+    return estimate if blocks >= FEWEST_FOR_INTERVAL else Interval(estimate.value, float("-inf"), float("inf"), blocks)
 
 
 def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=True):
     """An estimate and the 95 % interval it is believed to lie in."""
 
     value: float
@@ -14,6 +14,8 @@ class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """2.5th percentile of the bootstrap."""
     high: float
     """97.5th percentile of the bootstrap."""
+    blocks: int | None = None
+    """Blocks that it rests on, told where they are too few for an interval: its ends are unbounded then."""
 
     def scaled(self, factor: float) -> Interval:
         ends = sorted((self.low * factor, self.high * factor))

@@ -125,7 +125,7 @@ class Case:
             return exactly(known / 3)
         if not self.source_bytes:
             return None
-        return Interval(*(self.source_bytes / rate for rate in (PIXEL_BYTES.value, PIXEL_BYTES.high, PIXEL_BYTES.low)))
+        return PIXEL_BYTES.mapped(lambda rate: self.source_bytes / rate)
 
     @cached_property
     def decoded_bytes(self) -> Interval | None:

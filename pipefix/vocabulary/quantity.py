@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 
@@ -17,13 +19,17 @@ class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_de
     blocks: int | None = None
     """Blocks that it rests on, told where they are too few for an interval: its ends are unbounded then."""
 
+    def mapped(self, function: Callable[[float], float]) -> Interval:
+        """The interval of a function that only rises, or only falls."""
+        low, high = sorted((function(self.low), function(self.high)))
+        return Interval(function(self.value), low, high)
+
     def scaled(self, factor: float) -> Interval:
-        ends = sorted((self.low * factor, self.high * factor))
-        return Interval(self.value * factor, ends[0], ends[1])
+        return self.mapped(lambda value: value * factor)
 
     def inverted(self) -> Interval:
         """The interval of 1/x (for x > 0): seconds a sample into samples a second."""
-        return Interval(1 / self.value, 1 / self.high, 1 / self.low)
+        return self.mapped(lambda value: 1 / value)
 
 
 def exactly(value: float) -> Interval:

@@ -183,7 +183,7 @@ class CacheResized(Cache):
         if case.pixels is None:
             return None
         left = RESIZED * RESIZED * 4 / 3
-        return Interval(*(min(1.0, left / pixels) for pixels in (case.pixels.value, case.pixels.high, case.pixels.low)))
+        return case.pixels.mapped(lambda pixels: min(1.0, left / pixels))
 
     def record_bytes(self, case: Case) -> Interval | None:
         part = self._part(case)

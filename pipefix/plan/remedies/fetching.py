@@ -42,7 +42,7 @@ class BatchedFetch(Remedy):
             return self.declined(f"reading ({seconds(reading)} a sample) computes rather than waits, so nothing would overlap")
         if case.share(Stage.STORAGE) < SMALL:
             return self.declined(f"waiting for storage is {percent(case.share(Stage.STORAGE))} of a sample's making")
-        together = Interval(*(min(float(case.batch), count) for count in (TOGETHER.value, TOGETHER.low, TOGETHER.high)))
+        together = TOGETHER.mapped(lambda count: min(float(case.batch), count))
         waiting = case.model.waiting(Stage.STORAGE) / case.model.wall(Stage.STORAGE)
         left = 1 - waiting + waiting / draws(together, "together")
         return self.proposed(

@@ -97,7 +97,7 @@ class StartMethod(Remedy):
         if case.epoch is None:
             return self.declined(f"the first batch takes {seconds(first)}, but the dataset tells no length to compare it with")
         workers = case.measurement.workers
-        left = Interval(*(workers * each + first_batch(case) for each in (FORK_SECONDS.value, FORK_SECONDS.low, FORK_SECONDS.high)))
+        left = FORK_SECONDS.mapped(lambda each: workers * each + first_batch(case))
         again = "once, since workers are kept" if case.measurement.settings.persistent_workers else "at every epoch"
         return self.proposed(
             f"{workers} workers started by {method} took {seconds(first)} to the first batch, {again}; forked from a server that "

@@ -89,14 +89,14 @@ HEALTHY = [
         "many small tensors, no workers",
         described(settings=loader(num_workers=0), batch=BatchFacts(bytes=9000, tensors=90, small_tensors=90)),
     ),
-    Case("OpenCV without threads in 2 workers on 2 cores", sound_opencv, real=True),
-    Case("OpenCV with 4 threads in 2 workers on 16 cores", wide_pool_on_a_wide_machine, real=True),
+    Case("OpenCV without threads in 2 workers on 2 cores", sound_opencv, real=True, system=True),
+    Case("OpenCV with 4 threads in 2 workers on 16 cores", wide_pool_on_a_wide_machine, real=True, system=True),
     Case(
         "pools that exist and idle",
         described(settings=loader(), workers=[WorkerFacts(os_threads=80, busy_threads=0, cv2_threads=64, torch_threads=1)]),
     ),
-    Case("paths in arrays", array_dataset, real=True),
-    Case("list of 50,000 tuples", short_list, real=True),
+    Case("paths in arrays", array_dataset, real=True, system=True),
+    Case("list of 50,000 tuples", short_list, real=True, system=True),
     Case(
         "a million-entry list, no workers",
         described(
@@ -130,7 +130,7 @@ HEALTHY = [
         described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(start_method="spawn")),
     ),
     Case("spawn, no workers", described(settings=loader(num_workers=0, start_method="spawn"))),
-    Case("persistent workers with a slow start", lambda: restarting(persistent_workers=True), real=True),
+    Case("persistent workers with a slow start", lambda: restarting(persistent_workers=True), real=True, system=True),
     Case(
         "workers restarted for a long epoch",
         described(settings=loader(persistent_workers=False), epoch_restart_s=2.0, epoch_s=600.0),

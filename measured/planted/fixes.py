@@ -110,8 +110,8 @@ def apply(fix: Fix, *, budget: float, repeats: int, seconds: float) -> dict[str,
     Where the two differ, the machine changed meanwhile, and no prediction can be held against such a figure: all is done again.
     What the probe said plays no part in that.
     """
-    from pipefix.api import probe
     from measured.planted import judge
+    from pipefix.api import probe
 
     planted, half = fix.planted, (repeats + 1) // 2
     with tuning.build(planted) as pipeline:

@@ -4,8 +4,9 @@
     scripts/measure --list      what there is
     scripts/measure NAME ...    some of it
 
-A verdict is `ok`, `off` (not what is wanted) or `busy` (other programs used more than a tenth of all cores meanwhile, so the figure
-says little). Exits with 0 unless something raises; with --strict, with 1 where a figure is off. Each module has a process of its own.
+A verdict is `ok`, `off` (not what is wanted) or `busy` (other programs used more than a tenth of all cores meanwhile, so the
+figure says little). Exits with 0 unless something raises; with --strict, with 1 where a figure is off. Each module has a process of
+its own.
 """
 
 from __future__ import annotations

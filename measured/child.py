@@ -1,4 +1,4 @@
-"""Runs one module's `rows()` in this process, and writes each row to a pipe as a line of JSON: `python -m measured.child MODULE PIPE`."""
+"""`python -m measured.child MODULE PIPE`: runs a module's `rows()`, and writes each row to the pipe as a line of JSON."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Row:
     note: str = ""
     """What the figure alone does not say, such as the sentence of a wrong verdict."""
     steady: bool = False
-    """What other programs do meanwhile makes no difference to it, as to a count of lost samples: it is judged on a busy machine too."""
+    """What other programs do makes no difference to it, as to a count of lost samples: it is judged on a busy machine too."""
 
     @property
     def judged(self) -> bool:

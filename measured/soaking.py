@@ -125,8 +125,10 @@ class Killer(threading.Thread):
 def soak(
     seconds: float, *, every: float, seed: int = 0, kills: float = math.inf, progress: Callable[[Told], None] = lambda _: None
 ) -> Told:
-    """Epochs for so long, or until so many workers were killed. A worker's death is an error in the loop, which goes on from where it
-    stood."""
+    """Epochs for so long, or until so many workers were killed.
+
+    A worker's death is an error in the loop, which goes on from where it stood.
+    """
     told = Told()
     begun = time.monotonic()
     killer = Killer(every, seed)

@@ -86,7 +86,7 @@ def consumer_of(pipeline: Pipeline) -> Callable[[Any], object] | None:
     if pipeline.planted.consumer == "real":
         return pipeline.step
     seconds = pipeline.step_s * pipeline.planted.batch_size
-    return lambda batch: time.sleep(seconds)
+    return lambda _: time.sleep(seconds)
 
 
 def measured(before: Pipeline, after: Pipeline, *, repeats: int, seconds: float) -> list[float]:

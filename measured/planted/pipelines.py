@@ -77,7 +77,8 @@ class Step:
         else:
             values = self.matrix
             for _ in range(round(self.amount)):
-                values = (self.matrix @ values) / 48.0  # its largest eigenvalue: smaller values end as denormals, which some processors are slow at
+                # Its largest eigenvalue: smaller values end as denormals, which some processors are slow at.
+                values = (self.matrix @ values) / 48.0
         watch.lap("step", len(batch["labels"]))
 
 

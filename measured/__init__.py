@@ -1,1 +1,1 @@
-"""What judges time, memory or chance: figures of this machine, printed by `scripts/measure`. The gate asks none of it."""
+"""What judges time, memory or chance: figures of a machine, by `scripts/measure`. The gate (`tests/`) asks none of it."""

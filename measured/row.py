@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,12 @@ class Row:
     """Where the bounds come from."""
     note: str = ""
     """What the figure alone does not say, such as the sentence of a wrong verdict."""
+    steady: bool = False
+    """What other programs do makes no difference to it, as to a count of lost samples: it is judged on a busy machine too."""
+
+    @property
+    def judged(self) -> bool:
+        return self.low is not None or self.high is not None
 
     @property
     def inside(self) -> bool:
@@ -35,19 +42,19 @@ class Row:
         return f"{self.low:g} to {self.high:g}"
 
 
-def at_most(name: str, figure: float, unit: str, limit: float, **others: str) -> Row:
+def at_most(name: str, figure: float, unit: str, limit: float, **others: Any) -> Row:
     return Row(name, figure, unit, high=limit, **others)
 
 
-def at_least(name: str, figure: float, unit: str, limit: float, **others: str) -> Row:
+def at_least(name: str, figure: float, unit: str, limit: float, **others: Any) -> Row:
     return Row(name, figure, unit, low=limit, **others)
 
 
-def about(name: str, figure: float, unit: str, value: float, tolerance: float, **others: str) -> Row:
+def about(name: str, figure: float, unit: str, value: float, tolerance: float, **others: Any) -> Row:
     """``tolerance``: the part of ``value`` that the figure may differ by, 0.1 for 10 %."""
     return Row(name, figure, unit, low=value * (1 - tolerance), high=value * (1 + tolerance), **others)
 
 
-def holds(name: str, held: int, asked: int, **others: str) -> Row:
+def holds(name: str, held: int, asked: int, **others: Any) -> Row:
     """``held`` of ``asked`` cases were as they should be; all are wanted."""
     return Row(name, held, f"of {asked}", low=asked, **others)

@@ -7,47 +7,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from typing import Any
 
 from benchmarks.harness.bar import Bar, at_least, none_of
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
-from tests.loader.soaking import SAMPLES, WAYS, WORKERS, Left, Told, soak
+from measured.soaking import SAMPLES, WAYS, WORKERS, Told, left, soak
 
 TITLE = "A soak"
 ISSUE = "4, bar 9"
 MINUTES = 20
 QUICK = {"minutes": 0.2, "every": 3.0}
-GROWTH = 32 << 20
-"""Bytes of memory that a process may have more at the end than after its first epochs: its allocator's room."""
-
-
-def left(told: Told) -> list[str]:
-    """What there is more of at the end."""
-    before, after = told.before, told.after
-    assert before is not None
-    assert after is not None
-    until = time.monotonic() + 10
-    while (after.shared - before.shared or after.files.total() > before.files.total()) and time.monotonic() < until:
-        time.sleep(0.2)
-        after = Left.now(told.workers)
-    found = []
-    if after.files.total() > before.files.total():
-        found.append(f"open files: {dict(after.files - before.files)}")
-    if after.shared - before.shared:
-        found.append(f"in /dev/shm: {', '.join(sorted(after.shared - before.shared))}")
-    if after.threads > before.threads:
-        found.append(f"{after.threads - before.threads} threads")
-    if after.memory > before.memory + GROWTH:
-        found.append(f"{(after.memory - before.memory) / 1e6:.0f} MB of memory")
-    return found
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=float, default=20.0, help="how long (default 20)")
     parser.add_argument("--every", type=float, default=30.0, metavar="SECONDS", help="between two kills, on average (default 30)")
-    parser.add_argument("--kills", type=int, default=0, metavar="N", help="go on until so many were killed at least (default 0)")
     parser.add_argument("--seed", type=int, default=0, help="of who is killed when (default 0)")
 
 
@@ -56,7 +31,7 @@ def measure(options: argparse.Namespace, record: Record) -> None:
         seconds, memory = told.memory[-1]
         print(f"{seconds:6.0f} s: {told.epochs} epochs, {told.kills} kills, {memory / 1e6:.0f} MB", file=sys.stderr)
 
-    told = soak(60 * options.minutes, every=options.every, seed=options.seed, least_kills=options.kills, progress=progress)
+    told = soak(60 * options.minutes, every=options.every, seed=options.seed, progress=progress)
     record.body |= {
         "minutes": options.minutes, "every_s": options.every, "epochs": told.epochs, "samples": told.samples, "kills": told.kills,
         "raised": told.raised, "wrong": told.wrong, "left": left(told), "memory": told.memory,

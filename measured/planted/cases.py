@@ -85,7 +85,7 @@ def _costs(rng: random.Random, truth: str, dominance: float, workers: int, consu
     top = max(math.exp(rng.uniform(math.log(1.5e-3), math.log(5e-3))), 0.3e-3 * dominance)
     if truth == "ipc":
         top = min(top, 3e-3)
-        return _ipc(rng, top, top / dominance, workers)
+        return _ipc(rng, top, top / dominance)
     next_to = top / dominance
     has_step = consumer != "none"
     others = [stage for stage in POOL if stage != truth]
@@ -113,7 +113,7 @@ def _below(rng: random.Random, stage: str, limit: float) -> float:
     return max(FLOOR[stage], limit * rng.uniform(0.1, 0.9))
 
 
-def _ipc(rng: random.Random, top: float, limit: float, workers: int) -> dict[str, float]:
+def _ipc(rng: random.Random, top: float, limit: float) -> dict[str, float]:
     """The hand-over against all that the workers do besides, and against the step; one of the two comes next to it."""
     pool = {stage: max(FLOOR[stage], rng.uniform(0.2, 1.0)) for stage in POOL}
     step_is_next = rng.random() < 0.5

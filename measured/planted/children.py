@@ -34,16 +34,22 @@ def in_child(work: Callable[[], dict[str, Any]], *, timeout: float) -> dict[str,
             if time.monotonic() > deadline:
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
+                pid = 0
                 return {"error": f"no answer within {timeout:.0f} s", "log": _tail(path)}
             time.sleep(0.02)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+        pid = 0
         text = path.read_text()
         if not text:
             return {"error": "the process died without an answer", "log": _tail(path)}
         found: dict[str, Any] = json.loads(text)
         return found
     finally:
+        if pid:  # interrupted
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
         path.unlink(missing_ok=True)
         Path(f"{path}.log").unlink(missing_ok=True)
 

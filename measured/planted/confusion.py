@@ -54,7 +54,7 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def by(results: list[dict[str, Any]], heading: str, groups: list[tuple[str, list[dict[str, Any]]]]) -> str:
+def by(heading: str, groups: list[tuple[str, list[dict[str, Any]]]]) -> str:
     lines = [f"| {heading} | pipelines | right | confidently wrong | inconclusive |", "|---|---:|---:|---:|---:|"]
     for name, members in groups:
         if counted(members):
@@ -81,6 +81,4 @@ def breakdowns(results: list[dict[str, Any]]) -> str:
         ("even samples", [r for r in counted(results) if not r["planted"]["unevenness"]]),
         ("uneven samples", [r for r in counted(results) if r["planted"]["unevenness"]]),
     ]
-    return "\n\n".join(
-        by(results, *pair) for pair in (("dominance", bands), ("workers", crews), ("kind", kinds), ("noise", spread))
-    )
+    return "\n\n".join(by(*pair) for pair in (("dominance", bands), ("workers", crews), ("kind", kinds), ("noise", spread)))

@@ -86,7 +86,7 @@ def consumer_of(pipeline: Pipeline) -> Callable[[Any], object] | None:
     if pipeline.planted.consumer == "real":
         return pipeline.step
     seconds = pipeline.step_s * pipeline.planted.batch_size
-    return lambda batch: time.sleep(seconds)
+    return lambda _: time.sleep(seconds)
 
 
 def measured(before: Pipeline, after: Pipeline, *, repeats: int, seconds: float) -> list[float]:
@@ -110,8 +110,8 @@ def apply(fix: Fix, *, budget: float, repeats: int, seconds: float) -> dict[str,
     Where the two differ, the machine changed meanwhile, and no prediction can be held against such a figure: all is done again.
     What the probe said plays no part in that.
     """
-    from pipefix.api import probe
     from measured.planted import judge
+    from pipefix.api import probe
 
     planted, half = fix.planted, (repeats + 1) // 2
     with tuning.build(planted) as pipeline:

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from pipefix.vocabulary.errors import MissingExtra
-from tests.doubles.invariants import broken
 from measured.planted import ledger, quiet, tuning
 from measured.planted.pipelines import Pipeline, Planted
 from measured.planted.truth import POOL, Truth, drifted, truth_of
+from pipefix.vocabulary.errors import MissingExtra
+from tests.doubles.invariants import broken
 
 _current: list[Pipeline] = []
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
+
+import psutil
 
 from measured.planted import server
 
@@ -25,7 +28,7 @@ def busy_share(seconds: float = 0.5) -> float:
 class Others:
     """What other programs use of all cores' time, from its making until `share` is asked.
 
-    Ours are this process, those of its children that have ended, and the server that makes planted pipelines wait.
+    Ours are this process, all that it has started, and the server that makes planted pipelines wait.
     """
 
     def __init__(self) -> None:
@@ -41,6 +44,10 @@ def _ours() -> float:
     """Clock ticks of CPU time."""
     times = os.times()
     own = times.user + times.system + times.children_user + times.children_system
+    for child in psutil.Process().children(recursive=True):
+        # The server is counted whoever forked it.
+        with contextlib.suppress(psutil.Error):
+            own += sum(child.cpu_times()[:4]) if child.pid != server.process() else 0.0
     return (own + server.cpu_seconds()) * os.sysconf("SC_CLK_TCK")
 
 

@@ -94,6 +94,12 @@ def _end_with(parent: int) -> None:
     os._exit(0)
 
 
+def process() -> int | None:
+    """The server of this session; None where none runs."""
+    found = os.environ.get(_PROCESS)
+    return int(found) if found else None
+
+
 def cpu_seconds() -> float:
     """What the server of this session has used of the processor; 0 where none runs."""
     try:

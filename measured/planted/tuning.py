@@ -19,7 +19,7 @@ _ROUNDS, _CLOSE, _VERY_CLOSE = 4, 0.03, 0.015
 """The dials are turned this often at most, or until every stage is this near to what was planted (very near, to be balanced)."""
 _ROUND_S = 20e-6
 """About what one round of augmenting work takes; the tuning finds the real figure."""
-_MATRIX_S = 25e-6
+_MATRIX_S = 8e-6
 """The same for one matrix product of the step."""
 
 

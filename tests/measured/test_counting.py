@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
+import threading
 from typing import Any
 
 import pytest
 
 from benchmarks.cases import verdict
-from measured.planted import confusion, quiet
+from measured.planted import confusion
 from measured.planted.children import in_child
-from measured.planted.fixes import FIXES, Fix, plant
+from measured.planted.fixes import Fix, plant
 
 
 def result(truth: str, said: str, outcome: str, dominance: float = 2.0) -> dict[str, Any]:
@@ -75,23 +75,16 @@ def test_what_a_longer_probe_says_is_told_beside_what_the_first_said(said: str, 
     assert f"1 left open and probed for longer: {counts}. In the end, 4 judged: {in_the_end}" in page
 
 
-def sleeping() -> dict[str, Any]:
-    time.sleep(600)
+def waiting() -> dict[str, Any]:
+    threading.Event().wait()
     return {}
 
 
 def test_a_child_answers_fails_or_is_ended() -> None:
-    assert in_child(lambda: {"pid": os.getpid()}, timeout=60)["pid"] != os.getpid()
-    failed = in_child(lambda: {"never": 1 / 0}, timeout=60)
+    assert in_child(lambda: {"pid": os.getpid()}, timeout=100)["pid"] != os.getpid()
+    failed = in_child(lambda: {"never": 1 / 0}, timeout=100)
     assert failed["error"].startswith("ZeroDivisionError")
-    begun = time.monotonic()
-    assert "no answer within" in in_child(sleeping, timeout=1)["error"]
-    assert time.monotonic() - begun < 60
-
-
-def test_enough_fixes_are_applied_and_named_apart() -> None:
-    assert len(FIXES) >= 20
-    assert len({fix.planted.name for fix in FIXES}) == len(FIXES)
+    assert "no answer within" in in_child(waiting, timeout=0)["error"]
 
 
 class _Figure:
@@ -119,8 +112,3 @@ class _Run:
 def test_the_figure_that_predicts_a_fix(fix: Fix, figure: tuple[str, float | None]) -> None:
     run = _Run({"workers-2": 1.9, "storage-memory": 1.2}, {"storage": 1.1, "augment": 1.4})
     assert fix.predicted(run) == figure
-
-
-def test_a_busy_machine_is_waited_for_but_not_for_ever() -> None:
-    assert 0 <= quiet.busy_share(0.05) <= 1
-    assert quiet.wait(0.0) < 60

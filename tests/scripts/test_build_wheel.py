@@ -22,9 +22,3 @@ def test_it_wants_a_source_tree(tmp_path: Path) -> None:
     what = f"{' and '.join(absent)} cannot be found" if absent else f"{tmp_path} is no source tree of libjpeg-turbo"
     assert done.stderr == f"No wheel was built: {what}.\n"
     assert not (tmp_path / "dist").exists()
-
-
-def test_its_help_says_what_it_takes() -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    assert "libjpeg-turbo 3.0 or newer" in done.stdout

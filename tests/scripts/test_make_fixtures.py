@@ -1,11 +1,11 @@
-"""The drawn pictures: the same every time, drawn once, photo-like in size."""
+"""The drawn pictures: the same every time, drawn once, photo-like in size. A few stand for all."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import importlib.util
+import io
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from PIL import Image
@@ -13,47 +13,31 @@ from PIL import Image
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make_fixtures.py"
 
 
-def draw(folder: Path) -> str:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--photos", str(folder)], capture_output=True, text=True, check=True)
-    return done.stderr
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    specification = importlib.util.spec_from_file_location("make_fixtures_script", SCRIPT)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    monkeypatch.setattr(module, "PER_CLASS", 1)
+    return module
 
 
-def pictures(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.jpg"))}
+def test_a_picture_is_photo_like_and_the_same_every_time(script: ModuleType) -> None:
+    data = script.photo(seed=1003, long_side=480)
+    assert 30_000 < len(data) < 120_000
+    assert max(Image.open(io.BytesIO(data)).size) == 480
+    assert script.photo(seed=1003, long_side=480) == data
+    assert script.photo(seed=1004, long_side=480) != data
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("photos")
-    assert draw(folder).startswith("Drew 96 pictures")
-    return folder
-
-
-def test_they_are_photo_like(drawn: Path) -> None:
-    found = pictures(drawn)
-    assert len(found) == 96
-    assert len({name.split("/")[0] for name in found}) == 4
-    assert all(30_000 < len(data) < 120_000 for data in found.values())
-    sizes = {Image.open(drawn / name).size for name in found}
-    assert len(sizes) > 20
-    assert all(min(size) >= 300 and max(size) <= 600 for size in sizes)
-
-
-def test_they_are_the_same_every_time_and_drawn_once(drawn: Path) -> None:
-    before = pictures(drawn)
-    assert draw(drawn) == "", "all were there"
-    lost = drawn / next(iter(before))
-    lost.write_bytes(b"torn")
-    assert draw(drawn).startswith("Drew 96 pictures")
-    assert pictures(drawn) == before
-
-
-def test_no_drafts_are_left(drawn: Path) -> None:
-    assert {path.name for path in drawn.rglob("*") if path.is_file() and path.suffix != ".jpg"} == {".drawn.json"}
-
-
-def test_nothing_heavy_is_needed_to_see_that_all_is_there(drawn: Path) -> None:
-    """The demo asks on every run."""
-    subprocess.run(
-        [sys.executable, "-I", "-S", str(SCRIPT), "--photos", str(drawn)], check=True, env={**os.environ, "PYTHONPATH": ""}
-    )
+def test_they_are_drawn_once_and_again_where_one_is_torn(script: ModuleType, tmp_path: Path) -> None:
+    assert not script.drawn(tmp_path)
+    assert script.draw_photos(tmp_path)[0] == len(script.CLASSES)
+    assert script.drawn(tmp_path)
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".jpg"}
+    assert left == {".drawn.json"}, "no drafts"
+    torn = next(tmp_path.rglob("*.jpg"))
+    torn.write_bytes(b"torn")
+    assert not script.drawn(tmp_path)

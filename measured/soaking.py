@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 import signal
@@ -31,6 +32,8 @@ WAYS: tuple[dict[str, Any], ...] = (
 LATE_S = 0.1
 """In which the word of a worker's death comes: within the loop, whose error it is."""
 EPOCHS = 3
+GROWTH = 32 << 20
+"""Bytes of memory that a process may have more at the end than after its first epochs: its allocator's room."""
 
 
 class Payload(Dataset[Any]):
@@ -120,16 +123,18 @@ class Killer(threading.Thread):
 
 
 def soak(
-    seconds: float, *, every: float, seed: int = 0, least_kills: int = 0, progress: Callable[[Told], None] = lambda _: None
+    seconds: float, *, every: float, seed: int = 0, kills: float = math.inf, progress: Callable[[Told], None] = lambda _: None
 ) -> Told:
-    """Epochs for so long, and until so many workers were killed. A worker's death is an error in the loop, which goes on from where
-    it stood."""
+    """Epochs for so long, or until so many workers were killed.
+
+    A worker's death is an error in the loop, which goes on from where it stood.
+    """
     told = Told()
     begun = time.monotonic()
     killer = Killer(every, seed)
     killer.start()
     try:
-        while time.monotonic() - begun < seconds or told.kills < least_kills or told.before is None:
+        while (time.monotonic() - begun < seconds and told.kills < kills) or told.after is told.before:
             for number, way in enumerate(WAYS):
                 loader = FastLoader(Payload(), BATCH, shuffle=True, num_workers=WORKERS, **way)
                 for _ in range(EPOCHS):
@@ -143,7 +148,7 @@ def soak(
                 told.before = told.before or told.after
                 told.memory.append((time.monotonic() - begun, told.after.memory))
                 progress(told)
-                if time.monotonic() - begun >= seconds and told.kills >= least_kills:
+                if told.after is not told.before and (time.monotonic() - begun >= seconds or told.kills >= kills):
                     break
     finally:
         killer.over.set()
@@ -183,3 +188,24 @@ def one_epoch(loader: Any, killer: Killer, told: Told) -> None:
         told.wrong.append(f"epoch {told.epochs}: a sample is not its own")
     told.epochs += 1
     told.samples += sum(numbers.values())
+
+
+def left(told: Told) -> list[str]:
+    """What there is more of at the end."""
+    before, after = told.before, told.after
+    assert before is not None
+    assert after is not None
+    until = time.monotonic() + 10
+    while (after.shared - before.shared or after.files.total() > before.files.total()) and time.monotonic() < until:
+        time.sleep(0.2)
+        after = Left.now(told.workers)
+    found = []
+    if after.files.total() > before.files.total():
+        found.append(f"open files: {dict(after.files - before.files)}")
+    if after.shared - before.shared:
+        found.append(f"in /dev/shm: {', '.join(sorted(after.shared - before.shared))}")
+    if after.threads > before.threads:
+        found.append(f"{after.threads - before.threads} threads")
+    if after.memory > before.memory + GROWTH:
+        found.append(f"{(after.memory - before.memory) / 1e6:.0f} MB of memory")
+    return found

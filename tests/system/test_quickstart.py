@@ -58,7 +58,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.timing  # it bounds no time, but takes some: too long for the gate, and the same on a machine that does nothing else
 @pytest.mark.timeout(400)
 def test_every_command_works_as_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert len(COMMANDS) >= 7

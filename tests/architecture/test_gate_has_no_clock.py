@@ -24,13 +24,14 @@ ELSEWHERE = ("system/", "frameworks/", Path(__file__).relative_to(TESTS).as_posi
 CLOCKS = {"perf_counter", "monotonic", "process_time", "thread_time", "clock_gettime"}
 CLOCKS |= {f"{name}_ns" for name in CLOCKS}
 MACHINE = {"getrusage", "cpu_count", "process_cpu_count", "sched_getaffinity", "memory_info"}
+READ = CLOCKS | MACHINE
 WAITS = {"join", "wait", "wait_for", "acquire", "poll", "result", "timeout", "sleep"}
 """Calls that take seconds as a number; `timeout` is pytest's mark."""
 SHORT = 60
 LONGEST_BUDGET = 100_000
 """A larger number is bytes."""
 FAKE = "# fake clock"
-CODE = re.compile(r"\b(" + "|".join(sorted(CLOCKS | MACHINE | WAITS | {"time"})) + r")\(|\b(timeout|budget)\s*=")
+CODE = re.compile(r"\b(" + "|".join(sorted(READ | WAITS | {"time"})) + r")\(|\b(timeout|budget)\s*=")
 HOW = f"Patch the clock ({FAKE}), wait for an event, count rounds; or move it to measured/ or tests/system/."
 
 
@@ -51,9 +52,9 @@ def places(source: str) -> list[tuple[int, str]]:
 
 def clocks_of(node: ast.AST, numbers: dict[str, float]) -> Iterator[tuple[int, str]]:
     if isinstance(node, (ast.Attribute, ast.Name)):
-        name = ast.unparse(node)
-        if name.rpartition(".")[2] in CLOCKS | MACHINE or name in ("time.time", "time.time_ns"):
-            yield node.end_lineno or node.lineno, name
+        last = node.attr if isinstance(node, ast.Attribute) else node.id
+        if last in READ or (last in ("time", "time_ns") and ast.unparse(node).startswith("time.")):
+            yield node.end_lineno or node.lineno, ast.unparse(node)
     elif isinstance(node, ast.ImportFrom) and node.module == "time":
         yield from ((node.lineno, f"from time import {alias.name}") for alias in node.names if alias.name in ("time", "time_ns"))
     elif isinstance(node, ast.Call):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +23,15 @@ class Module:
         """``seams`` for ``pipefix.seams.tap``; ``api`` for ``pipefix.api``; empty for the top package."""
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else ""
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of its tree, walked once for all who ask."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
 
 
 @cache
@@ -44,7 +53,7 @@ def imports(name: str) -> frozenset[str]:
     """Our modules that a module imports, wherever in the file: lazily and for types count too."""
     module = modules()[name]
     found: set[str] = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -85,7 +94,7 @@ def classes() -> dict[str, tuple[Module, ast.ClassDef]]:
     return {
         f"{module.name}.{node.name}": (module, node)
         for module in modules().values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ClassDef)
     }
 

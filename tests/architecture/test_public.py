@@ -6,8 +6,6 @@ import inspect
 import re
 import typing
 
-import pytest
-
 import pipefix
 
 FUNCTIONS = [name for name in pipefix.__all__ if inspect.isfunction(getattr(pipefix, name))]
@@ -15,22 +13,26 @@ WORDS = {"to", "store", "on_bad"}
 """Options that take one of a few words."""
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-class TestFunctions:
-    def test_every_argument_and_the_answer_are_told(self, name: str) -> None:
-        function = getattr(pipefix, name)
-        said = inspect.getdoc(function) or ""
+def test_every_argument_and_the_answer_are_told() -> None:
+    for name, signature in signatures().items():
+        said = inspect.getdoc(getattr(pipefix, name)) or ""
         told = re.findall(r"^ {4}(\w+): \S", said.partition("\nArgs:\n")[2].partition("\nReturns:\n")[0], re.M)
-        assert told == list(inspect.signature(function).parameters)
-        assert "\nReturns:\n" in said
+        assert told == list(signature.parameters), name
+        assert "\nReturns:\n" in said, name
 
-    def test_options_of_a_few_words_are_literal(self, name: str) -> None:
-        for parameter in inspect.signature(getattr(pipefix, name)).parameters.values():
+
+def test_options_of_a_few_words_are_literal() -> None:
+    for name, signature in signatures().items():
+        for parameter in signature.parameters.values():
             if parameter.name in WORDS:
-                assert str(parameter.annotation).startswith("Literal["), parameter
+                assert str(parameter.annotation).startswith("Literal["), f"{name}: {parameter}"
 
-    def test_its_answer_has_a_name_for_users(self, name: str) -> None:
-        function = getattr(pipefix, name)
-        named = re.findall(r"[A-Z]\w+", str(inspect.signature(function).return_annotation))
-        ours = {word for word in named if not hasattr(typing, word)}
-        assert ours <= set(pipefix.__all__)
+
+def test_every_answer_has_a_name_for_users() -> None:
+    for name, signature in signatures().items():
+        named = re.findall(r"[A-Z]\w+", str(signature.return_annotation))
+        assert {word for word in named if not hasattr(typing, word)} <= set(pipefix.__all__), name
+
+
+def signatures() -> dict[str, inspect.Signature]:
+    return {name: inspect.signature(getattr(pipefix, name)) for name in FUNCTIONS}

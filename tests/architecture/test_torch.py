@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-
-import pytest
+from collections.abc import Iterable
 
 from tests.architecture import house
 
@@ -18,9 +17,9 @@ OF_ANY_LOADER = {"_iterator", "_dataset_kind", "_workers", "_shutdown_workers", 
 """Torch's private attributes of loaders and iterators; the loader's own iterators, which are subclasses, go by them."""
 
 
-def private_names_of_torch(tree: ast.Module) -> list[str]:
+def private_names_of_torch(nodes: Iterable[ast.AST]) -> list[str]:
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -33,26 +32,26 @@ def private_names_of_torch(tree: ast.Module) -> list[str]:
     return sorted({name for name in found if is_private(name)})
 
 
+def others(*homes: str) -> list[tuple[str, house.Module]]:
+    return [(name, module) for name, module in house.modules().items() if name not in homes]
+
+
 def is_private(name: str) -> bool:
     first, *rest = name.split(".")
     return first == "torch" and any(part.startswith("_") and not part.startswith("__") for part in rest)
 
 
-@pytest.mark.parametrize("name", sorted(house.modules()))
-def test_private_names_of_torch_are_used_in_one_file(name: str) -> None:
-    if name not in (HOME, BESIDE_PROGRAMS):
-        assert not private_names_of_torch(house.modules()[name].tree), f"ask {HOME}"
+def test_private_names_of_torch_are_used_in_one_file() -> None:
+    used = {name: private_names_of_torch(module.nodes) for name, module in others(HOME, BESIDE_PROGRAMS)}
+    assert not {name: some for name, some in used.items() if some}, f"ask {HOME}"
 
 
-@pytest.mark.parametrize("name", sorted(house.modules()))
-def test_iterators_are_asked_for_their_insides_in_one_file(name: str) -> None:
+def test_iterators_are_asked_for_their_insides_in_one_file() -> None:
     """By name, as for loaders of any kind; subclasses of torch's iterators have those attributes for their own."""
-    module = house.modules()[name]
-    if name in (HOME, LIGHTNING):
-        return
     asked = [
-        ast.unparse(node)
-        for node in ast.walk(module.tree)
+        f"{name}: {ast.unparse(node)}"
+        for name, module in others(HOME, LIGHTNING)
+        for node in module.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr", "setattr")
         if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) and node.args[1].value in OF_ANY_LOADER
     ]
@@ -63,4 +62,4 @@ def test_private_names_are_found() -> None:
     tree = ast.parse(
         "import torch\nfrom torch._utils import A\nfrom torch.utils.data import _B, C\ntorch._C.d(torch.e)\nx = 'torch._F'"
     )
-    assert private_names_of_torch(tree) == ["torch._C", "torch._C.d", "torch._F", "torch._utils.A", "torch.utils.data._B"]
+    assert private_names_of_torch(ast.walk(tree)) == ["torch._C", "torch._C.d", "torch._F", "torch._utils.A", "torch.utils.data._B"]

@@ -14,13 +14,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.slots import arena as arenas
 from pipefix.loader.slots.portable import Portable, prepare
+from tests.frameworks.package import package
 from tests.loader import pipelines
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def package(name: str) -> Any:
-    return pytest.importorskip(name, reason=f"the package {name} is not installed", exc_type=ImportError)
 
 
 @pytest.fixture

@@ -1,0 +1,11 @@
+"""A library that the gate's environment lacks. `scripts/nightly frameworks` has them all, and fails where a test was left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def package(name: str) -> Any:
+    return pytest.importorskip(name, reason=f"the package {name} is not installed", exc_type=ImportError)

@@ -39,7 +39,10 @@ class TimingInTheGate(Exception):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
+    """Tests in tests/system are marked ``system``; those marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
+    for item in items:
+        if item.path.is_relative_to(TESTS / "system"):
+            item.add_marker(pytest.mark.system)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

@@ -68,7 +68,7 @@ class Step:
     def __init__(self, waits: bool) -> None:
         self.waits = waits
         self.amount = 0.0
-        # So small that BLAS works in this thread alone: threads of its pool wait for each other, for milliseconds where cores are busy.
+        # So small that BLAS works in this thread alone: threads of its pool wait for each other, for milliseconds on busy cores.
         self.matrix = np.random.default_rng(3).random((48, 48), dtype=np.float32)
 
     def __call__(self, batch: Any) -> None:

@@ -56,6 +56,7 @@ def executed(each: Unseen, folder: Path, name: str) -> Any:
     return module
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning", "ignore:The given NumPy array is not:UserWarning")
 @pytest.mark.parametrize("family", ["json", "own-csv", "zip", "pickle", "sqlite", "memory"])
 def test_both_copies_give_the_same_samples(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "modules", dict(sys.modules))

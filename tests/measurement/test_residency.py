@@ -1,4 +1,4 @@
-"""Cold is cold: proven page by page, refused wherever the proof fails or would not mean what it says. A real disk and its kernel are
+"""Cold is cold: proven page by page, refused wherever the proof fails or would not mean what it says. A real disk is
 asked in tests/system."""
 
 from __future__ import annotations

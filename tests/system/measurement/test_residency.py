@@ -1,4 +1,4 @@
-"""Cold is cold: proven on real files, refused wherever the proof fails or would not mean what it says. Of this kernel and this disk."""
+"""Cold is cold: proven on real files, refused wherever the proof fails or would not mean what it says."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import mmap
-import os
+import threading
 import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -28,7 +28,7 @@ class Ticks:
 
     def __init__(self, tick: float = 1e-4) -> None:
         self.tick = round(tick * 1e9)
-        # A cell for each process, so that no two write to the same.
+        # A cell for each thread, of whatever process, so that no two write to the same.
         self._cells = memoryview(mmap.mmap(-1, 8 * CELLS)).cast("q")
         self.sleeps: list[float] = []
         """What this process was told to sleep."""
@@ -47,7 +47,7 @@ class Ticks:
         return sum(self._cells) / 1e9
 
     def _move(self, nanoseconds: int) -> None:
-        self._cells[os.getpid() % CELLS] += nanoseconds
+        self._cells[threading.get_native_id() % CELLS] += nanoseconds
 
     def perf_counter_ns(self) -> int:
         self._move(self.tick)
@@ -59,8 +59,8 @@ class Ticks:
     monotonic_ns, monotonic = perf_counter_ns, perf_counter
 
     def thread_time_ns(self) -> int:
-        """All work computes: of this process alone, and looking costs nothing."""
-        return self._cells[os.getpid() % CELLS]
+        """All work computes: of this thread alone, and looking costs nothing."""
+        return self._cells[threading.get_native_id() % CELLS]
 
     process_time_ns = thread_time_ns
 

@@ -82,5 +82,7 @@ def test_a_conversation_is_not_called_free_because_it_cannot_be_recorded(monkeyp
     monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
     run = api.probe(DataLoader(Asked(ticks.passes), batch_size=4), step_ms=1.0, budget=30.0, progress=until_the_fourth_round)
     (arm,) = [arm for arm in run.arms if arm.name == "storage-from-memory"]
-    assert arm.declined == "socket.recv runs all the same, because what it gives cannot be recorded"
+    # The answer may be made before the question's call has returned.
+    whys = {f"socket.{call} runs all the same, because what it gives cannot be recorded" for call in ("recv", "sendall")}
+    assert arm.declined in whys
     assert (run.verdict.kind, run.verdict.stage) == ("input-bound", "storage")

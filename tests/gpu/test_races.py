@@ -6,31 +6,13 @@ it reads what is not there yet.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.gpu import races
 from tests.gpu.conftest import FakeDevice
 
 LAGS = ("default", "side")
 
 
-@pytest.mark.parametrize("lag", LAGS)
-def test_every_step_reads_its_own_batch(lag: str, fake_device: FakeDevice) -> None:
-    found = fake_device(races.walk, FAKE_MODE="race", FAKE_LAG=lag)
-    assert found["wrong"] == []
-    assert found["combinations"] > 200
-
-
 def test_every_mutant_is_seen(fake_device: FakeDevice) -> None:
     seen = {lag: fake_device(races.with_mutants, FAKE_MODE="race", FAKE_LAG=lag) for lag in LAGS}
     assert all(seen[lag]["Carrier"] == 0 for lag in LAGS)
     assert [name for name in races.MUTANTS if name != "Carrier" and not any(seen[lag][name] for lag in LAGS)] == []
-
-
-@pytest.mark.parametrize("lag", LAGS)
-def test_every_step_reads_its_own_fused_batch(lag: str, colours: Path, fake_device: FakeDevice) -> None:
-    found = fake_device(races.fused, str(colours), FAKE_MODE="race", FAKE_LAG=lag)
-    assert found["wrong"] == []
-    assert all("by fused calls" in told for told in found["told"].values()), found["told"]

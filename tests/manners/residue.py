@@ -7,9 +7,13 @@ import gc
 import os
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
+
+PATIENCE = 1500
+"""Looks, a twentieth of a second apart: only what stays is found after so many."""
 
 
 class Residue(NamedTuple):
@@ -30,15 +34,30 @@ def held() -> Residue:
         frozenset(children),
         frozenset(thread.name for thread in threading.enumerate()),
         frozenset(_descriptors()),
-        frozenset(name for name in os.listdir("/dev/shm") if not _of_another(name)),
+        frozenset(name for name in os.listdir("/dev/shm") if _is_ours(name)),
         frozenset(os.listdir(tempfile.gettempdir())),
     )
 
 
-def _of_another(name: str) -> bool:
-    """Whether a name in shared memory bears the number of a process that lives and is not this one."""
-    pids = [int(part) for part in name.replace("-", "_").split("_") if part.isdecimal()]
-    return any(pid != os.getpid() and Path(f"/proc/{pid}").exists() for pid in pids)
+_ours = {os.getpid()}
+
+
+def note_forks(patches: pytest.MonkeyPatch) -> None:
+    """From now on whoever this process forks counts as its own, after its end too."""
+    fork = os.fork
+
+    def noted() -> int:
+        child = fork()
+        if child:
+            _ours.add(child)
+        return child
+
+    patches.setattr(os, "fork", noted)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a name in shared memory bears the number of this process or of one that it has forked."""
+    return any(part.isdecimal() and int(part) in _ours for part in name.replace("-", "_").split("_"))
 
 
 def _descriptors() -> list[str]:
@@ -51,15 +70,14 @@ def _descriptors() -> list[str]:
     return found
 
 
-def settled(before: Residue, seconds: float = 20.0) -> Residue:
-    """What is held once processes that are ending have ended; what was held before is left out."""
-    until = time.monotonic() + seconds
-    while True:
-        now = held()
-        left = Residue(*(after - old for after, old in zip(now, before, strict=True)))
-        if not any(left) or time.monotonic() > until:
-            return left
-        time.sleep(0.05)
+def settled(before: Residue) -> Residue:
+    """What is held once the processes that are ending have ended; what was held before is left out."""
+    for _ in range(PATIENCE):
+        left = Residue(*(after - old for after, old in zip(held(), before, strict=True)))
+        if not any(left):
+            break
+        threading.Event().wait(0.05)
+    return left
 
 
 NOTHING = Residue(frozenset(), frozenset(), frozenset(), frozenset(), frozenset())

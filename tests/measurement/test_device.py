@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 
 from pipefix.measurement import gpu, transfer
 from pipefix.vocabulary.nvml import IDLE
+from tests.doubles.ticks import Ticks
 
 COPY_MS = {True: 2.0, False: 5.0}
 """What the fake device takes for a copy, from pinned memory and not."""
@@ -22,12 +22,14 @@ class FakeDevice:
 
     def __init__(self) -> None:
         self.clock = 0.0
+        self.ticks = Ticks(0.0)
         self.copies: list[tuple[bool, bool]] = []
         """(pinned, non_blocking) of every copy."""
         self.waits = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         device = self
+        self.ticks.given_to(("pipefix.measurement.transfer",), monkeypatch)
 
         class Event:
             def __init__(self, enable_timing: bool) -> None:
@@ -68,7 +70,7 @@ class FakeDevice:
             copy = tensor.clone()
             self.kept.append(copy)
             self.pinned.add(id(copy))
-            time.sleep(0.001)
+            self.ticks.passes(0.001)
             return copy
 
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -93,7 +95,7 @@ class TestTransfer:
         found = transfer.measure(torch.zeros(1000))
         assert found["pinned"] == pytest.approx(0.002)
         assert found["pageable"] == pytest.approx(0.005)
-        assert 0.001 <= found["pinning"] < 0.1
+        assert found["pinning"] == pytest.approx(0.001)
         assert found["bytes"] == 4000
 
     def test_pinned_copies_do_not_block_and_pageable_ones_do(self, device: FakeDevice) -> None:
@@ -164,22 +166,22 @@ class FakeNvml(ModuleType):
 class TestNvml:
     def watched(self, monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, *, looks: int = 4) -> gpu.NvmlWatch:
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
-        monkeypatch.setattr(gpu, "EVERY_S", 0.005)
+        watch = gpu.NvmlWatch()
         monkeypatch.setattr(gpu, "present", lambda: True)
-        with gpu.NvmlWatch() as watch:
-            until = time.perf_counter() + 60
-            while nvml.asked < looks and not watch.declined and time.perf_counter() < until:
-                time.sleep(0.002)
+        waits = iter(looks * [False] + [True])
+        monkeypatch.setattr(watch._stop, "wait", lambda seconds: next(waits))
+        with watch:
+            pass
         return watch
 
     def test_figures_are_means_over_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         nvml = FakeNvml()
         watch = self.watched(monkeypatch, nvml)
-        assert 0.4 <= watch.figures["nvml_utilisation"] <= 0.6
+        assert watch.figures["nvml_utilisation"] == 0.5
         assert watch.figures["nvml_memory_bytes"] == 1_000_000
         assert watch.figures["nvml_power_w"] == 250
         assert watch.figures["nvml_temperature_c"] == 61
-        assert 0.25 <= watch.figures["nvml_throttled"] <= 0.75, "idling is no throttling"
+        assert watch.figures["nvml_throttled"] == 0.5, "idling is no throttling"
         assert nvml.shut == 1
 
     def test_a_driver_that_does_not_answer_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:

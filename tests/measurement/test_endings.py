@@ -82,11 +82,9 @@ def test_what_is_no_error_is_told_as_one(act: Callable[[], object], said: str, w
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sample_that_hangs_is_interrupted_where_it_is(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "OUTLIVES", 50.0)  # half a second after the worker's limit, a busy one has not answered yet
-    begun = time.monotonic()
     error = ended(hang, workers, limit=1.0)
     assert f"dataset[{BAD}] raised TimeoutError: interrupted by pipefix after 1 s without an answer" in str(error)
     assert "in hang" in (error.user_traceback or "")
-    assert time.monotonic() - begun < 45
 
 
 def deaf() -> None:

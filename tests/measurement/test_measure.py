@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import random
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,13 +22,22 @@ from pipefix.measurement.measure import _Session, measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.vocabulary.stage import Stage
+from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
 from tests.measurement.planted import KINDS, calls, loader, subject
 
-TOLERATED = 1.5
-"""Seconds that a measurement may overrun its budget: a block that has begun is finished."""
 AMPLE = 90.0
-"""Seconds of budget that no test spends to the end, so that a busy machine has the time for every round that the test asks for."""
+"""Seconds of budget that no test spends to the end."""
+OVERRUN = 0.5
+"""Seconds by which a measurement may overrun its budget: a block that has begun is finished."""
+
+
+@pytest.fixture(autouse=True)
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    """Blocks and budgets end after so many batches."""
+    clock = Ticks(2e-4).given_to(MEASUREMENT, monkeypatch)
+    monkeypatch.setattr(planted, "burn", clock.passes)
+    return clock
 
 
 def measured(built: Any, consumer: Consumer | None = None, *, budget: float = 1.0, **plan: Any) -> Measurement:
@@ -99,10 +107,9 @@ class TestArms:
         assert order[:2] == ["real", "plain"]
         assert order[2:4] == ["plain", "real"], "the second round runs backwards"
 
-    @pytest.mark.alone
     def test_a_recorded_decode_is_faster_by_its_planted_cost(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        planted.WORK[:2] = torch.tensor([0.002, 0.001])
+        planted.WORK[:2] = torch.tensor([0.02, 0.01])
         found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)
         rates = {name: max(block.rate for block in found.of(name)) for name in ("real", "decode-recorded")}
         assert 0.5 < rates["decode-recorded"] / rates["real"] / 3 < 1.5
@@ -147,9 +154,8 @@ class TestArms:
             asked.append(len(found.of("real")))
             return True
 
-        found = measured(loader("map", paths), budget=AMPLE, enough=enough)
+        measured(loader("map", paths), budget=AMPLE, enough=enough)
         assert asked == [3], "asked after the third round, and not again"
-        assert found.seconds < AMPLE / 2
 
     def test_arms_that_the_verdict_needs_run_once_more(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
@@ -183,15 +189,13 @@ class TestTrials:
 
 
 class TestBudget:
-    @pytest.mark.timing
-    @pytest.mark.parametrize("workers", [0, 2])
-    @pytest.mark.parametrize("budget", [1.0, 2.5])
-    def test_it_is_kept(self, budget: float, workers: int, paths: list[str]) -> None:
+    @pytest.mark.parametrize("budget", [2.0, 5.0])
+    def test_it_is_kept(self, budget: float, paths: list[str], ticks: Ticks) -> None:
         planted.WORK[0] = 0.0005
-        begun = time.perf_counter()
-        found = measured(loader("map", paths, workers=workers), Emulated(0.002, name="2 ms"), budget=budget)
-        assert time.perf_counter() - begun < budget + TOLERATED
-        assert found.seconds < budget + TOLERATED
+        begun = ticks.now
+        found = measured(loader("map", paths), Emulated(0.002, name="2 ms"), budget=budget)
+        assert 0.5 * budget < ticks.now - begun < budget + OVERRUN
+        assert found.seconds < budget + OVERRUN
 
     @pytest.mark.parametrize(("compiling", "more"), [(0.3, True), (0.0, False)])
     def test_what_only_the_first_step_takes_is_not_taken_off(
@@ -240,7 +244,6 @@ class TestBudget:
             assert reports[0][0] == "recording samples"
         assert shares[0] < shares[-1], "of a budget that is not spent already when the recording begins"
 
-    @pytest.mark.timing
     def test_progress_rises_from_nothing_to_nearly_all(self, paths: list[str]) -> None:
         shares = [share for _, share in progress_of(paths)]
         assert shares[0] < 0.2
@@ -262,16 +265,12 @@ class TestInterrupted:
         self, phase: str, workers: int, paths: list[str], children: Callable[[], list[Any]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
+        decode = planted.decode
         found = measured(loader("map", paths, workers=workers), budget=60.0, progress=interrupt_at(phase))
         assert found.partial
+        assert planted.decode is decode
         assert bool(found.of("real")) == (phase != "recording")
-        assert found.seconds < 40
         assert children() == []
-
-    def test_what_was_patched_is_put_back(self, paths: list[str]) -> None:
-        before = planted.decode
-        measured(loader("map", paths), budget=60.0, progress=interrupt_at("round 1: plain"))
-        assert planted.decode is before
 
 
 class TestApart:
@@ -283,8 +282,8 @@ class TestApart:
         startup.measure(built, found, AMPLE)
         assert found.first_batch is not None
         assert found.epoch_restart is not None
-        assert 0.004 <= found.first_batch < 30
-        assert 0.004 <= found.epoch_restart < 30
+        assert found.first_batch >= 0.004
+        assert found.epoch_restart >= 0.004
 
     def test_start_up_is_measured_where_time_is_left(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
@@ -316,25 +315,29 @@ class TestApart:
         assert "hands batches out of one iterator" in found.declined[startup.NAME]
         assert [name for _, names in built for name in names] == [f"{index:03d}.bin" for index in range(24)]
 
-    def test_cold_is_proven_or_refused(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_cold_block_has_a_proof_of_its_own_and_the_last_proof_is_told(
+        self, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         proofs: list[residency.ColdProof] = []
 
         def proven(files: list[str]) -> residency.ColdProof:
-            proofs.append(cold(files))
+            proofs.append(residency.ColdProof(files=len(files), before=1.0, after=0.001 * (1 + len(proofs)), cold=True))
             return proofs[-1]
 
-        cold = residency.cold
         monkeypatch.setattr(residency, "cold", proven)
-        found = measured(loader("map", paths), budget=1.5)
-        # Every block has a proof of its own; the last eviction may be refused where earlier ones were not.
-        assert len(found.of("real-cold")) == sum(proof.cold for proof in proofs)
-        if proofs and proofs[-1].cold:
-            assert found.cold["cold"]
-            assert found.cold["after"] <= 0.01
-            assert found.cold["files"] == len(found.paths)
-        else:
-            assert found.declined["real-cold"]
-            assert not found.cold.get("cold", False)
+        found = measured(loader("map", paths), budget=5.0)
+        assert len(found.of("real-cold")) == len(proofs) > 0
+        assert found.cold["cold"]
+        assert found.cold["after"] == proofs[-1].after
+        assert found.cold["files"] == len(found.paths)
+
+    def test_pages_that_stay_are_not_called_cold(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        stays = residency.ColdProof(files=24, before=1.0, after=0.5, why="another process maps them")
+        monkeypatch.setattr(residency, "cold", lambda files: stays)
+        found = measured(loader("map", paths), budget=5.0)
+        assert not found.of("real-cold")
+        assert found.declined["real-cold"] == "another process maps them"
+        assert not found.cold["cold"]
 
     def test_without_files_there_is_no_cold(self) -> None:
         data = torch.utils.data.TensorDataset(torch.randn(64, 4))
@@ -381,9 +384,11 @@ class TestApart:
 
 
 class TestLeftAsFound:
-    def test_every_random_state(self, paths: list[str]) -> None:
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_every_random_state(self, workers: int, paths: list[str]) -> None:
         generator = torch.Generator().manual_seed(3)
-        built = loader("map", paths, sampler=RandomSampler(paths, generator=generator), generator=torch.Generator().manual_seed(4))
+        given: Any = {"sampler": RandomSampler(paths, generator=generator), "generator": torch.Generator().manual_seed(4)}
+        built = loader("map", paths, workers=workers, **given)
         random.seed(1)
         np.random.seed(1)
         torch.manual_seed(1)

@@ -144,6 +144,6 @@ def test_no_command_is_named_that_this_version_lacks() -> None:
 
 
 def test_advising_loads_no_torch() -> None:
-    code = "import sys, pipefix.plan.advise as a; from pipefix.plan.remedy import all_remedies; all_remedies(); assert 'torch' "
-    "not in sys.modules"
+    code = "import sys, pipefix.plan.advise; from pipefix.plan.remedy import all_remedies; all_remedies(); "
+    code += "assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -30,12 +30,6 @@ def declined(world: World, id: str, **options: object) -> str:
     return step.why
 
 
-def test_each_remedy_has_its_tests_here() -> None:
-    """Found by walking the package: a remedy without a class of tests named after it is forgotten."""
-    tested = {name.removeprefix("Test") for name in globals() if name.startswith("Test")}
-    assert {kind.__name__ for kind in all_remedies()} <= tested
-
-
 def test_ids_are_unlike() -> None:
     ids = [kind.id for kind in all_remedies()]
     assert len(ids) == len(set(ids))

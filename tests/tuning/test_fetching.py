@@ -28,7 +28,10 @@ from pipefix.tuning.space import Settings, Space, said
 from pipefix.tuning.tuner import Found, TrialLine
 from pipefix.verbs.tune import _space
 from pipefix.vocabulary.settings import LoaderSettings
+from tests.doubles.ticks import Ticks
 from tests.plan.builders import MACHINE
+
+PAUSE = time.sleep
 
 
 class Numbers(Dataset[Any]):
@@ -42,12 +45,12 @@ class Numbers(Dataset[Any]):
         return 400
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(self.single)
+        PAUSE(self.single)
         self.asked.append(index)
         return index
 
     def __getitems__(self, indices: list[int]) -> list[int]:
-        time.sleep(self.slower * len(indices))
+        PAUSE(self.slower * len(indices))
         self.asked.append(list(indices))
         return list(indices)
 
@@ -61,10 +64,9 @@ def loader(dataset: Any, **options: Any) -> DataLoader[Any]:
     return DataLoader(dataset, batch_size=4, collate_fn=list, **options)
 
 
-@pytest.mark.alone
 def test_both_ways_are_timed_where_both_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Eight batches each way, also where the machine stands still during the first: the median passes over that one.
-    monkeypatch.setattr(child, "FETCH_SECONDS", 60.0)
+    ticks = Ticks().given_to((child.__name__,), monkeypatch)
+    monkeypatch.setitem(globals(), "PAUSE", ticks.passes)
     slow = one_by_one(load(loader(Numbers(slower=0.004))))
     assert slow is not None and slow < 0.5
     quick = one_by_one(load(loader(Numbers(single=0.004))))

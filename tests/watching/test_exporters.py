@@ -87,7 +87,7 @@ def test_an_endpoint_tells_the_latest_window(window: Window):
     try:
         endpoint.write(window)
         endpoint.write(msgspec.structs.replace(window, number=2, notices=[]))
-        with urllib.request.urlopen(endpoint.url, timeout=10) as answer:
+        with urllib.request.urlopen(endpoint.url) as answer:
             text = answer.read().decode()
     finally:
         endpoint.close()
@@ -140,7 +140,7 @@ def port_of(endpoint: prometheus.Endpoint) -> int:
 
 
 def scraped(endpoint: prometheus.Endpoint) -> bytes:
-    with urllib.request.urlopen(endpoint.url, timeout=30) as answer:
+    with urllib.request.urlopen(endpoint.url) as answer:
         return bytes(answer.read())
 
 
@@ -237,7 +237,7 @@ def test_a_thousand_idle_connections_leave_training_its_files(preloaded: str):
             connection.connect_ex(("127.0.0.1", port))
             idle.append(connection)
         time.sleep(0.2)
-        out, err = job.communicate("go on\n", timeout=60)
+        out, err = job.communicate("go on\n")
         for connection in idle:
             connection.close()
     assert (out, job.returncode) == ("[1, 2, 3]\n", 0), err

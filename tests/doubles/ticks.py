@@ -1,0 +1,84 @@
+"""A clock for probes that moves when it is looked at and when work says how long it takes, and at no other time."""
+
+from __future__ import annotations
+
+import importlib
+import mmap
+import threading
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+READING = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "thread_time_ns", "process_time", "process_time_ns")
+MEASUREMENT = (
+    "pipefix.measurement.bench", "pipefix.measurement.burner", "pipefix.measurement.consumer", "pipefix.measurement.measure",
+    "pipefix.measurement.plan", "pipefix.measurement.replay", "pipefix.measurement.stand_in_loader", "pipefix.measurement.startup",
+    "pipefix.seams.charges", "pipefix.seams.tap",
+)  # fmt: skip
+"""Whatever tells the time of batches and of the budget. Limits on what hangs keep the real clock."""
+PROBE = (*MEASUREMENT, "pipefix.verbs.probe")
+CELLS = 64
+
+
+class Ticks:
+    """Each look moves it by one tick, in this process and in those forked from it, which share it; ``passes`` moves it as well. So
+    blocks and budgets end after so many batches, whatever the machine does meanwhile. Without workers every figure is exact."""
+
+    def __init__(self, tick: float = 1e-4) -> None:
+        self.tick = round(tick * 1e9)
+        # A cell for each thread, of whatever process, so that no two write to the same.
+        self._cells = memoryview(mmap.mmap(-1, 8 * CELLS)).cast("q")
+        self.sleeps: list[float] = []
+        """What this process was told to sleep."""
+
+    def passes(self, seconds: float) -> None:
+        """Work that takes so long, or a sleep."""
+        self._move(round(seconds * 1e9))
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.passes(seconds)
+
+    @property
+    def now(self) -> float:
+        """A look that moves nothing."""
+        return sum(self._cells) / 1e9
+
+    def _move(self, nanoseconds: int) -> None:
+        self._cells[threading.get_native_id() % CELLS] += nanoseconds
+
+    def perf_counter_ns(self) -> int:
+        self._move(self.tick)
+        return sum(self._cells)
+
+    def perf_counter(self) -> float:
+        return self.perf_counter_ns() / 1e9
+
+    monotonic_ns, monotonic = perf_counter_ns, perf_counter
+
+    def thread_time_ns(self) -> int:
+        """All work computes: of this thread alone, and looking costs nothing."""
+        return self._cells[threading.get_native_id() % CELLS]
+
+    process_time_ns = thread_time_ns
+
+    def process_time(self) -> float:
+        return self.thread_time_ns() / 1e9
+
+    def given_to(self, modules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Ticks:
+        """These modules look at this clock instead of the machine's."""
+        clock = SimpleNamespace(**{name: getattr(self, name) for name in (*READING, "sleep")})
+        for name in modules:
+            _given(importlib.import_module(name), clock, monkeypatch)
+        return self
+
+
+def _given(module: ModuleType, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = {getattr(time, name): name for name in READING}
+    for name, value in list(vars(module).items()):
+        if value is time:
+            monkeypatch.setattr(module, name, clock)
+        elif callable(value) and value.__class__ is type(time.perf_counter) and value in real:
+            monkeypatch.setattr(module, name, getattr(clock, real[value]))

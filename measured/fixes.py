@@ -36,7 +36,7 @@ class Step(Consumer):
         time.sleep(0.02)
 
 
-def starts_slowly(worker: int) -> None:
+def starts_slowly(_worker: int) -> None:
     time.sleep(0.05)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import torch
+import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from measured.row import Row, at_least
@@ -24,7 +24,7 @@ class Slow(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         time.sleep(0.002)
-        return torch.full((64,), 3.0), 3
+        return np.full((64,), 3.0), 3
 
 
 def rows() -> Iterator[Row]:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -21,7 +22,7 @@ from tests.plan.builders import JPEGS, World
 
 
 def vector(index: int) -> Any:
-    return torch.full((64,), float(index)), index
+    return np.full((64,), float(index), dtype=np.float32), index
 
 
 def test_each_copy_is_read_so_many_times(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,11 +232,17 @@ class DaliLoader:
     def _built(self) -> Any:
         device = torch.device(self.device)
         settings: dict[str, Any] = {"batch_size": self.batch_size, "num_threads": self.threads}
+        fed = weakref.WeakMethod(self._feed)
+
+        def feed() -> tuple[Any, ...]:
+            """Without this loader in it: the pipeline, its threads and its memory go when the loader goes."""
+            return fed()()
+
         if device.type == "cpu":
-            return dali_pipeline.made(self.graph, self._feed, self.by_name, "cpu", device_id=None, **settings)
+            return dali_pipeline.made(self.graph, feed, self.by_name, "cpu", device_id=None, **settings)
         try:
             number = torch.cuda.current_device() if device.index is None else device.index
-            return dali_pipeline.made(self.graph, self._feed, self.by_name, "mixed", device_id=number, **settings)
+            return dali_pipeline.made(self.graph, feed, self.by_name, "mixed", device_id=number, **settings)
         except RuntimeError as error:
             raise BadUsage(
                 f"DALI cannot use the device {self.device!r}: {_cause(error)}",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +42,22 @@ def made(
     pipe = make(of, feed, by_name, decoder)
     if build:
         pipe.build()
+    _made.add(pipe)
     return pipe
+
+
+_made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """A forked process has none of a pipeline's threads: whoever collected the pipeline there would wait for them, and crash."""
+    for pipe in _made:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pipe._pipe))  # for ever: nor is what lies behind it taken down
+        pipe._pipe = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _nodes(of: Graph, feed: Callable[[], tuple[Any, ...]], by_name: bool, decoder: str) -> Any:

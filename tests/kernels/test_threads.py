@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 import torch
 
 from pipefix.kernels.errors import BadPicture
@@ -40,29 +40,34 @@ def test_threads_write_their_own_samples(kernel: Kernel, encoded: Encode) -> Non
     assert torch.equal(alone.tensor, together.tensor)
 
 
-@pytest.mark.alone
 def test_the_interpreter_runs_on_during_a_call(native_kernel: Any, encoded: Encode) -> None:
-    """Another thread gets on while one call decodes a large picture."""
+    """Another thread gets on while one call decodes a large picture: nobody is asked to give the interpreter up meanwhile."""
     jpeg = encoded(3000, 3000)
     target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
     cut = PictureCut(Box(0, 0, 3000, 3000), (64, 64), Box(0, 0, 64, 64))
-    running = threading.Event()
-    times: list[float] = []
+    under_way = seen = False
 
     def work() -> None:
-        running.set()
-        native_kernel.jpeg_into(jpeg, cut, UINT8, target, 0)
-        times.append(time.perf_counter())
+        nonlocal under_way
+        for _ in range(200):  # until one is seen: the other thread may be held up for as long as a call takes
+            if seen:
+                return
+            under_way = True
+            native_kernel.jpeg_into(jpeg, cut, UINT8, target, 0)
+            under_way = False
 
-    worker = threading.Thread(target=work)
-    worker.start()
-    running.wait()
-    ticks = 0
-    while not times:
-        ticks += 1
-        time.sleep(0)
-    worker.join()
-    assert ticks > 20
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e6)
+    try:
+        worker = threading.Thread(target=work)
+        worker.start()
+        while worker.is_alive() and not seen:
+            seen = under_way
+            time.sleep(0)
+        worker.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert seen
 
 
 def in_child(kernel: Any, jpeg: bytes, expected: torch.Tensor, answers: Any) -> None:
@@ -79,25 +84,6 @@ def test_a_forked_child_decodes(native_kernel: Any, encoded: Encode) -> None:
     answers = context.SimpleQueue()
     child = context.Process(target=in_child, args=(native_kernel, jpeg, target.tensor[0], answers))
     child.start()
-    child.join(30)
+    child.join()
     assert child.exitcode == 0
     assert answers.get() is True
-
-
-def test_memory_does_not_grow(native_kernel: Any, encoded: Encode) -> None:
-    import psutil
-
-    good, bad = encoded(400, 300), encoded(400, 300)[:2000]
-    target = Target(torch.zeros((1, 3, 64, 64), dtype=torch.uint8))
-
-    def rounds(count: int) -> int:
-        for _ in range(count):
-            native_kernel.jpeg_into(good, CUT, UINT8, target, 0)
-            try:
-                native_kernel.jpeg_into(bad, CUT, UINT8, target, 0)
-            except BadPicture:
-                pass
-        return int(psutil.Process().memory_info().rss)
-
-    before = rounds(200)
-    assert rounds(1000) - before < 4_000_000

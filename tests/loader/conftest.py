@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_waits() -> Iterator[None]:
+    """Torch waits 5 s for each worker of an iterator that has raised before it ends the worker, once the iterator is collected."""
+    from torch.utils.data import _utils
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 1.0)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import time
+import signal
 from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any
@@ -191,14 +191,6 @@ class Noting(Tensors):
         return super().__getitem__(index)
 
 
-class UnhurriedNoting(Noting):
-    """It takes a fifth of a second, and then notes the index."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.2)
-        return super().__getitem__(index)
-
-
 class Torn(Tensors):
     """Some samples cannot be read; the dataset lists its files."""
 
@@ -218,16 +210,12 @@ class TornTogether(Torn):
         return [self[index] for index in indices]
 
 
-class Unhurried(Tensors):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.2)
-        return super().__getitem__(index)
+class Late(Tensors):
+    """The alarm rings while its sample 5 is made, as if that took too long."""
 
-
-class Slow(Tensors):
     def __getitem__(self, index: int) -> torch.Tensor:
         if index == 5:
-            time.sleep(30)
+            signal.raise_signal(signal.SIGALRM)
         return super().__getitem__(index)
 
 

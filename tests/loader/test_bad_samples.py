@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ import torch
 from torch.utils.data import DataLoader, Subset
 
 from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.policy import read_policy
 from pipefix.loader.policy.quarantine import TooManyBadSamples
-from pipefix.loader.policy.read_policy import SampleTimeout, source_of
+from pipefix.loader.policy.read_policy import SOONEST, SampleTimeout, limited, source_of
 from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.ways import made_by
@@ -98,14 +101,51 @@ def test_workers_still_see_the_users_dataset() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sample_that_takes_too_long_counts_as_bad(workers: int, tmp_path: Path) -> None:
     note = tmp_path / "slow.jsonl"
-    loader = FastLoader(pipelines.Slow(12), num_workers=workers, on_bad="skip", sample_timeout=0.2, quarantine=note, **TOLERANT)
+    loader = FastLoader(pipelines.Late(12), num_workers=workers, on_bad="skip", sample_timeout=900, quarantine=note, **TOLERANT)
     assert [len(batch) for batch in loader] == [4, 3, 4]
-    assert json.loads(note.read_text())["error"] == "SampleTimeout: sample 5 took longer than sample_timeout=0.2 s"
+    assert json.loads(note.read_text())["error"] == "SampleTimeout: sample 5 took longer than sample_timeout=900 s"
 
 
 def test_a_sample_that_takes_too_long_is_an_error_by_default() -> None:
     with pytest.raises(SampleTimeout, match=r"sample 5 took longer"):
-        list(FastLoader(pipelines.Slow(12), batch_size=4, sample_timeout=0.2))
+        list(FastLoader(pipelines.Late(12), batch_size=4, sample_timeout=900))
+
+
+class Timer:
+    """The process's timer and the time, both as they are told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.rings_at, self.every = 100.0, 0.0, 0.0
+        monkeypatch.setattr(signal, "setitimer", self.set)
+        monkeypatch.setattr(read_policy, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def set(self, which: int, seconds: float, every: float = 0.0) -> tuple[float, float]:
+        assert which == signal.ITIMER_REAL
+        before = (self.rings_at - self.now if self.rings_at else 0.0), self.every
+        self.rings_at, self.every = (self.now + seconds if seconds else 0.0), every
+        return before
+
+
+@pytest.mark.parametrize(("taken", "rings_in"), [(4.0, 6.0), (12.0, SOONEST)])
+def test_an_alarm_of_the_users_own_goes_on_with_what_is_left_of_it(
+    taken: float, rings_in: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer, handler = Timer(monkeypatch), signal.getsignal(signal.SIGALRM)
+    timer.set(signal.ITIMER_REAL, 10.0, 3.0)
+    with pytest.raises(KeyError), limited(20.0, 5):
+        assert (timer.rings_at, timer.every) == (120.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is not handler
+        timer.now += taken
+        raise KeyError
+    assert timer.rings_at - timer.now == pytest.approx(rings_in) and timer.every == 3.0
+    assert signal.getsignal(signal.SIGALRM) is handler
+
+
+def test_where_no_alarm_was_set_none_is_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer = Timer(monkeypatch)
+    with limited(20.0, 5):
+        assert timer.rings_at == 120.0
+    assert timer.rings_at == 0.0
 
 
 def test_streams_are_refused() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +126,29 @@ def test_options_that_need_the_loaders_own_iterators_are_told(root: Path, plan: 
     loader = FastLoader(ImageFolder(str(root), STILL), batch_size=12, plan=plan, on_bad="skip")
     with pytest.warns(RuntimeWarning, match="on_bad='skip' cannot be had: DALI makes the batches"):
         assert len(list(loader)) == 1
+
+
+def test_a_forked_process_that_collects_it_takes_nothing_down(root: Path, plan: str) -> None:
+    """None of the pipeline's threads are there: DALI's own way to shut it down crashed torch's workers."""
+    loader: Any = FastLoader(ImageFolder(str(root), STILL), batch_size=12, plan=plan)
+    list(loader)
+    child = os.fork()
+    if child == 0:
+        loader = None
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert len(list(loader)) == 1
+
+
+def test_its_threads_go_with_the_loader(root: Path, plan: str) -> None:
+    before = set(os.listdir("/proc/self/task"))
+    loader: Any = FastLoader(ImageFolder(str(root), STILL), batch_size=12, plan=plan, num_workers=3)
+    list(loader)
+    pipe = weakref.ref(loader._planned.whole._made._pipe)
+    assert pipe() is not None and set(os.listdir("/proc/self/task")) > before
+    del loader
+    assert pipe() is None
 
 
 def test_it_travels_without_its_pipeline(root: Path, plan: str) -> None:

@@ -80,7 +80,7 @@ NOTHING_DRAWN: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_batches_are_those_of_torch_bit_for_bit(name: str, workers: int) -> None:
     dataset, options = PIPELINES[name]
@@ -92,7 +92,11 @@ def test_batches_are_those_of_torch_bit_for_bit(name: str, workers: int) -> None
     assert_same(left, after)
 
 
-@pytest.mark.parametrize("name", sorted({*PIPELINES, *NOTHING_DRAWN} - {"a remembering collate"}))
+BY_THREADS = (*NOTHING_DRAWN, "batched reads", "weights", "the user's type", "unusual tensors", "no tensors", "many batches")
+DECLINED = ("shuffled", "a stream")
+
+
+@pytest.mark.parametrize("name", [*BY_THREADS, *DECLINED])
 def test_by_threads_batches_are_those_of_torch_bit_for_bit(name: str) -> None:
     """Also where threads decline: what is looked at beforehand leaves no trace."""
     dataset, options = {**PIPELINES, **NOTHING_DRAWN}[name]
@@ -103,12 +107,11 @@ def test_by_threads_batches_are_those_of_torch_bit_for_bit(name: str) -> None:
     assert_same(left, after)
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_every_start_method_gives_the_same_batches(method: str, persistent: bool) -> None:
-    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 2, "persistent_workers": persistent}
+def test_workers_that_are_not_forked_give_the_same_batches() -> None:
+    """Every start method, each way to hand over: tests/system/loader/test_starting.py."""
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 2, "persistent_workers": True}
     expected, _ = epochs(DataLoader, pipelines.Mixed(), **options)
-    made, _ = epochs(FastLoader, pipelines.Mixed(), multiprocessing_context=method, **options)
+    made, _ = epochs(FastLoader, pipelines.Mixed(), multiprocessing_context="forkserver", **options)
     assert_same(made, expected)
 
 
@@ -233,7 +236,7 @@ def test_a_loader_is_built_without_side_effects(kind: Any) -> None:
 
 @ALL
 def test_iterators_at_the_same_time_are_independent(kind: Any) -> None:
-    loader = kind(pipelines.Tensors(12), batch_size=4, num_workers=2)
+    loader = kind(pipelines.Tensors(12), batch_size=4, num_workers=1)
     outer = [(float(one[0, 0]), [float(two[0, 0]) for two in loader]) for one in loader]
     assert outer == [(first, [0.0, 4.0, 8.0]) for first in (0.0, 4.0, 8.0)]
 
@@ -351,7 +354,8 @@ def test_the_tricks_of_timm_and_ultralytics_work(kind: Any) -> None:
     assert len(list(timms)) == 4
 
 
-def test_no_warning_of_its_own() -> None:
+def test_no_warning_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FastLoader, "check_worker_number_rationality", lambda self: None)  # torch's own, of too few processors
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(FastLoader(pipelines.Mixed(), batch_size=4, num_workers=2))

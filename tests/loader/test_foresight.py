@@ -53,8 +53,7 @@ def epochs(loader: Any, between: Any) -> Any:
     return made, torch.rand(1), random.random(), float(np.random.rand())
 
 
-@pytest.mark.parametrize("undisturbed", [True, False])
-@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize(("name", "undisturbed"), [*((name, True) for name in ORDERS), ("shuffled", False), ("a generator", False)])
 def test_a_drawn_order_is_as_if_it_had_been_drawn_later(name: str, undisturbed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where somebody draws between epochs, so that what was foreseen does not come true."""
 

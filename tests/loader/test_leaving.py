@@ -16,7 +16,7 @@ from tests.loader.pipelines import Tensors
 
 held = []
 for engine in ("torch", "auto", "processes", "subprocess", "threads"):
-    loader = FastLoader(Tensors(64, (64, 64)), batch_size=4, num_workers=2, engine=engine, persistent_workers={persistent})
+    loader = FastLoader(Tensors(64, (64, 64)), batch_size=4, num_workers=1, engine=engine, persistent_workers={persistent})
     batches = iter(loader)
     held.append((loader, batches, [next(batches) for _ in range(2)]))
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from itertools import count
 from typing import Any
 
 import pytest
@@ -97,6 +98,7 @@ def test_a_smaller_last_batch_is_counted_as_it_is(workers: int, drop_last: bool,
 
 def test_without_workers_quick_batches_are_metered_only_while_somebody_reads() -> None:
     loader: Any = FastLoader(pipelines.Tensors(400), batch_size=2)
+    loader._meter = Meter(clock=count(0, 10_000).__next__)  # each look at it is 10 µs after the one before
     list(loader)
     assert (loader.stats().batches, loader.stats().metered) == (FEW, False)
     assert "too quick to be metered each" in str(loader.stats())

@@ -28,9 +28,6 @@ from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.ways import ByThreads
 
-LONG = 30
-"""Seconds that nothing takes where all is well."""
-
 
 class Made(Dataset[torch.Tensor]):
     """Samples of a function; what was asked for, and by which thread, is noted."""
@@ -70,7 +67,7 @@ def test_a_slow_sample_holds_nobody_up() -> None:
 
     def make(index: int) -> float:
         if index == 0:
-            assert all(others.acquire(timeout=LONG) for _ in range(11))
+            assert all(others.acquire() for _ in range(11))
         else:
             others.release()
         return float(index)
@@ -104,7 +101,7 @@ def test_a_part_of_a_dataset_is_read_sample_by_sample() -> None:
     met = threading.Barrier(2)
 
     def make(index: int) -> float:
-        met.wait(LONG)
+        met.wait()
         return float(index)
 
     whole = Made(make)
@@ -158,7 +155,7 @@ class TestErrors:
 
     def test_timeout(self) -> None:
         go = threading.Event()
-        iterator = iter(ByThreads(Made(lambda index: go.wait(LONG) and float(index)), batch_size=4, num_workers=1, timeout=0.05))
+        iterator = iter(ByThreads(Made(lambda index: go.wait() and float(index)), batch_size=4, num_workers=1, timeout=0.05))
         with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.05 seconds"):
             next(iterator)
         go.set()
@@ -176,13 +173,12 @@ class TestThreads:
         del left
         gc.collect()
         for thread in mine:
-            thread.join(LONG)
-            assert not thread.is_alive()
+            thread.join()
 
     def test_they_leave_before_the_interpreter_does(self) -> None:
         asked = threading.Event()
         iterator = iter(ByThreads(Made(lambda index: asked.set() or float(index), length=400), batch_size=4, num_workers=2))
-        assert asked.wait(LONG) and len(own_threads()) >= 2
+        assert asked.wait() and len(own_threads()) >= 2
         pool._leave()
         assert not own_threads()
         del iterator

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
+import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,6 +31,8 @@ from pipefix.seams.torch_internals import pin_memory
 
 LONGEST_TEXT = 1000
 """Characters of an error, a path or an index that are kept."""
+SOONEST = 1e-6
+"""Seconds: the shortest time that a timer takes; 0 would stop it."""
 
 
 class SampleTimeout(TimeoutError):
@@ -258,7 +261,9 @@ class WorkerStart:
 
 @contextmanager
 def limited(seconds: float, index: Any) -> Iterator[None]:
-    """`SampleTimeout` where the block takes longer. Only in a main thread, where signals arrive, and not within native code."""
+    """`SampleTimeout` where the block takes longer. Only in a main thread, where signals arrive, and not within native code.
+
+    A timer of the user's own goes on afterwards with what is left of it, and rings at once where that is nothing."""
     if seconds <= 0 or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -266,13 +271,17 @@ def limited(seconds: float, index: Any) -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise SampleTimeout(f"sample {index!r} took longer than sample_timeout={seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    left, every = signal.setitimer(signal.ITIMER_REAL, 0)
+    begun = time.monotonic() if left else 0.0
+    handler = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), SOONEST), every)
 
 
 def bad(dataset: Any, index: Any, error: Exception) -> QuarantinedSample:

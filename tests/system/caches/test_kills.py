@@ -16,7 +16,6 @@ def nursery():
         yield nursery
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("to", ["lmdb", "parquet"])
 def test_killed_and_run_again(tmp_path, nursery, to):
     for index in range(60):

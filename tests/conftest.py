@@ -39,7 +39,7 @@ class TimingInTheGate(Exception):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests in tests/system are marked ``system``; those marked ``gpu`` are skipped, with the reason, where there is no CUDA device."""
+    """Tests in tests/system are marked ``system``. Those marked ``gpu`` are skipped, with the reason, without a CUDA device."""
     for item in items:
         if item.path.is_relative_to(TESTS / "system"):
             item.add_marker(pytest.mark.system)

@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader
 
 from benchmarks.unseen.parts import known
 from benchmarks.unseen.pipeline import LEADS, Unseen, text, tuned
-from tests.doubles.invariants import broken
 from measured.planted.children import in_child
 from measured.planted.truth import Truth, truth_of
+from tests.doubles.invariants import broken
 
 LEAD = 1.3
 """By how much the stage in question must really lead."""

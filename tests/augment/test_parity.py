@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torchvision.transforms import v2
 
@@ -41,7 +41,6 @@ def test_floating_point(name: str) -> None:
         assert error.within, error
 
 
-@settings(max_examples=40)
 @given(
     name=st.sampled_from(sorted(ALL)), count=st.integers(1, 65), height=st.integers(1, 39), width=st.integers(1, 39),
     epoch=st.integers(0, 1000),

@@ -199,7 +199,7 @@ def act(what: str, folder: Path) -> None:
         make(folder, update=what == "update", on_bad="quarantine" if what == "quarantine" else "raise")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     state=st.sampled_from(["new", "begun", "finished"]),
     theirs=st.dictionaries(st.sampled_from(NAMES), KINDS, max_size=3),

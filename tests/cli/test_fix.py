@@ -169,7 +169,6 @@ loader = DataLoader(Waits(), batch_size=8)
 """
 
 
-@pytest.mark.slow
 def test_a_pipeline_that_waits_is_given_workers_and_they_are_taken_back(tmp_path, monkeypatch, capsys):
     """The whole of it, timing included: four milliseconds of sleep a sample leave no doubt that workers help, and an epoch
     of more than a minute none that they are worth their start, on a machine that is busy with other tests too."""

@@ -118,7 +118,7 @@ MADE_UP = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MADE_UP)
 def test_nothing_is_told_that_no_evidence_stands_under(made_up: MadeUp) -> None:
     run = told(made_up.measurement())

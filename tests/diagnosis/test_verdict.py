@@ -107,7 +107,7 @@ def test_waiting_is_told_from_computing() -> None:
     assert "mostly waiting rather than computing" in diagnose(found).verdict.sentence
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(
     st.sampled_from(["storage", "decode", "augment", "collate", "step"]),
     st.floats(1.25, 10.0),

@@ -101,7 +101,7 @@ def effective(folder: Path) -> list[int]:
         return [one.number for one in log.steps if one.status == "kept"]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.lists(EDITS, max_size=2), min_size=3, max_size=3))
 def test_undo_after_any_edit_goes_on_or_says_what_is_in_its_way(tmp_path_factory, fixed, rounds):
     folder = tmp_path_factory.getbasetemp() / "edited"
@@ -137,7 +137,7 @@ def test_undo_after_any_edit_goes_on_or_says_what_is_in_its_way(tmp_path_factory
         undo(folder)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(st.lists(EDITS, min_size=1, max_size=3))
 def test_fix_after_any_edit_goes_on_or_says_what_is_in_its_way(tmp_path_factory, fixed, changes):
     folder = tmp_path_factory.getbasetemp() / "again"

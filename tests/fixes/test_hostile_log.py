@@ -118,7 +118,7 @@ def steps_with(makes: str, status: str) -> list[dict[str, object]]:
     return [begun, *({**line, "step": 1} for line in events[status])]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(hostile_paths(), st.sampled_from(("begun", "dropped", "keeping", "kept", "undoing", "undone")), st.booleans())
 def test_no_path_in_a_log_removes_what_pipefix_did_not_make(tmp_path_factory, a_cache, makes, status, undone_first):
     # Deeper than a path has "..", so that a fault which this test is to find reaches no folder of the machine.
@@ -238,7 +238,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(st.lists(LINES, max_size=6), st.sampled_from([None, PLAN, "[loader", 'format = "pipefix.plan/1"']))
 def test_lines_of_any_kind_end_in_a_sentence_or_are_passed_over(tmp_path_factory, lines, plan):
     bench = Bench(tmp_path_factory.getbasetemp(), [step("workers-2", 1.8)], [])

@@ -42,7 +42,7 @@ def weights(columns: int, rows: int, *sigmas: float) -> Pixels:
 sizes = st.integers(1, 40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(st.sampled_from(KINDS), sizes, sizes, st.integers(0, 127))
 def test_hue_is_pillows(kind: str, width: int, height: int, part: int) -> None:
     kernel, pixels, factor = _native(), drawn(kind, width, height), part / 254
@@ -51,7 +51,7 @@ def test_hue_is_pillows(kind: str, width: int, height: int, part: int) -> None:
         assert np.array_equal(kernel.hue_turned(pixels, int(np.int32(sign * factor * 255).astype(np.uint8))), own)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(st.sampled_from(KINDS), sizes, sizes, *[st.integers(0, 11)] * 2, *[st.floats(0.1, 5.0)] * 2)
 def test_a_blur_is_torchs(kind: str, width: int, height: int, across: int, down: int, one: float, other: float) -> None:
     columns, rows = 2 * min(across, width - 1) + 1, 2 * min(down, height - 1) + 1

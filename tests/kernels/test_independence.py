@@ -80,7 +80,7 @@ def test_tables_of_another_picture_are_not_used(kernel: Kernel, corpus: Corpus, 
     assert outcome(kernel, corpus[name]) in ("corrupt", "truncated", "not-jpeg")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_the_order_does_not_matter(
     kernel: Kernel, corpus: Corpus, expected: dict[str, dict[str, Any]], data: st.DataObject

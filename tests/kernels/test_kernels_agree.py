@@ -23,7 +23,7 @@ from tests.kernels.conftest import Draw
 
 IMAGENET = normalised((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # Fixtures are kernels and functions without a state.
-patient = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+patient = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
 @st.composite

@@ -120,7 +120,7 @@ def test_whatever_is_done_with_it(name: str, deferral: Deferral, photo: Callable
 STEP = st.tuples(st.sampled_from(["crop", "resize", "flip", "up"]), *[st.integers(-3, 80)] * 4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(st.integers(1, 70), st.integers(1, 70), st.lists(STEP, max_size=5))
 def test_any_row_of_crops_resizes_and_flips(deferral: Deferral, width: int, height: int, steps: list[tuple[Any, ...]]) -> None:
     pixels = np.random.default_rng(width * 100 + height).integers(0, 256, (height, width, 3), dtype=np.uint8)

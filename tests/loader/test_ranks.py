@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from torch.utils.data import BatchSampler, Dataset, DistributedSampler
 
@@ -59,7 +59,6 @@ def all_of(iterators: list[Any]) -> list[int]:
     return [sample for iterator in iterators for batch in iterator for sample in batch.tolist()]
 
 
-@settings(max_examples=60)
 @given(
     some.integers(1, 60),
     some.lists(some.tuples(WORLDS, some.integers(1, 5), some.integers(0, 6)), min_size=2, max_size=4),
@@ -90,7 +89,6 @@ def test_nothing_is_lost_and_nothing_doubled_but_for_padding(
     assert 0 <= extra < max(world for world, _, _ in jobs) + (0 if ahead else max(size for _, size, _ in jobs))
 
 
-@settings(max_examples=30)
 @given(WORLDS, some.sampled_from([12, 24, 60]), some.integers(0, 4), some.data())
 def test_the_same_global_batch_gives_the_same_global_batches(before: int, global_batch: int, steps: int, data: Any) -> None:
     divisors = [world for world in range(1, 13) if global_batch % world == 0]

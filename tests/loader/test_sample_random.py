@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from torchvision import transforms
 
@@ -38,7 +38,6 @@ def test_single_numbers_are_torchs(key: int, asked: list[Any]) -> None:
     assert torch.rand(1, generator=chance.torchs(len(asked))).item() == torch.rand(1, generator=torchs).item()
 
 
-@settings(max_examples=400)
 @given(keys, some.integers(1, 3000), some.integers(1, 3000), some.sampled_from([(0.08, 1.0), (0.5, 0.5), (0.9, 1.1)]))
 def test_random_crops_are_torchvisions(key: int, width: int, height: int, scale: tuple[float, float]) -> None:
     ratio = (3 / 4, 4 / 3)

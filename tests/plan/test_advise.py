@@ -112,7 +112,7 @@ class TestWhatFallsAway:
     ),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_any_measurement_gives_a_plan(
     world: World,
     kind: str,

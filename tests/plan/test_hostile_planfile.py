@@ -80,7 +80,7 @@ def loader(tmp_path_factory) -> Any:
     return DataLoader(Lines(tmp_path_factory.mktemp("lines")), batch_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(text=st.one_of(plans(), st.text(max_size=60), st.text(max_size=60).map(lambda text: f'format = "pipefix.plan/1"\n{text}')))
 def test_text_of_any_kind_is_a_plan_or_refused(tmp_path_factory, loader, text):
     try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.plan.fit import fitted
@@ -44,13 +44,11 @@ def crowded(world: World) -> bool:
 
 
 @given(worlds())
-@settings(max_examples=150)
 def test_agrees_with_the_measurement_where_it_was_measured(world: World) -> None:
     assert float(line(world).seconds()[0]) == pytest.approx(world.seconds, rel=1e-6)
 
 
 @given(worlds().filter(lambda world: not crowded(world)), st.sampled_from(MADE))
-@settings(max_examples=150)
 def test_is_exact_when_a_stage_is_taken_out(world: World, name: str) -> None:
     now = line(world)
     gain = now.speedup(now.without(Stage(name)))
@@ -58,7 +56,6 @@ def test_is_exact_when_a_stage_is_taken_out(world: World, name: str) -> None:
 
 
 @given(worlds().filter(lambda world: not crowded(world)), st.sampled_from(MADE), st.sampled_from(MADE), st.floats(1.0, 50.0))
-@settings(max_examples=100)
 def test_is_exact_when_one_goes_and_another_is_faster(world: World, gone: str, faster: str, times: float) -> None:
     now = line(world)
     after = world.but(**{faster: getattr(world, faster) / times}).but(**{gone: 0.0})
@@ -67,7 +64,6 @@ def test_is_exact_when_one_goes_and_another_is_faster(world: World, gone: str, f
 
 
 @given(worlds().filter(lambda world: world.workers > 0 and not crowded(world)), st.integers(1, 32))
-@settings(max_examples=100)
 def test_is_exact_for_other_counts_of_workers(world: World, count: int) -> None:
     now = line(world)
     gain = now.speedup(now.with_workers(count, 32, 1e6))
@@ -91,7 +87,6 @@ def test_the_first_workers_bring_the_hand_over_with_them() -> None:
 
 
 @given(worlds(), st.sampled_from(MADE), st.floats(1.0, 100.0), st.floats(1.0, 100.0))
-@settings(max_examples=200)
 def test_a_faster_stage_never_predicts_a_slower_pipeline(world: World, name: str, a: float, b: float) -> None:
     now, stage = line(world), Stage(name)
     slow, fast = sorted((a, b))
@@ -103,7 +98,6 @@ def test_a_faster_stage_never_predicts_a_slower_pipeline(world: World, name: str
 
 
 @given(worlds(), st.sampled_from(MADE))
-@settings(max_examples=200)
 def test_gains_no_more_than_amdahl_allows(world: World, name: str) -> None:
     """Without the stage, at best all the time that is left is that of the other stages of the station that limits."""
     now = line(world)
@@ -118,7 +112,6 @@ def test_gains_no_more_than_amdahl_allows(world: World, name: str) -> None:
 
 
 @given(worlds(), st.sampled_from(MADE), st.floats(0.01, 100.0))
-@settings(max_examples=100)
 def test_a_machine_twice_as_slow_gives_the_same_speedups(world: World, name: str, factor: float) -> None:
     scaled = world.but(
         **{key: getattr(world, key) * factor for key in (*MADE, "ipc", "taking")}, step=world.step * factor if world.step else None
@@ -130,7 +123,6 @@ def test_a_machine_twice_as_slow_gives_the_same_speedups(world: World, name: str
 
 
 @given(worlds().filter(lambda world: world.workers > 0), st.integers(1, 16), st.integers(1, 16))
-@settings(max_examples=100)
 def test_more_workers_never_predict_less(world: World, a: int, b: int) -> None:
     fewer, more = sorted((a, b))
     now = line(world)

@@ -350,7 +350,7 @@ def test_extents_hold_what_was_put(ranges):
         assert extents.get("f", len(DATA), 10) == b""
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(
     steps=st.lists(
         st.one_of(

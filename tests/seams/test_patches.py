@@ -118,7 +118,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(kind=st.sampled_from(KINDS), actions=st.lists(ACTIONS, max_size=14))
 def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, actions: list[tuple[str, int]]) -> None:
     place, twin = Place(kind), Place(kind)

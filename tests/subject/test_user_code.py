@@ -525,7 +525,7 @@ def _read(self: Any, index: int) -> Any:
     return self.last(value)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(
     chosen=st.lists(st.sampled_from(range(len(OPERATIONS))), max_size=5),
     last=st.sampled_from(range(len(OPERATIONS))),

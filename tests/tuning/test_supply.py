@@ -75,7 +75,7 @@ def test_waiting_alone_would_not_show_it() -> None:
     assert block.stall == pytest.approx(0.05, abs=0.005)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 @given(
     ratio=st.floats(0.3, 3.0), workers=st.integers(1, 6), prefetch=st.integers(1, 4), jitter=st.floats(0.0, 0.08),
     seed=st.integers(0, 99),

@@ -259,26 +259,6 @@ def test_transforms_that_are_called_twice(folder: Path) -> None:
     assert "Fused in part, as " in both(Twice(folder, SIMCLR), rng="torch").explain()
 
 
-@pytest.mark.parametrize("policy", [None, "rand-m9-mstd0.5"])
-def test_timms_own_transforms(policy: str | None, folder: Path) -> None:
-    library = pytest.importorskip("timm.data")
-    transform = library.create_transform(32, is_training=True, auto_augment=policy, re_prob=0.5, re_mode="const")
-    loader = both(ImageFolder(str(folder), transform))
-    assert "MaybeToTensor, Normalize in one call into the batch, then RandomErasing there, as written" in loader.explain()
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_datasets_librarys_own(workers: int, folder: Path) -> None:
-    library = pytest.importorskip("datasets")
-    files = [str(path) for path in sorted(folder.glob("*/*"))]
-    rows = library.Dataset.from_dict({"image": files, "label": list(range(len(files)))}).cast_column("image", library.Image())
-    dataset = rows.with_transform(
-        lambda batch: {"pixels": [TRAIN(one.convert("RGB")) for one in batch["image"]], "label": batch["label"]}
-    )
-    loader = both(dataset, rng="torch", workers=workers)
-    assert "Fused in part, as the dataset reads whole batches itself (__getitems__): " in loader.explain()
-
-
 # -- manners ---------------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -204,14 +203,6 @@ def test_any_run_is_told(name: str, first: float, second: float, width: int) -> 
     remedy = RemedyFigures(id=name, stage=name, title=name, status="proposed", why=name, speedup=interval, command=name)
     run = Run(target=name, created=name, stages=[stage], remedies=[remedy], unattributed_s=first, sample_s=interval)
     assert all(cells(line) <= width for line in lines(run, width=width))
-
-
-def test_reading_a_report_loads_no_torch() -> None:
-    """The room of reports stays light: show and compare answer at once."""
-    modules = "pipefix.report.text, pipefix.report.compare, pipefix.report.html, pipefix.report.trace"
-    program = f"import sys, {modules}; print([name for name in ('torch', 'numpy', 'rich') if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert shown.stdout.strip() == "[]"
 
 
 def remedy(id: str, stage: str, status: str = "proposed", **others: Any) -> RemedyFigures:

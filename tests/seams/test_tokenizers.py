@@ -27,15 +27,3 @@ def test_encode_batch(seams, tokenizer):
         "tokenizers",
         ops={"tokenizers.Tokenizer.encode_batch": "decode"},
     )
-
-
-def test_transformers(seams, tokenizer):
-    transformers = pytest.importorskip("transformers")
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[UNK]")
-    seams.contract(
-        lambda: {key: list(value) for key, value in fast(["the cat sat", "down"], padding=True).items()},
-        "tokenizers",
-        "transformers",
-        ops={"tokenizer()": "decode"},
-    )
-    seams.contract(lambda: fast.encode("the cat"), "tokenizers", "transformers", ops={"tokenizer.encode": "decode"})

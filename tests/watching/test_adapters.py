@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from torch.utils.data import DataLoader
 
 from pipefix.vocabulary.errors import MissingExtra
@@ -18,20 +17,6 @@ from tests.watching.pipelines import Files
 
 def windows(path: Path) -> list[dict]:  # type: ignore[type-arg]
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def test_hugging_face(tmp_path: Path):
-    pytest.importorskip("transformers")
-    from pipefix.watching.transformers import TransformersWatch
-
-    loader = DataLoader(Files(tmp_path, 16), batch_size=4)
-    callback = TransformersWatch(jsonl=tmp_path / "watch.jsonl", every=60)
-    callback.on_train_begin(None, None, None, model=None, train_dataloader=loader)
-    assert len(list(loader)) == 4
-    callback.on_train_end(None, None, None, train_dataloader=loader)
-    (window,) = windows(tmp_path / "watch.jsonl")
-    assert (window["batches"], window["ended"]) == (4, True)
-    assert type(loader) is DataLoader
 
 
 def test_accelerates_loaders_are_watched_inside(tmp_path: Path):
@@ -55,40 +40,6 @@ def test_accelerates_loaders_are_watched_inside(tmp_path: Path):
         assert len(list(watched)) == 4
         assert watched.pulse().batches == 4
     assert type(shard.base_dataloader) is DataLoader
-
-
-@pytest.mark.parametrize("handed", [True, False])
-@pytest.mark.parametrize("workers", [0, 1])
-def test_lightning(tmp_path: Path, handed: bool, workers: int):
-    lightning = pytest.importorskip("lightning.pytorch")
-    from pipefix.watching.lightning import LightningWatch
-
-    class Model(lightning.LightningModule):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(2000, 1)
-
-        def training_step(self, batch, number):
-            return self.layer(batch).mean()
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=1e-9)
-
-    loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
-    callback = LightningWatch(jsonl=tmp_path / "watch.jsonl", every=60)
-    trainer = lightning.Trainer(
-        max_epochs=2, callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu"
-    )
-    if handed:
-        trainer.fit(Model(), loader)
-    else:
-        model = Model()
-        model.train_dataloader = lambda: loader  # type: ignore[method-assign]
-        trainer.fit(model)
-    (window,) = windows(tmp_path / "watch.jsonl")
-    assert (window["batches"], window["epochs"], window["ended"]) == (8, 2, True)
-    assert window["stages"]["decode"]["s"] > 0
-    assert type(loader) is DataLoader
 
 
 def test_lightnings_collections_of_loaders(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):

@@ -290,14 +290,6 @@ def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.Mo
     assert refused.value.advice == "Install it with: pip install 'pipefix[tensorboard]'"
 
 
-def test_a_directory_gets_event_files(tmp_path: Path, window: Window):
-    pytest.importorskip("tensorboard")
-    exporter = Scalars(tmp_path / "runs")
-    exporter.write(window)
-    exporter.close()
-    assert list((tmp_path / "runs").glob("events.*"))
-
-
 def test_the_dashboard_and_the_alerts_ask_for_metrics_that_exist(root: Path, window: Window):
     dashboard = json.loads((root / "docs" / "grafana-dashboard.json").read_text())
     shown = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
@@ -322,8 +314,3 @@ def test_figures_of_the_machine_come_back_from_metrics_and_are_told(window: Wind
     told = "\n".join(sentences.state(again))
     assert "machine    processors 80 % in use, memory 40 % in use" in told
     assert "GPU        busy 62 % of the time, 8.00 GB in use, 61 °C, 210 W, clocks held back 5.0 % of the time" in told
-
-
-def test_following_needs_no_torch():
-    code = "import sys; import pipefix.watching.follow, pipefix.watching.prometheus; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

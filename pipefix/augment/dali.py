@@ -236,7 +236,9 @@ class DaliLoader:
 
         def feed() -> tuple[Any, ...]:
             """Without this loader in it: the pipeline, its threads and its memory go when the loader goes."""
-            return fed()()
+            method = fed()
+            assert method is not None, "a loader that is gone asks for no batch"
+            return method()
 
         if device.type == "cpu":
             return dali_pipeline.made(self.graph, feed, self.by_name, "cpu", device_id=None, **settings)

@@ -33,6 +33,8 @@ class Case:
     """The rule that must fire, alone; None for a configuration with nothing wrong."""
     real: bool = False
     """Observed on running processes rather than described."""
+    long: bool = False
+    """Takes seconds, a clock, threads that compute or memory of this machine: run by tests/system, and described beside it."""
 
 
 def machine(**fields: Any) -> Machine:

@@ -16,33 +16,25 @@ from pipefix.measurement.machine import Filesystem, Gpu, Machine
 from pipefix.report import runfile
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
-from tests.audit.case import Case, Impossible, machine
-from tests.audit.mistakes import MISTAKES, list_dataset
-from tests.audit.sound import HEALTHY, array_dataset
+from tests.audit.case import Case, machine
+from tests.audit.mistakes import MISTAKES
+from tests.audit.sound import HEALTHY
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the cases read /proc and start forked workers")
 
 
-@pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in MISTAKES if not case.long], ids=lambda case: case.name)
 def test_a_planted_mistake_is_found_and_nothing_else(case: Case) -> None:
-    try:
-        facts = case.make()
-    except Impossible as reason:
-        pytest.skip(str(reason))
-    assert [finding.id for finding in audit(facts)] == [case.expect]
+    assert [finding.id for finding in audit(case.make())] == [case.expect]
 
 
-@pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in HEALTHY if not case.long], ids=lambda case: case.name)
 def test_nothing_sound_raises_an_alarm(case: Case) -> None:
     assert audit(case.make()) == []
 
 
 def test_every_rule_is_planted() -> None:
-    assert {case.expect for case in MISTAKES} == {rule.id for rule in every_rule()}
-
-
-def test_enough_sound_configurations() -> None:
-    assert len({case.name for case in HEALTHY}) >= 20
+    assert {case.expect for case in MISTAKES if not case.long} == {rule.id for rule in every_rule()}
 
 
 def test_every_rule_states_its_severity_and_when_it_fires() -> None:
@@ -140,16 +132,6 @@ class TestWords:
         assert "each of 4 workers is sent a pickled copy when it starts: 800 MB more" in self.only(spawned).found
 
 
-def test_counting_references_really_copies_memory() -> None:
-    """The mistake behind the rule about lists, measured: the same reads grow a worker only where entries are objects."""
-    lists, arrays = list_dataset().growth, array_dataset().growth
-    assert lists is not None
-    assert arrays is not None
-    assert lists.samples >= 100_000
-    assert lists.bytes > 20 << 20
-    assert lists.bytes > 4 * max(arrays.bytes, 1 << 20)
-
-
 def _structs(of: type[Any], **known: Any) -> some.SearchStrategy[Any]:
     """Instances of a struct with any of its fields left at its default."""
     return some.fixed_dictionaries({}, optional=known).map(lambda fields: of(**fields))
@@ -242,7 +224,7 @@ FACTS = _structs(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(facts=FACTS)
 def test_rules_never_raise_and_always_say_something_whole(facts: AuditFacts) -> None:
     for finding in audit(facts):
@@ -253,7 +235,7 @@ def test_rules_never_raise_and_always_say_something_whole(facts: AuditFacts) -> 
         assert finding.rule.startswith(f"{finding.id}: ")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(facts=FACTS)
 def test_a_machine_with_no_settings_is_never_blamed_for_a_loader(facts: AuditFacts) -> None:
     alone = AuditFacts(machine=facts.machine)

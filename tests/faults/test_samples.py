@@ -322,3 +322,33 @@ def test_torn_pictures(tell: Tell, datasets: Path, workers: int) -> None:
 def test_tiny_datasets_are_no_error(tell: Tell, workers: int) -> None:
     told = tell(f"Good.length = 2\nloader = DataLoader(Good(), batch_size=32, num_workers={workers})", budget=0.2)
     assert told.code == 0 and "VERDICT" in told.out
+
+
+STATEFUL = """
+import zlib
+PACKED = zlib.compress(np.random.default_rng(0).integers(0, 9, 60_000, dtype=np.uint8).tobytes())
+class Stateful(Good):
+    def unpack(self, raw):
+        self.last = np.frombuffer(zlib.decompress(raw), dtype=np.uint8).copy()
+        return len(self.last)
+    def __getitem__(self, index):
+        self.last = None
+        size = self.unpack(PACKED)
+        return torch.from_numpy(self.last[:size])
+"""
+
+
+def test_code_that_does_not_run_with_a_stage_replaced(target: Any) -> None:
+    """What a method leaves on its object is missing where its result came from a recording. That is ours to notice, not theirs."""
+    begun: list[str] = []
+
+    def enough(phase: str, done: float) -> None:
+        begun.append(phase)
+        if "decode-recorded" in "".join(begun[-2:-1]):
+            raise KeyboardInterrupt
+
+    run = api.probe(target(STATEFUL + loader("Stateful()", 0)), budget=60, progress=enough)
+    arms = {arm.name: arm for arm in run.arms}
+    declined = arms["decode-recorded"].declined or ""
+    assert declined.startswith("the pipeline does not run with that replaced: dataset[") and "TypeError" in declined
+    assert arms["real"].rates and not arms["decode-recorded"].rates

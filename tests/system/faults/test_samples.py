@@ -8,25 +8,13 @@ import pytest
 
 from pipefix import api
 from tests.faults.conftest import Tell
-from tests.faults.test_samples import BOTH, loader
+from tests.faults.test_samples import BOTH, STATEFUL, loader
 
 
 @BOTH
 def test_code_that_does_not_run_with_a_stage_replaced(target: Any, workers: int) -> None:
     """What a method leaves on its object is missing where its result came from a recording. That is ours to notice, not theirs."""
-    text = """
-    import zlib
-    PACKED = zlib.compress(np.random.default_rng(0).integers(0, 9, 60_000, dtype=np.uint8).tobytes())
-    class Stateful(Good):
-        def unpack(self, raw):
-            self.last = np.frombuffer(zlib.decompress(raw), dtype=np.uint8).copy()
-            return len(self.last)
-        def __getitem__(self, index):
-            self.last = None
-            size = self.unpack(PACKED)
-            return torch.from_numpy(self.last[:size])
-    """
-    run = api.probe(target(text + loader("Stateful()", workers)), budget=8)  # on a busy machine 2 s end before the arm is tried
+    run = api.probe(target(STATEFUL + loader("Stateful()", workers)), budget=8)  # on a busy machine 2 s end before the arm is tried
     arms = {arm.name: arm for arm in run.arms}
     declined = arms["decode-recorded"].declined or ""
     assert declined.startswith("the pipeline does not run with that replaced: dataset[") and "TypeError" in declined

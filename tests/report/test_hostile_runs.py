@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.cli.main import main
@@ -33,7 +33,6 @@ def places(value: Any, so_far: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PLACES = [place for place in places(GOOD) if place]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3))
 def test_whatever_stands_in_it(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     changed = json.loads(json.dumps(GOOD))

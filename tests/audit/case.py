@@ -33,8 +33,8 @@ class Case:
     """The rule that must fire, alone; None for a configuration with nothing wrong."""
     real: bool = False
     """Observed on running processes rather than described."""
-    system: bool = False
-    """It hangs on times, memory, mounts or new interpreters of this machine: tried by scripts/nightly, not by the gate."""
+    long: bool = False
+    """Takes seconds, a clock, threads that compute or memory of this machine: run by tests/system, and described beside it."""
 
 
 def machine(**fields: Any) -> Machine:

@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 from torch.utils.data import DataLoader
 
-from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, FarStore, MemoryGrowth, StepFacts, WorkerFacts
+from pipefix.audit.dataset_scan import scan_dataset
+from pipefix.audit.finding import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts, WorkerFacts
 from pipefix.audit.observe import loader_facts
 from pipefix.audit.store_scan import store_in
 from pipefix.measurement.machine import Gpu, filesystems, throttle
@@ -91,7 +92,7 @@ def small_shm() -> AuditFacts:
     mount = f'mount -t tmpfs -o size={20 * MIB} tmpfs /dev/shm && exec "$0" "$@"'
     command = ["unshare", "--mount", "sh", "-c", mount, sys.executable, "-c", IN_SMALL_SHM]
     try:
-        done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60)
+        done = subprocess.run(command, capture_output=True, cwd=ROOT)
     except OSError as error:
         raise Impossible(f"no unshare: {error}") from error
     if done.returncode != 0 and (b"mount" in done.stderr or b"unshare" in done.stderr) and b"Traceback" not in done.stderr:
@@ -167,9 +168,14 @@ def forty_mebibytes() -> AuditFacts:
     return observed(made, machine=machine())
 
 
-def pinned_in(collate: Any = None, dataset: Any = None) -> AuditFacts:
-    made: DataLoader[Any] = DataLoader(dataset or pipelines.Arrays(), batch_size=4, num_workers=2, collate_fn=collate)
+def looked_at(collate: Any = None, dataset: Any = None, **options: Any) -> AuditFacts:
+    """Looked at without an epoch."""
+    made: DataLoader[Any] = DataLoader(dataset or pipelines.Arrays(), batch_size=4, num_workers=2, collate_fn=collate, **options)
     return AuditFacts(machine=machine(), settings=settings_of(made), **loader_facts(made))
+
+
+def held(dataset: Any) -> AuditFacts:
+    return AuditFacts(machine=machine(), settings=loader(num_workers=2), dataset=scan_dataset(dataset))
 
 
 def restarting(**options: Any) -> AuditFacts:
@@ -208,7 +214,7 @@ MISTAKES = [
         "cpu-quota",
     ),
     Case("quota ran out in half of the periods", throttled, "cpu-throttled"),
-    Case("batches of 4.8 MB in 20 MB of /dev/shm", small_shm, "shm-size", real=True, system=True),
+    Case("batches of 4.8 MB in 20 MB of /dev/shm", small_shm, "shm-size", real=True, long=True),
     Case(
         "float32 images in docker's 64 MB of /dev/shm",
         described(machine=machine(shm_bytes=64 * MIB, shm_free_bytes=64 * MIB), settings=loader(), batch=IMAGES),
@@ -217,46 +223,59 @@ MISTAKES = [
     Case("docker's 64 MB of /dev/shm, machine alone", described(machine=machine(shm_bytes=64 * MIB)), "shm-size"),
     Case("ulimit -n 256, 12 batches of 24 tensors in flight", few_descriptors, "fd-limit", real=True),
     Case("ulimit -n 256, machine alone", lambda: few_descriptors(settings=False), "fd-limit", real=True),
-    Case("OpenCV with 4 threads in 2 workers on 4 cores", opencv_threads, "thread-pools", real=True, system=True),
-    Case("OpenMP with 4 threads in 2 workers on 4 cores", openmp_threads, "thread-pools", real=True, system=True),
-    Case("OMP_NUM_THREADS=64 on 16 cores", described(machine=machine(environment={"OMP_NUM_THREADS": "64"})), "omp-threads"),
-    Case("spawn", spawned, "start-method", real=True, system=True),
-    Case("forkserver without preload", fork_server, "start-method", real=True, system=True),
-    Case("list of 500,000 (path, label) tuples in 2 forked workers", list_dataset, "python-lists", real=True, system=True),
-    Case("dataset that keeps what it made", hoarding, "memory-growth", real=True, system=True),
-    Case("default_collate of 40 MiB", forty_mebibytes, "large-collate", real=True),
-    Case("pin_memory in collate_fn", lambda: pinned_in(pipelines.pin_here), "inline-pin", real=True),
-    Case("pin_memory in a helper of collate_fn", lambda: pinned_in(pipelines.pin_through_a_helper), "inline-pin", real=True),
-    Case("pin_memory=True in __getitem__", lambda: pinned_in(dataset=pipelines.PinsItself()), "inline-pin", real=True),
-    Case("ZipFile opened in __init__, 2 forked workers", zip_before_fork, "handle-before-fork", real=True),
-    Case("2 workers for a stream of one shard", one_shard, "few-shards", real=True),
-    Case("workers started anew for a short epoch", restarting, "worker-restarts", real=True, system=True),
+    Case("OpenCV with 4 threads in 2 workers on 4 cores", opencv_threads, "thread-pools", real=True, long=True),
+    Case("OpenMP with 4 threads in 2 workers on 4 cores", openmp_threads, "thread-pools", real=True, long=True),
     Case(
-        "4 busy threads in each of 8 workers on 16 cores",
-        described(settings=loader(), workers=[WorkerFacts(os_threads=8, busy_threads=4, torch_threads=1)]),
+        "4 threads of OpenCV compute in 2 workers on 4 cores",
+        described(
+            machine=machine(effective_cores=4.0),
+            settings=loader(num_workers=2),
+            workers=[WorkerFacts(os_threads=5, busy_threads=4, cv2_threads=4, torch_threads=1)],
+        ),
         "thread-pools",
     ),
-    Case("spawn, first batch after 4 s", described(settings=loader(start_method="spawn"), first_batch_s=4.0), "start-method"),
     Case(
-        "forkserver that preloads nothing of use",
-        described(settings=loader(start_method="forkserver"), first_batch_s=4.0, preload=["__main__"]),
+        "4 threads of OpenMP compute in 2 workers on 4 cores",
+        described(
+            machine=machine(effective_cores=4.0),
+            settings=loader(num_workers=2),
+            workers=[WorkerFacts(os_threads=5, busy_threads=4, torch_threads=4)],
+        ),
+        "thread-pools",
+    ),
+    Case("OMP_NUM_THREADS=64 on 16 cores", described(machine=machine(environment={"OMP_NUM_THREADS": "64"})), "omp-threads"),
+    Case("spawn", spawned, "start-method", real=True, long=True),
+    Case("forkserver without preload", fork_server, "start-method", real=True, long=True),
+    Case("list of 500,000 (path, label) tuples in 2 forked workers", list_dataset, "python-lists", real=True, long=True),
+    Case("dataset that keeps what it made", hoarding, "memory-growth", real=True, long=True),
+    Case("spawn, untimed", lambda: looked_at(multiprocessing_context="spawn"), "start-method"),
+    Case(
+        "forkserver without preload, 5 s to the first batch",
+        described(settings=loader(), start_method="forkserver", preload=["__main__"], first_batch_s=5.0),
         "start-method",
     ),
+    Case("list of 400,000 (path, label) tuples, 2 workers", lambda: held(pipelines.PathList(400_000)), "python-lists"),
     Case(
-        "3,000,000 objects of 200 MB in a list",
-        described(settings=loader(), dataset=DatasetFacts(objects=3_000_000, bytes=200_000_000, where="dataset.samples")),
-        "python-lists",
-    ),
-    Case(
-        "private memory that doubled in 1,000 samples",
-        described(settings=loader(), growth=MemoryGrowth(before_bytes=GB, after_bytes=3 * GB, samples=1000)),
+        "memory that grows by the size of each sample",
+        described(
+            machine=machine(memory_available_bytes=2 * GB, memory_bytes=4 * GB),
+            settings=loader(num_workers=1, length=3000),
+            growth=MemoryGrowth(before_bytes=100 * MIB, after_bytes=350 * MIB, samples=2500),
+        ),
         "memory-growth",
     ),
     Case(
-        "2 s to start workers again for an epoch of 10 s",
-        described(settings=loader(persistent_workers=False), epoch_restart_s=2.0, epoch_s=10.0),
+        "workers started anew, half of an epoch",
+        described(settings=loader(persistent_workers=False), epoch_restart_s=0.5, epoch_s=1.0),
         "worker-restarts",
     ),
+    Case("default_collate of 40 MiB", forty_mebibytes, "large-collate", real=True),
+    Case("pin_memory in collate_fn", lambda: looked_at(pipelines.pin_here), "inline-pin", real=True),
+    Case("pin_memory in a helper of collate_fn", lambda: looked_at(pipelines.pin_through_a_helper), "inline-pin", real=True),
+    Case("pin_memory=True in __getitem__", lambda: looked_at(dataset=pipelines.PinsItself()), "inline-pin", real=True),
+    Case("ZipFile opened in __init__, 2 forked workers", zip_before_fork, "handle-before-fork", real=True),
+    Case("2 workers for a stream of one shard", one_shard, "few-shards", real=True),
+    Case("workers started anew for a short epoch", restarting, "worker-restarts", real=True, long=True),
     Case("batch of 64 small tensors", many_pieces, "small-tensors", real=True),
     Case("batch of NumPy arrays", numpy_batches, "piped-arrays", real=True),
     Case("NFS", lambda: network("nfs4"), "network-files"),

@@ -8,7 +8,7 @@ from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGr
 from pipefix.measurement.machine import Filesystem, Gpu
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, Case, described, loader, machine, machine_of, quota_tree
-from tests.audit.mistakes import pinned_in, restarting
+from tests.audit.mistakes import held, looked_at, restarting
 from tests.audit.pipelines import observed
 
 
@@ -89,14 +89,32 @@ HEALTHY = [
         "many small tensors, no workers",
         described(settings=loader(num_workers=0), batch=BatchFacts(bytes=9000, tensors=90, small_tensors=90)),
     ),
-    Case("OpenCV without threads in 2 workers on 2 cores", sound_opencv, real=True, system=True),
-    Case("OpenCV with 4 threads in 2 workers on 16 cores", wide_pool_on_a_wide_machine, real=True, system=True),
+    Case("OpenCV without threads in 2 workers on 2 cores", sound_opencv, real=True, long=True),
+    Case("OpenCV with 4 threads in 2 workers on 16 cores", wide_pool_on_a_wide_machine, real=True, long=True),
     Case(
         "pools that exist and idle",
         described(settings=loader(), workers=[WorkerFacts(os_threads=80, busy_threads=0, cv2_threads=64, torch_threads=1)]),
     ),
-    Case("paths in arrays", array_dataset, real=True, system=True),
-    Case("list of 50,000 tuples", short_list, real=True, system=True),
+    Case(
+        "OpenCV without threads in 2 workers on 2 cores, described",
+        described(
+            machine=machine(effective_cores=2.0),
+            settings=loader(num_workers=2),
+            workers=[WorkerFacts(os_threads=1, busy_threads=0, cv2_threads=1, torch_threads=1)],
+        ),
+    ),
+    Case(
+        "4 threads of OpenCV compute in 2 workers on 16 cores",
+        described(settings=loader(num_workers=2), workers=[WorkerFacts(os_threads=5, busy_threads=4, cv2_threads=4)]),
+    ),
+    Case("paths in arrays, looked at", lambda: held(pipelines.PathArray(400_000))),
+    Case("list of 20,000 tuples", lambda: held(pipelines.PathList(20_000))),
+    Case(
+        "persistent workers with a slow start, described",
+        described(settings=loader(persistent_workers=True), epoch_restart_s=0.5, epoch_s=1.0),
+    ),
+    Case("paths in arrays", array_dataset, real=True, long=True),
+    Case("list of 50,000 tuples", short_list, real=True, long=True),
     Case(
         "a million-entry list, no workers",
         described(
@@ -130,12 +148,12 @@ HEALTHY = [
         described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(start_method="spawn")),
     ),
     Case("spawn, no workers", described(settings=loader(num_workers=0, start_method="spawn"))),
-    Case("persistent workers with a slow start", lambda: restarting(persistent_workers=True), real=True, system=True),
+    Case("persistent workers with a slow start", lambda: restarting(persistent_workers=True), real=True, long=True),
     Case(
         "workers restarted for a long epoch",
         described(settings=loader(persistent_workers=False), epoch_restart_s=2.0, epoch_s=600.0),
     ),
-    Case("batch class with a pin_memory of its own, pinned by the loader", lambda: pinned_in(pipelines.own_batch), real=True),
+    Case("batch class with a pin_memory of its own, pinned by the loader", lambda: looked_at(pipelines.own_batch), real=True),
     Case(
         "local disks", described(settings=loader(), filesystems={"/": Filesystem("ext4", "/"), "/data": Filesystem("xfs", "/data")})
     ),

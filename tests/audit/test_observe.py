@@ -79,20 +79,6 @@ class TestDatasets:
         thing.itself, thing.paths = thing, [f"path {index}" for index in range(1000)]
         assert scan_dataset(thing).objects == 1000
 
-    def test_a_million_entries_are_estimated_from_a_few(self) -> None:
-        class Counted(list):
-            read = 0
-
-            def __getitem__(self, place: Any) -> Any:
-                Counted.read += len(range(*place.indices(len(self)))) if isinstance(place, slice) else 1
-                return super().__getitem__(place)
-
-            def __iter__(self) -> Any:
-                raise AssertionError("all of them are read")
-
-        assert held(paths=Counted(str(index) for index in range(1_000_000))).objects == pytest.approx(1_000_000, rel=0.01)
-        assert Counted.read < 100_000
-
 
 class TestBatches:
     def test_a_plain_batch(self) -> None:

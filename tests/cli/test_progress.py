@@ -74,7 +74,8 @@ def test_worker_processes_keep_the_real_streams(monkeypatch: pytest.MonkeyPatch)
         assert sys.stdout is out
 
 
-def test_fractions_outside_the_scale_are_kept_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fractions_outside_the_scale_are_kept_in_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
     with Progress() as progress:
         progress("early", -1.0)
         progress("late", 1.7)

@@ -125,10 +125,6 @@ def test_it_is_answered(words: str, code: int, said: str, capsys: pytest.Capture
     assert "site-packages" not in told.err and "pipefix/cli" not in told.err, "no frames of ours"
 
 
-def test_forty_at_least() -> None:
-    assert len(STUMBLES) >= 40
-
-
 @pytest.mark.parametrize("name", ["with space.py", "größe.py", "数据.py", "it's.py", "-dash.py"])
 def test_odd_names_are_names(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / name).write_text((here / "data.py").read_text())

@@ -27,7 +27,7 @@ loader = DataLoader(Numbers(), batch_size=4)
 def run(pipefix: str, folder: Path, act: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(PIPELINE.format(act=act))
     command = [*pipefix.split(), "probe", "train.py", "--budget", "2", "-q"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(

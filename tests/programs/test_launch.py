@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pipefix.programs import launch
 from pipefix.programs.launch import command_line
 from pipefix.vocabulary.errors import BadUsage
 from tests.programs.conftest import Place
@@ -116,21 +117,28 @@ def test_signals_reach_it(number: int, light: Place) -> None:
         assert (out, process.returncode) == (f"heard {int(number)}\n".encode(), 9)
 
 
-def test_it_is_ended_after_a_time_however_it_takes_that(looping: Callable[..., Place]) -> None:
-    place = looping("time.sleep(60)")
-    begun = time.monotonic()
-    ran = place.run(options=["--seconds", "4"])  # in which even a machine that stands still for a while comes through the loop
-    assert time.monotonic() - begun < 55
-    assert "KeyboardInterrupt" in ran.err
-    assert ran.code == -signal.SIGINT
-    assert ran.program.loops[0].steps == 20
+class Child:
+    """Takes some signals before it ends."""
+
+    def __init__(self, takes: int) -> None:
+        self.takes, self.sent = takes, list[int]()
+
+    def send_signal(self, number: int) -> None:
+        self.sent.append(number)
+
+    def wait(self, seconds: float) -> None:
+        if len(self.sent) < self.takes:
+            raise subprocess.TimeoutExpired("train.py", seconds)
 
 
-def test_it_is_ended_after_so_many_steps(looping: Callable[..., Place]) -> None:
-    # The long sleeps come after steps enough: however late pipefix looks, the program is still at work.
-    ran = looping(inside="time.sleep(0.05 if batch < 8 else 20)").run(options=["--steps", "3"])
-    assert ran.code == -signal.SIGINT
-    assert 3 <= ran.program.loops[0].steps < 20
+@pytest.mark.parametrize("takes", [1, 2, 3])
+@pytest.mark.parametrize("steps", [False, True])
+def test_it_is_ended_after_a_time_or_so_many_steps_however_it_takes_that(steps: bool, takes: int, tmp_path: Path) -> None:
+    child = Child(takes)
+    if steps:
+        (tmp_path / launch.ENOUGH).touch()
+    launch._end(child, math.inf if steps else 0.0, tmp_path)  # type: ignore[arg-type]
+    assert child.sent == [signal.SIGINT, signal.SIGTERM, signal.SIGKILL][:takes]
 
 
 def test_a_program_that_becomes_another_is_seen_as_both(looping: Callable[..., Place]) -> None:

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -206,7 +206,6 @@ def structure(said: str) -> tuple[list[str], list[tuple[str, str]]]:
     return reader.tags, [(tag, key) for tag, key, _ in reader.attributes]
 
 
-@settings(deadline=None)
 @given(hostile, hostile)
 def test_the_structure_is_the_same_whatever_the_names(one: str, two: str) -> None:
     assert structure(one + two) == structure("plain")

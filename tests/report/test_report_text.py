@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.report.card import card
@@ -184,7 +184,6 @@ def test_lines_of_a_command_stay_lines() -> None:
     assert Paint(60).command("def f(x):\n    return x", indent=2) == ["  def f(x):", "      return x"]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=80), st.integers(min_value=12, max_value=50))
 def test_whatever_the_text_it_fits(text: str, width: int) -> None:
     safe = printable(text)
@@ -195,7 +194,6 @@ def test_whatever_the_text_it_fits(text: str, width: int) -> None:
     assert all(cells(row.removeprefix("\0")) <= width for row in wrap_command(safe, width))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40), st.floats(), st.floats(), st.integers(min_value=40, max_value=130))
 def test_any_run_is_told(name: str, first: float, second: float, width: int) -> None:
     interval = Interval(first, second, first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.report.trace import CounterValue, Process, Slice, chrome_trace, encode
@@ -71,7 +71,6 @@ def test_a_clock_that_went_backwards_is_no_negative_duration() -> None:
 times = st.integers(min_value=0, max_value=40_000)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 3), times, times), max_size=40))
 def test_whatever_was_recorded_the_rules_hold(recorded: list[tuple[int, int, int, int]]) -> None:
     trace = chrome_trace([piece("x", min(a, b), max(a, b), pid, tid) for pid, tid, a, b in recorded])

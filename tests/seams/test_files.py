@@ -11,7 +11,7 @@ import pathlib
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.seams.extents import Extents
@@ -350,7 +350,6 @@ def test_extents_hold_what_was_put(ranges):
         assert extents.get("f", len(DATA), 10) == b""
 
 
-@settings(deadline=None)
 @given(
     steps=st.lists(
         st.one_of(

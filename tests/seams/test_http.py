@@ -104,7 +104,7 @@ def test_errors_stay_errors(seams, server):
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(server + "/missing")
         with pytest.raises(requests.HTTPError):
-            requests.get(server + "/missing", timeout=5).raise_for_status()
+            requests.get(server + "/missing").raise_for_status()
         return caught.value.code
 
     for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
@@ -160,11 +160,11 @@ def test_sockets(seams, server):
 
 
 REQUESTS = {
-    "get": lambda url: requests.get(url + "/x", timeout=5).content,
-    "gzip": lambda url: requests.get(url + "/gzip", timeout=5).content,
-    "moved": lambda url: [requests.get(url + "/moved", timeout=5).url, len(requests.get(url + "/moved", timeout=5).history)],
+    "get": lambda url: requests.get(url + "/x").content,
+    "gzip": lambda url: requests.get(url + "/gzip").content,
+    "moved": lambda url: [requests.get(url + "/moved").url, len(requests.get(url + "/moved").history)],
     "session": lambda url: [(s := requests.Session()).get(url + "/x").status_code, s.get(url + "/x").headers["X-Extra"]],
-    "raw": lambda url: requests.get(url + "/x", stream=True, timeout=5).raw.read(),
+    "raw": lambda url: requests.get(url + "/x", stream=True).raw.read(),
 }
 
 
@@ -181,7 +181,7 @@ def test_requests(seams, server, name):
 
 def test_requests_streamed(seams, server):
     def streamed():
-        return b"".join(requests.get(server + "/gzip", stream=True, timeout=5).iter_content(1000))
+        return b"".join(requests.get(server + "/gzip", stream=True).iter_content(1000))
 
     seams.install("sockets", "http", "requests")
     for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):

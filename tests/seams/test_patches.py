@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.seams import files, patches
@@ -118,7 +118,6 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(kind=st.sampled_from(KINDS), actions=st.lists(ACTIONS, max_size=14))
 def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, actions: list[tuple[str, int]]) -> None:
     place, twin = Place(kind), Place(kind)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
@@ -525,7 +525,6 @@ def _read(self: Any, index: int) -> Any:
     return self.last(value)
 
 
-@settings(deadline=None)
 @given(
     chosen=st.lists(st.sampled_from(range(len(OPERATIONS))), max_size=5),
     last=st.sampled_from(range(len(OPERATIONS))),

@@ -54,7 +54,8 @@ def test_the_contract_has_an_error_for_each_exit_code() -> None:
 
 def test_every_seam_has_its_two_names_and_a_test() -> None:
     """A module of the seams room that cuts a library says which one, and how."""
-    tests = "\n".join(f"{path.stem}\n{path.read_text(encoding='utf-8')}" for path in (house.ROOT / "tests" / "seams").glob("*.py"))
+    folders = [house.ROOT / "tests" / "seams", house.ROOT / "tests" / "frameworks"]
+    tests = "\n".join(f"{path.stem}\n{path.read_text(encoding='utf-8')}" for folder in folders for path in folder.glob("*.py"))
     for name, module in house.modules().items():
         defined = {node.name for node in module.tree.body if isinstance(node, ast.FunctionDef)}
         if module.room != "seams" or "install" not in defined:

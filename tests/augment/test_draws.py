@@ -54,6 +54,7 @@ def test_as_torchvision_draws(name: str) -> None:
     assert all(one.alike(len(found)) for one in found), [one for one in found if not one.alike(len(found))]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", [*DRAWN, *FIELDS])
 def test_results_as_torchvisions(name: str) -> None:
     """What a check tells its user, here of every transform: whole results of both sides."""
@@ -63,7 +64,7 @@ def test_results_as_torchvisions(name: str) -> None:
     assert all(one.alike(len(found)) for one in found), [one for one in found if not one.alike(len(found))]
 
 
-@pytest.mark.parametrize("compared", [overheard.compared, distribution.compared])
+@pytest.mark.parametrize("compared", [overheard.compared, pytest.param(distribution.compared, marks=pytest.mark.system)])
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -150,7 +150,7 @@ def target(tmp_path: Path, photos: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("to", ["kornia", "dali", "tensor"])
+@pytest.mark.parametrize("to", [pytest.param("kornia", marks=pytest.mark.system), "dali", "tensor"])
 def test_from_end_to_end(target: Path, to: str, tmp_path: Path) -> None:
     if to == "dali":
         pytest.importorskip("nvidia.dali")

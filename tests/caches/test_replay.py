@@ -235,7 +235,7 @@ def test_what_goes_past_the_seams_is_told(folder, make, kind, each):
     assert cached.misses > before
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.system)])
 def test_in_worker_processes(folder, make, method):
     dataset = Files(folder)
     cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)

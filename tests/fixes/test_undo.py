@@ -103,6 +103,7 @@ def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp
     assert acts >= 10
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("undone_first", [True, False])
 def test_killed_before_any_act_undo_takes_all_back(tmp_path, undone_first):
     for acts in range(0, 60, 3 if undone_first else 4):

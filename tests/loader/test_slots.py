@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from pipefix.loader.fast_loader import FastLoader
@@ -47,6 +47,7 @@ def value_of(part: Any) -> float:
     return float(np.asarray(part).ravel()[0])
 
 
+@settings(max_examples=8)  # each starts workers
 @given(some.lists(some.tuples(some.booleans(), some.integers(0, 5)), min_size=1, max_size=60), some.integers(1, 2))
 def test_what_the_caller_keeps_never_changes(choices: list[tuple[bool, int]], workers: int) -> None:
     loader = FastLoader(pipelines.Tensors(4 * len(choices)), batch_size=4, num_workers=workers, prefetch_factor=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,11 +80,10 @@ def rows():
     yield None
 '''
 INTERRUPTS = f'''"""Is interrupted."""
-import os, signal, threading
+import threading
 {HEAD}
 def rows():
     yield at_most("first: one", 1, "s", 2, steady=True)
-    os.kill(os.getppid(), signal.SIGINT)
     threading.Event().wait()
 '''
 
@@ -133,8 +133,17 @@ def test_one_that_raises_or_dies_is_told_and_the_next_has_its_turn(made_up: Writ
     assert told[3].startswith("fine: one")
 
 
-def test_what_was_printed_stays_when_it_is_interrupted(made_up: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_printed_stays_when_it_is_interrupted(
+    made_up: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     package, kept = made_up(first=INTERRUPTS, second=OK), tmp_path / "rows.json"
+    add = command.Table.add
+
+    def add_and_interrupt(table: Any, *row: Any) -> None:
+        add(table, *row)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.Table, "add", add_and_interrupt)
     assert command.main(["--json", str(kept)], package) == 130
     told = capsys.readouterr()
     assert "first: one" in told.out

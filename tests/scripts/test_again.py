@@ -1,64 +1,59 @@
-"""`scripts/again.py`: which failures stand at once, and which are looked at again with nothing beside them."""
+"""`scripts/again.py`: what failed by chance is named, what fails twice has failed, and many failures are not run again."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-CLOCKED = "tests/measurement/test_replay.py::TestEnds::test_it"
+
+@pytest.fixture
+def again(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script, with a made-up answer to whether a test passes the second time."""
+    spec = importlib.util.spec_from_file_location("again", root / "scripts" / "again.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "passes", lambda test: "by_chance" in test)
+    return module
 
 
-def asked(folder: Path, *failed: str) -> subprocess.CompletedProcess[str]:
-    noted = folder / "v" / "cache"
-    noted.mkdir(parents=True)
-    noted.joinpath("lastfailed").write_text(json.dumps(dict.fromkeys(failed, True)))
-    command = [sys.executable, str(ROOT / "scripts" / "again.py"), str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def cache_of(folder: Path, *failed: str) -> str:
+    record = folder / "v" / "cache" / "lastfailed"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps(dict.fromkeys(failed, True)))
+    return str(folder)
 
 
-def test_what_a_clock_judges_runs_again(tmp_path: Path) -> None:
-    ran = asked(tmp_path, CLOCKED, "tests/programs/test_looks.py::test_one[a b]")
-    assert (ran.returncode, ran.stdout.splitlines()) == (0, [CLOCKED, "tests/programs/test_looks.py::test_one[a b]"])
+def test_what_passes_the_second_time_is_named(again: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert again.main(cache_of(tmp_path, "tests/a.py::test_by_chance", "tests/b.py::test_by_chance[a b]")) == 0
+    assert capsys.readouterr().out.splitlines() == ["FLAKY tests/a.py::test_by_chance", "FLAKY tests/b.py::test_by_chance[a b]"]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        "tests/loader/test_races.py::test_it",
-        "tests/fixes/test_undo.py::test_it",
-        "tests/test_api.py::test_it",
-        "tests/measurement_of_all.py",
-    ],
-)
-def test_what_keeps_samples_pixels_and_files_fails_at_once(other: str, tmp_path: Path) -> None:
-    ran = asked(tmp_path, CLOCKED, other)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert other in ran.stderr
-    assert CLOCKED not in ran.stderr
+def test_what_fails_twice_has_failed(again: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert again.main(cache_of(tmp_path, "tests/a.py::test_by_chance", "tests/b.py::test_broken")) == 1
+    assert "FAILED twice: tests/b.py::test_broken" in capsys.readouterr().out
 
 
-def test_many_failures_are_no_chance(tmp_path: Path) -> None:
-    ran = asked(tmp_path, *(f"{CLOCKED}[{number}]" for number in range(4)))
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert "4 tests failed" in ran.stderr
+def test_many_failures_are_no_chance(again: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert again.main(cache_of(tmp_path, *(f"tests/a.py::test_by_chance[{number}]" for number in range(4)))) == 1
+    assert capsys.readouterr().out == "4 tests failed: more than 3 are not run again.\n"
 
 
-def test_where_nothing_failed_nothing_runs_again(tmp_path: Path) -> None:
-    assert asked(tmp_path).returncode == 1
+def test_without_a_failed_test_nothing_is_run(again: Any, tmp_path: Path) -> None:
+    assert again.main(str(tmp_path)) == 1
 
 
-def test_every_room_it_names_is_there() -> None:
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("again", ROOT / "scripts" / "again.py")
-    assert spec is not None
-    assert spec.loader is not None
-    again = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(again)
-    assert all(os.path.isdir(ROOT / "tests" / room) for room in again.CLOCKED)
+def test_a_test_is_run_in_a_process_of_its_own(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("again", root / "scripts" / "again.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    test = tmp_path / "test_two.py"
+    test.write_text("def test_right(): pass\ndef test_wrong(): assert False\n")
+    monkeypatch.chdir(tmp_path)
+    assert module.passes(f"{test}::test_right")
+    assert not module.passes(f"{test}::test_wrong")

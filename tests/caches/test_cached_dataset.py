@@ -22,7 +22,9 @@ BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
 TRANSFORM = v2.Compose([v2.RandomCrop(20), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
 
 
-@pytest.mark.parametrize(("method", "to"), [("fork", "lmdb"), ("fork", "parquet"), pytest.param("forkserver", "lmdb", marks=pytest.mark.system)])
+@pytest.mark.parametrize(
+    ("method", "to"), [("fork", "lmdb"), ("fork", "parquet"), pytest.param("forkserver", "lmdb", marks=pytest.mark.system)]
+)
 def test_workers_of_every_kind(files, make, to, method):
     """A server's children get the dataset by pickle, as spawned workers do: for them one kind of store is enough."""
     cached = CachedDataset(make(files, "resized", to, size=22).folder, images="tensor")

@@ -18,7 +18,7 @@ def test_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setenv("EXAMPLE_SAMPLES", "64")
     monkeypatch.setenv("EXAMPLE_BUDGET", "1s")
     monkeypatch.chdir(examples)
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.delitem(sys.modules, "tabular", raising=False)
     monkeypatch.syspath_prepend(str(examples))
     names: dict[str, object] = {"__name__": "__main__"}
     for cell in json.loads((examples / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]:

@@ -16,7 +16,7 @@ from pipefix.augment.translate import translate
 from tests.augment import overheard
 from tests.augment.lists import ALL, pictures
 
-COUNT = 1500
+COUNT = 800
 OLD = {
     "old crop": v1.RandomResizedCrop(16),
     "old jitter": v1.ColorJitter(0.4, 0.3, 0.2, 0.1),
@@ -70,7 +70,6 @@ def test_results_as_torchvisions(name: str) -> None:
     [
         (v2.RandomResizedCrop(16), v2.RandomResizedCrop(16, scale=(0.2, 1.0))),
         (v2.RandomHorizontalFlip(0.5), v2.RandomHorizontalFlip(0.4)),
-        (v2.RandomVerticalFlip(0.5), v2.RandomVerticalFlip(0.6)),
         (v2.RandomRotation((-20, 20)), v2.RandomRotation((-20, 10))),
         (v2.ColorJitter(0.4, 0.4), v2.ColorJitter(0.4, 0.3)),
         (v2.ColorJitter(hue=0.2), v2.ColorJitter(hue=0.1)),

@@ -150,7 +150,9 @@ def target(tmp_path: Path, photos: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("to", [pytest.param("kornia", marks=pytest.mark.system), "dali", "tensor"])
+@pytest.mark.parametrize(
+    "to", [pytest.param("kornia", marks=pytest.mark.system), pytest.param("dali", marks=pytest.mark.system), "tensor"]
+)
 def test_from_end_to_end(target: Path, to: str, tmp_path: Path) -> None:
     if to == "dali":
         pytest.importorskip("nvidia.dali")
@@ -172,6 +174,7 @@ def test_from_end_to_end(target: Path, to: str, tmp_path: Path) -> None:
         assert found.module()(batch)[0].shape == (4, 3, 32, 32)
 
 
+@pytest.mark.system
 def test_the_command(target: Path, tmp_path: Path, root: Path, preloaded: str) -> None:
     out, page = tmp_path / "augment.py", tmp_path / "swap.html"
     options = ["--to", "kornia", "--samples", "6", "--html", str(page), "--write", str(out)]

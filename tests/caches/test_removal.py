@@ -87,6 +87,7 @@ def test_what_a_converter_left_that_had_made_nothing_yet_is_ours(tmp_path):
     assert removal.remove(tmp_path / "early") is None and not (tmp_path / "early").exists()
 
 
+@pytest.mark.system
 def test_a_removal_that_is_killed_leaves_nothing_that_looks_whole_and_can_be_gone_on_with(tmp_path, cache, files):
     for number in range(40):
         folder = tmp_path / f"killed-{number}"

@@ -82,6 +82,7 @@ class Stops(FolderStore):
         super().put(name, data)
 
 
+@pytest.mark.system
 def test_stopped_at_any_put_the_same_command_goes_on(url, monkeypatch):
     plain_url = f"{url}-uninterrupted"
     convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), plain_url, workers=0)

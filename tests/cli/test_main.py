@@ -208,7 +208,7 @@ class TestAsAProcess:
         done = subprocess.run([sys.executable, "-m", "acting"], capture_output=True, cwd=tmp_path, env=env, check=False)
         assert done.returncode == 130
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.system)])
     def test_signals(self, number: signal.Signals, tmp_path: Path) -> None:
         """Wherever the signal strikes, here while the target's own code sleeps."""
         target = tmp_path / "slow.py"

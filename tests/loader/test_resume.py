@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
 
@@ -55,6 +55,7 @@ def test_a_cut_anywhere_changes_nothing(name: str, cut: int, epoch: int, rng: st
     gone_on_with(pipelines.Drawing(), look, name, cut, epoch, before, after)
 
 
+@settings(max_examples=10)  # each starts workers
 @given(some.sampled_from(sorted(SAMPLERS)), some.integers(0, 11), some.integers(0, 1), some.sampled_from([(2, 0), (0, 2), (1, 3)]))
 def test_a_cut_anywhere_changes_nothing_by_threads(name: str, cut: int, epoch: int, workers: tuple[int, int]) -> None:
     before, after = ({"engine": "threads", "num_workers": number} for number in workers)

@@ -179,6 +179,7 @@ signal.pause()
 """
 
 
+@pytest.mark.system
 def test_nothing_is_left_behind_when_all_is_killed(preloaded: str) -> None:
     nothing_is_left_behind("fork", preloaded.split())
 

@@ -122,6 +122,7 @@ def test_what_cannot_be_had_is_said(told_by: Callable[[str], Any]) -> None:
     assert len(told["said"]) == 1 and told["said"][0].startswith("on_bad='skip' cannot be had: torch 2")
 
 
+@pytest.mark.system
 def test_the_portable_hand_over_and_the_watch_go_on(told_by: Callable[[str], Any]) -> None:
     told = told_by(
         """

@@ -287,6 +287,7 @@ def test_a_killed_worker_is_named(tmp_path: Path):
     assert f"worker 0 (pid {process.pid}) was killed by signal 9" in notices[0].sentence
 
 
+@pytest.mark.system
 def test_spawned_workers(tmp_path: Path):
     loader = DataLoader(
         Files(tmp_path, 16), batch_size=4, num_workers=1, multiprocessing_context="spawn", worker_init_fn=note_worker

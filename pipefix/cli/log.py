@@ -21,8 +21,8 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    from pipefix.api import history
     from pipefix.report import history_text
-    from pipefix.verbs import history
 
     done, saved = history.history(arguments.folder), history.saved_of_an_epoch(arguments.folder)
     if arguments.json:

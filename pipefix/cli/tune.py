@@ -58,9 +58,8 @@ def run(arguments: Namespace) -> int:
     destination.check(plan=arguments.write)
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
-        found = used(api, "tune", arguments)(
+        found = used("tune", arguments)(
             stall=arguments.stall, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
             batch_size=arguments.batch_size, workers=arguments.workers, batch_sizes=arguments.batch_sizes,
             budget=arguments.budget, trials=arguments.trials, max_workers=arguments.max_workers,

@@ -246,8 +246,8 @@ def test_threads_and_reasons_are_told() -> None:
 
 
 def test_what_the_code_has_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipefix.api.tune import _starting
     from pipefix.loader.fast_loader import FastLoader
-    from pipefix.verbs.tune import _starting
 
     # As in a process that has no fork server yet.
     monkeypatch.setattr(forkserver._forkserver, "_preload_modules", ["__main__"])

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes.applied import tuned_on
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers.dataset_once import start_method
@@ -36,7 +37,6 @@ from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.tuning.tuner import Found, Tuner, TuningPlan
 from pipefix.tuning.usage import read
 from pipefix.tuning.vram import Vram
-from pipefix.verbs.target import Progress, consumed, load_target, silent
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.generators import untouched

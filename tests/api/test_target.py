@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from pipefix.api.target import consumed, load_target
 from pipefix.measurement.consumer import consumer_for
-from pipefix.verbs.target import consumed, load_target
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage
 

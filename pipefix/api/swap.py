@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pipefix.api.target import Progress, load_target, silent
 from pipefix.report import runfile
 from pipefix.report.swapfile import PanelPicture, SwapReport
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
-from pipefix.verbs.target import Progress, load_target, silent
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.errors import BadUsage, TargetError
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from pipefix.api.probe import look_at
+from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes import outcome
 from pipefix.fixes import undo as undoing
 from pipefix.fixes.choice import Wishes
@@ -21,8 +23,6 @@ from pipefix.plan import planfile
 from pipefix.report import fix_html, fix_text, runfile
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
-from pipefix.verbs.probe import look_at
-from pipefix.verbs.target import Progress, consumed, load_target, silent
 from pipefix.vocabulary import amounts, versioned
 from pipefix.vocabulary.errors import UnreadableFile
 

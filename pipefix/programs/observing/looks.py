@@ -124,7 +124,7 @@ def _looking(record: Any, worker: int, batched: bool, fetch: Any) -> Any:
 
 
 def _begun(record: Any, worker: int, batched: bool) -> Any:
-    made = import_module("pipefix.loader.metering.stage_clock").StageClock(record, batched=batched)
+    made = import_module("pipefix.loader.metering.stage_clock").StageClock(record, batched=batched, a_sample=float("inf"))
     made.begin(worker)
     return made
 

@@ -44,7 +44,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--max-shm", type=arguments.size, metavar="SIZE", help="of /dev/shm (default: what is free)")
     parser.add_argument("--max-files", type=arguments.batch_size, metavar="N", help="open in one process (default: ulimit -n)")
-    parser.add_argument("--max-cores", type=arguments.rate, metavar="N", help="CPU cores that the loop may keep busy")
+    parser.add_argument("--max-cores", type=arguments.cores, metavar="N", help="CPU cores that the loop may keep busy")
     parser.add_argument("--max-vram", type=arguments.size, metavar="SIZE", help="of the device (default: what is free)")
     parser.add_argument("--keep-order", action="store_true", help="never try in_order=False")
     place = parser.add_mutually_exclusive_group()

@@ -83,7 +83,7 @@ def fix(
     Returns:
         What was kept and what was left, with reasons and measured gains, and the probes before and after.
     """
-    round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken("min_gain", min_gain, amounts.share)
+    round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
     say = progress or silent
     say("loading the target", 0.0)
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)

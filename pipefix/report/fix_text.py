@@ -114,16 +114,20 @@ def tried(one: Refused) -> str:
 
 @for_terminal
 def undone(found: Undone, paint: Paint) -> Iterator[str]:
-    gone = f" Removed: {', '.join(found.removed)}." if found.removed else ""
-    if not found.finished:
-        words = f"Step {found.step} ({found.id}) had been interrupted and was not in effect. What it left is gone.{gone}"
+    step = f"Step {found.step}{f' ({found.id})' if found.id else ''}"
+    if found.finished:
+        words = f"{step} is taken back."
+    elif found.step:
+        words = f"{step} was not in effect: the plan is already what it was before it."
     else:
-        words = f"Step {found.step} ({found.id}) is taken back.{gone}"
-    if found.edited:
-        words += " The plan had been edited since: only what the step itself had changed was put back."
-    if found.plan is None:
+        words = "No step was taken back: caches lay there that no plan names, such as an interrupted run leaves."
+    if found.removed:
+        words += f" Removed: {', '.join(found.removed)}."
+    if found.finished and found.plan is None:
         words += " No plan is left: the loader runs as your code has it."
-    else:
-        words += f" {found.plan} holds what was there before it."
+    elif found.finished:
+        words += f" {found.plan} holds what was there before it, to the letter."
+    if found.kept_as is not None:
+        words += f" The plan as it was, with what you edited in it, is kept as {found.kept_as}."
     words = " ".join([words, *found.left_alone])
     yield from paint.paragraph(words)

@@ -168,6 +168,27 @@ def test_checkouts_in_other_places_are_the_same_target() -> None:
     assert found.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [
+        ("/data/imagenet/train", "/data/cifar10/train", False),
+        ("/data/imagenet/train/", "/data/imagenet/train", True),
+        ("/data/imagenet/train", "imagenet/train", True),
+        ("./train", "train", True),
+        ("/data/imagenet/train", "train.py", False),
+        ("/data/mytrain", "train", False),
+        ("/ci/1/train.py:14", "/ci/2/train.py:15", False),
+    ],
+)
+def test_folders_are_the_same_target_only_where_their_paths_agree(before: str, after: str, alike: bool) -> None:
+    runs = a_run(100, target=before), a_run(100, target=after)
+    if alike:
+        assert compare(*runs)
+    else:
+        with pytest.raises(BadUsage, match="their targets differ"):
+            compare(*runs)
+
+
 def test_what_makes_one_doubt_is_said() -> None:
     versions = {**MACHINE, "versions": {"torch": "2.9", "pillow": "11"}}, {**MACHINE, "versions": {"torch": "2.10", "pillow": "11"}}
     found = compare(a_run(100, machine=versions[0]), a_run(100, machine=versions[1], partial=True))

@@ -12,8 +12,8 @@ from pipefix.kernels.picture import Filter
 
 @functools.cache
 def resizes_bytes(filter: Filter) -> bool:
-    """Found by asking torchvision's v2: on a processor without AVX2, and in older versions on some others, it turns bytes into floats
-    to resize them bilinearly, and rounds once at the end."""
+    """Found by asking torchvision's v2: on a processor without AVX2, and in older versions on some others, it turns bytes into
+    floats to resize them bilinearly, and rounds once at the end."""
     from torchvision.transforms import InterpolationMode
     from torchvision.transforms.v2 import functional
 

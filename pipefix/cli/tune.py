@@ -74,9 +74,9 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         console.document(report)
     else:
-        from pipefix.report import tune_text
+        from pipefix.report import terminal, tune_report
 
-        console.report(tune_text.lines, report)
+        console.report(terminal.lines, tune_report.report(report))
     if report.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then, and no plan was written.")
     return 0

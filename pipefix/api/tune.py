@@ -23,7 +23,7 @@ from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.machine import Machine, look
 from pipefix.plan import planfile
 from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
-from pipefix.report import tune_text
+from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
 from pipefix.subject.subject import Subject
@@ -70,7 +70,7 @@ class Tuned:
         return bool(self.report.changes)
 
     def __str__(self) -> str:
-        return "\n".join(tune_text.lines(self.report))
+        return "\n".join(terminal.lines(tune_report.report(self.report)))
 
 
 def tune(

@@ -90,6 +90,6 @@ def _deliver(report: Any, arguments: Namespace) -> None:
     if arguments.json:
         console.document(report)
         return
-    from pipefix.report import tune_text
+    from pipefix.report import terminal, tune_report
 
-    console.report(tune_text.lines, report)
+    console.report(terminal.lines, tune_report.report(report))

@@ -1,85 +1,68 @@
-"""A training program's loops as lines for the terminal."""
+"""A training program's loops as a document: when each ran and waited, what its ranks do to each other, how it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipefix.report.columns import Paint, for_terminal
+from pipefix.report import wording
+from pipefix.report.document import Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
 from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
 
-_KINDS = {"input-bound": "red", "step-bound": "green", "balanced": "green", "inconclusive": "yellow"}
+KINDS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
 SMALL = 0.01
-"""Part of the making of batches below which a stage is left out."""
+"""BarPart of the making of batches below which a stage is left out."""
 ONE_BATCH = 1.2
 """Times the samples of a batch that an optimizer's step is over, from which that is told."""
 BETWEEN = 0.05
-"""Part of the program's time between epochs from which it is told."""
+"""BarPart of the program's time between epochs from which it is told."""
 _CLOCKS = "These are clocks. Which stage is slow, and what each fix is worth, experiments in the program show: "
 
 
-@for_terminal
-def lines(run: Run, paint: Paint) -> Iterator[str]:
+def report(run: Run) -> Document:
     """What was seen of the program, the verdict first."""
     program = run.program
     assert program is not None
-    yield paint.rule()
+    card = []
     if run.verdict is not None and not run.stages:  # else the report of the experiments says it
-        yield from paint.labelled("VERDICT", run.verdict.sentence, "bold", _KINDS.get(run.verdict.kind, "bold"))
+        card = [field("VERDICT", run.verdict.sentence, f"strong {KINDS.get(run.verdict.kind, '')}".strip())]
         if run.verdict.kind == "input-bound":
-            yield from paint.labelled("", _CLOCKS + command("pipefix", "run", "--probe", *program.command), "dim")
-        yield ""
+            card.append(field("", _CLOCKS + command("pipefix", "run", "--probe", *program.command), "soft"))
+    return Document(card=card, sections=[section(program)])
+
+
+def section(program: ProgramFigures, *, only: str = "") -> Section:
+    blocks: list[Block] = []
     if program.loops:
-        yield from paint.table(rows(program), "l" + "r" * (program.ranks > 1) + "lrrrrrrr" + "r" * _has_copies(program))
-        yield ""
+        blocks.append(_loops(program))
     for finding in program.findings:
-        yield from paint.paragraph(f"{finding.severity}: {finding.found}", "bold", first="  ")
-        yield from paint.paragraph(finding.advice, first=" " * 4)
-    if program.findings:
-        yield ""
-    for sentence in notes(program):
-        yield from paint.paragraph(sentence, "dim")
+        blocks += [Paragraph(f"{finding.severity}: {finding.found}", "strong"), Paragraph(finding.advice)]
+    return Section(title="The program", blocks=[*blocks, *(Paragraph(text, "soft") for text in notes(program))], only=only)
 
 
-def rows(program: ProgramFigures) -> list[list[str]]:
-    """A head, and a row for each loop and rank."""
-    ranks, copies = program.ranks > 1, _has_copies(program)
-    head = [
-        "loop",
-        *(("rank",) if ranks else ()),
-        "loader",
-        "steps",
-        "time",
-        "waits",
-        "first",
-        *(("copies",) if copies else ()),
-        "forward",
-        "backward",
-        "optimizer",
-    ]
-    return [head, *(_row(loop, ranks=ranks, copies=copies) for loop in program.loops)]
+def _loops(program: ProgramFigures) -> Bars:
+    copies = any("copies_s" in loop.step_split for loop in program.loops)  # told apart from the forward pass
+    columns = ["loop", "waits", "time", "steps", "first", *(["copies"] if copies else []), "forward", "backward", "optimizer"]
+    bars = []
+    for loop in program.loops:
+        rank = f", rank {loop.rank}" if program.ranks > 1 and loop.rank is not None else ""
+        first = quantity.seconds(max(loop.first_batch_s)) if loop.first_batch_s else ""
+        parts = [_part(loop, f"{name}_s") for name in columns[5:]]
+        name = f"{loop.role} {loop.loader or '(no loader)'}{rank}"
+        cells = [name, waits(loop), quantity.seconds(loop.seconds), f"{loop.steps:,}", first, *parts]
+        bars.append(Bar(cells=cells, parts=list(_lane(loop)), title=name))
+    table = Table(columns, [bar.cells for bar in bars], "l" + "r" * (len(columns) - 1), ["first", "steps"], "Loops over loaders")
+    end = quantity.seconds(max([program.seconds, *(part.end for bar in bars for part in bar.parts)]))
+    return Bars(table=table, bars=bars, ends=("the program begins; above: waiting for batches, below: working on them", end))
 
 
-def _has_copies(program: ProgramFigures) -> bool:
-    """Whether copies to the device are told apart from the forward pass."""
-    return any("copies_s" in loop.step_split for loop in program.loops)
-
-
-def _row(loop: LoopFigures, *, ranks: bool, copies: bool) -> list[str]:
-    return [
-        loop.role,
-        *(("" if loop.rank is None else str(loop.rank),) if ranks else ()),
-        loop.loader or "(no loader)",
-        f"{loop.steps:,}",
-        quantity.seconds(loop.seconds),
-        waits(loop),
-        quantity.seconds(max(loop.first_batch_s)) if loop.first_batch_s else "",
-        *((_part(loop, "copies_s"),) if copies else ()),
-        _part(loop, "forward_s"),
-        _part(loop, "backward_s"),
-        _part(loop, "optimizer_s"),
-    ]
+def _lane(loop: LoopFigures) -> Iterator[BarPart]:
+    for span in loop.timeline:
+        if wording.known(span.begin) and wording.known(span.end):
+            waited = min(1.0, max(0.0, span.waited)) if wording.known(span.waited) else 0.0
+            yield BarPart(span.begin, span.end, "wait", bottom=waited)
+            yield BarPart(span.begin, span.end, "step", top=waited)
 
 
 def waits(loop: LoopFigures) -> str:
@@ -95,10 +78,6 @@ def waits(loop: LoopFigures) -> str:
 def _part(loop: LoopFigures, name: str) -> str:
     seconds = loop.step_split.get(name, 0.0)
     return quantity.percent(seconds / loop.seconds) if seconds and loop.seconds else ""
-
-
-def _small(share: float) -> str:
-    return f"{share * 100:.2f} %"
 
 
 def notes(program: ProgramFigures) -> Iterator[str]:
@@ -132,5 +111,5 @@ def notes(program: ProgramFigures) -> Iterator[str]:
         yield "How the program ended was not seen: it still runs, or pipefix was killed beside it."
         return
     ended = f"exit code {program.exit_code}" if program.exit_code >= 0 else f"signal {-program.exit_code}"
-    own = f"; noting this took {_small(program.overhead_share)} of that" if program.loops else ""
+    own = f"; noting this took {program.overhead_share * 100:.2f} % of that" if program.loops else ""
     yield f"The program ran for {quantity.seconds(program.seconds)} and ended with {ended}{own}."

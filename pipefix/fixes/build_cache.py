@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from pipefix.caches import convert as conversion
-from pipefix.caches import removal
+from pipefix.caches import folder as folders
 from pipefix.caches.convert import State
 from pipefix.fixes.fixer import FixContext, Fixer, Say
 from pipefix.plan.plan import Proposed
@@ -103,7 +103,7 @@ def remove(folder: Path, makes: str) -> str | None:
     caches = folder / FOLDER
     if caches.is_symlink():
         return f"{FOLDER} is a symbolic link"
-    why = removal.remove(folder / makes)
+    why = folders.remove(folder / makes)
     with contextlib.suppress(OSError):  # other caches are in it
         caches.rmdir()
     return why

@@ -9,7 +9,6 @@ from typing import Any
 from pipefix.caches.manifest import Manifest
 from pipefix.report.columns import Paint, for_terminal
 from pipefix.report.wording import counted
-from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.quantity import percent, rate, seconds, size, times
 from pipefix.vocabulary.urls import is_far
 
@@ -127,32 +126,27 @@ def predicted(
 @for_terminal
 def checked(
     manifest: Manifest, folder: str, paint: Paint, *, records: int, damage: Mapping[int, Sequence[str]], changed: Sequence[str],
-    changed_count: int, missing_count: int, repaired: Sequence[int] = (), restored: bool = False, copy_damaged: bool = False,
+    changed_count: int, missing_count: int, copy_damaged: bool = False,
 ) -> Iterator[str]:  # fmt: skip
     """What a verification found."""
-    lines = _of_the_manifest(folder, restored=restored, copy_damaged=copy_damaged, otherwise_sound=not damage)
-    lines += _checked(manifest, folder, records, damage, changed, changed_count, missing_count, repaired, copy_damaged)
+    lines = _of_the_manifest(manifest, folder, copy_damaged=copy_damaged, otherwise_sound=not damage)
+    lines += _checked(manifest, folder, records, damage, changed, changed_count, missing_count, copy_damaged)
     for line in lines:
         yield from paint.paragraph(line)
 
 
-def _of_the_manifest(folder: str, *, restored: bool, copy_damaged: bool, otherwise_sound: bool) -> list[str]:
-    lines = ["The manifest was damaged or missing, and was written anew from its copy."] if restored else []
-    if copy_damaged:
-        rest = "; the cache itself can be used as ever" if otherwise_sound else ""
-        lines.append(
-            f"The copy of its manifest is damaged{rest}. Write it anew with: {command('pipefix', 'verify', folder, '--repair')}"
-        )
-    return lines
+def _of_the_manifest(manifest: Manifest, folder: str, *, copy_damaged: bool, otherwise_sound: bool) -> list[str]:
+    if not copy_damaged:
+        return []
+    rest = "; the cache itself can be used as ever" if otherwise_sound else ""
+    return [f"The copy of its manifest is damaged{rest}. Write it anew with: {manifest.update(Path(folder))}"]
 
 
 def _checked(
     manifest: Manifest, folder: str, records: int, damage: Mapping[int, Sequence[str]], changed: Sequence[str], changed_count: int,
-    missing_count: int, repaired: Sequence[int], copy_damaged: bool,
+    missing_count: int, copy_damaged: bool,
 ) -> Iterator[str]:  # fmt: skip
     recipe = manifest.recipe
-    if repaired:
-        yield f"Mended {counted(len(repaired), 'part')} from the source: {', '.join(map(str, repaired))}."
     if damage:
         yield f"{folder} is damaged: {counted(len(damage), 'part')} of {len(manifest.parts)}."
         told = [(number, line) for number, lines in damage.items() for line in lines]
@@ -161,7 +155,7 @@ def _checked(
         if len(told) > _NAMED:
             yield f"  and {len(told) - _NAMED} more."
         if not is_far(folder):
-            yield f"Mend it from its source with: {manifest.repair(Path(folder))}"
+            yield f"Mend it from its source with: {manifest.update(Path(folder))}"
     else:
         whole = "" if records >= manifest.length else f" of {manifest.length:,}"
         what = f"{folder} is" if not copy_damaged else "Its records are"
@@ -172,7 +166,7 @@ def _checked(
         some = ", ".join(changed[:3])
         more = " …" if changed_count > 3 else ""
         yield f"{counted(changed_count, 'source file')} changed since: {some}{more}."
-        yield "Bring the cache up to date with --update, and the other arguments of pipefix convert as before."
+        yield f"Bring the cache up to date with: {manifest.update(Path(folder))}"
 
 
 def as_dict(value: Any, **more: Any) -> dict[str, Any]:

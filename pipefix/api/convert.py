@@ -51,7 +51,7 @@ def convert(
         tokenizer: tokenise rows with this ``tokenizer.json``.
         text: the field that is tokenised.
         limit: take the first so many samples of a stream.
-        update: make anew what has changed in the source since.
+        update: make anew what is damaged, or has changed in the source since.
         progress: called with a phase and the part that is done, 0 to 1.
 
     Returns:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from pipefix.caches.fingerprint import changed
 from pipefix.caches.manifest import LARGEST, Column, Cut, Recipe, unseal
 from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.version import VERSION
+
+_NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "attributes", "volatile", "classes")
 
 
 class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +38,10 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[Column] = []
     shape: str = "dict"
     classes: list[str] = []
-    state: str = ""
-    """Digest of the dataset object, without its long lists."""
+    attributes: dict[str, str] = {}
+    """Digests of the dataset's code and of what it holds, its long lists left out."""
+    volatile: list[str] = []
+    """Long lists that change while samples are made."""
     boot: str = ""
     """Which start of the machine this was begun in: parts from before it may not have reached the disk."""
     digest: str = ""
@@ -52,8 +57,12 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
 
     def same_work(self, other: Blueprint) -> bool:
         """Whether parts made for one serve the other."""
-        blank = {"boot": "", "digest": "", "pipefix": ""}
-        return msgspec.structs.replace(self, **blank) == msgspec.structs.replace(other, **blank)
+        return not self.differing(other)
+
+    def differing(self, other: Blueprint) -> list[str]:
+        """What of the two is not the same work: by its name in the dataset, or in the blueprint."""
+        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and getattr(self, name) != getattr(other, name)]
+        return changed(self.attributes, other.attributes) + names
 
 
 def read(path: Path) -> Blueprint:

@@ -1,4 +1,4 @@
-"""A cache on its way into being: its directory, who works on it, what is done, and the sealing.
+"""A cache on its way into being: which of its parts are done, and the sealing.
 
 Order of writing: a part's data, its index, then its facts, each by a rename. When all parts are there, everything is brought to the
 disk, and only then the manifest appears. So whatever moment the power goes, there is either a whole cache or a directory without a
@@ -12,18 +12,21 @@ import contextlib
 import io
 import json
 import os
+import warnings
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
 from pipefix.caches import blueprint as blueprints
-from pipefix.caches import ownership
+from pipefix.caches import folder as folders
+from pipefix.caches import layout
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.format import DataFile, Index
 from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
-from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
 
 _SYNCING_AT_ONCE = 4
@@ -41,27 +44,52 @@ class Building:
         self._synced: set[int] = set()
         self._pool = ThreadPoolExecutor(_SYNCING_AT_ONCE, "pipefix-sync")
 
-    def resume(self) -> None:
-        """Take over what an interrupted run of the same work left, and clear away the rest."""
-        path = self.folder / ownership.PLAN
+    def resume(self, is_current: Callable[[Facts], bool] = lambda _: True) -> None:
+        """Take over what an interrupted run of the same work left, and clear away the rest.
+
+        Args:
+            is_current: whether a part would be made of the same files and labels today.
+        """
+        path = self.folder / layout.PLAN
         before: Blueprint | None = None
         with contextlib.suppress(OSError, CacheDamaged):
             before = blueprints.read(path)
-        if before is not None and before.same_work(self.blueprint):
-            self._adopt(trusted=before.boot == self.blueprint.boot != "")
-        self._sweep({f"{number:05d}" for number in self.done}, _most(before, self.blueprint))
+        if before is not None:
+            self._go_on(before, is_current)
+        folders.sweep(self.folder, {f"{number:05d}" for number in self.done}, None)
         write_whole(path, sealed_text(self.blueprint))
-        for name in ownership.FOLDERS:
+        for name in layout.FOLDERS:
             (self.folder / name).mkdir(exist_ok=True)
 
-    def _adopt(self, *, trusted: bool) -> None:
+    def _go_on(self, before: Blueprint, is_current: Callable[[Facts], bool]) -> None:
+        differing = before.differing(self.blueprint)
+        count = len(list((self.folder / "index").glob("[0-9]*.facts")))
+        if differing and count:
+            if "recipe" in differing:
+                raise BadUsage(
+                    f"{self.folder} is an unfinished cache of another recipe: {before.recipe.store} in {before.recipe.container}; "
+                    f"{count} of its parts are made.",
+                    advice="The command that began it goes on where it was. Give the new one a directory of its own: --out DIR",
+                )
+            warnings.warn(
+                f"{self.folder} was begun from another dataset ({', '.join(differing[:3])} differ): the parts that it has, "
+                f"{count}, are removed, and made anew.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        elif not differing:
+            self.blueprint = msgspec.structs.replace(self.blueprint, part_samples=before.part_samples)
+            self._adopt(is_current, trusted=before.boot == self.blueprint.boot != "")
+
+    def _adopt(self, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
         for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
             try:
                 number = int(path.stem)
                 facts = read_facts(path)
                 if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
                     self._check(self._data(path.stem), facts, thorough=not trusted)
-                    self.done[number] = facts.brief()
+                    if is_current(facts):
+                        self.done[number] = facts.brief()
             except (OSError, ValueError, CacheDamaged):
                 continue  # made anew
 
@@ -75,12 +103,6 @@ class Building:
         if thorough:
             for number in range(len(mapped)):
                 mapped.block(number)
-
-    def _sweep(self, keep: set[str], parts: int | None) -> None:
-        """Remove drafts, and of the first ``parts`` parts the files of those that are not kept."""
-        for path in [*ownership.part_files(self.folder, parts), *ownership.drafts(self.folder)]:
-            if path.stem not in keep or path.name.startswith("."):
-                path.unlink(missing_ok=True)
 
     def finished(self, number: int, facts: Facts, *, generation: int = 0) -> None:
         """A part was made. It is written to the disk while others are being made."""
@@ -113,12 +135,11 @@ class Building:
         manifest = self._manifest(generations)
         self._write_quarantine()
         text = sealed_text(manifest)
-        write_whole(self.folder / ownership.COPY, text)
-        write_whole(self.folder / ownership.MANIFEST, text)
-        if ownership.marked(self.folder / ownership.PLAN):
-            (self.folder / ownership.PLAN).unlink()
+        write_whole(self.folder / layout.COPY, text)
+        write_whole(self.folder / layout.MANIFEST, text)
         names = {part.name(number) for number, part in enumerate(manifest.parts)}
-        self._sweep({ownership.COPY.stem, *names}, max(len(names), len(before.parts) if before is not None else 0, len(self.done)))
+        most = max(len(names), len(before.parts) if before is not None else 0, len(self.done))
+        folders.sweep(self.folder, {layout.COPY.stem, *names}, most)
         return manifest
 
     def _manifest(self, generations: dict[int, int]) -> Manifest:
@@ -141,7 +162,8 @@ class Building:
             shape=plan.shape,
             source=Source(
                 root=plan.root,
-                state=plan.state,
+                attributes=plan.attributes,
+                volatile=plan.volatile,
                 bytes=sum(facts.source_bytes for facts in self.done.values()),
                 files=sum(facts.file_count for facts in self.done.values()),
             ),
@@ -153,32 +175,16 @@ class Building:
     def _write_quarantine(self) -> None:
         if self.blueprint.recipe.on_bad != "quarantine":
             return
-        path = self.folder / ownership.QUARANTINE
+        path = self.folder / layout.QUARANTINE
         bad = [one for number in sorted(self.done) for one in self.done[number].bad]
         if bad:
             lines = (json.dumps(msgspec.to_builtins(one), ensure_ascii=True) + "\n" for one in bad)
             write_whole(path, "".join(lines).encode())
-        elif ownership.is_quarantine(path):
-            path.unlink()
-
-
-def _most(before: Blueprint | None, now: Blueprint) -> int | None:
-    """How many parts these plans name; None where one of them is of a stream."""
-    counts = [now.parts, *([before.parts] if before is not None else [])]
-    return None if None in counts else max(count for count in counts if count is not None)
+        else:
+            folders.forget_quarantine(self.folder)
 
 
 def _sync(path: Path) -> None:
     """Runs beside samples that are being made, and past the seams: it is no read of theirs."""
     with io.FileIO(path) as file:
         os.fsync(file.fileno())
-
-
-def of_manifest(manifest: Manifest, survey: Blueprint) -> Blueprint:
-    """The blueprint that a finished cache was made from; how its samples are run comes from a survey of today."""
-    return Blueprint(
-        target=manifest.target, recipe=manifest.recipe, samples=manifest.samples, part_samples=manifest.part_samples,
-        seeded=survey.seeded, stop_at=survey.stop_at, by_path=survey.by_path, maps=survey.maps,
-        root=manifest.source.root, cut=manifest.cut, columns=manifest.columns, shape=manifest.shape, classes=manifest.classes,
-        state=manifest.source.state,
-    )  # fmt: skip

@@ -9,24 +9,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
 
-from pipefix.caches import far_sources, ownership, pool
+from pipefix.caches import far_sources, pool
+from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building
-from pipefix.caches.fingerprint import Fingerprint
+from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.maker import path_of
-from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe
+from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe, Source
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.survey_apart import survey_apart
+from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts
-from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
-from pipefix.vocabulary.folder_lock import FolderLock, unwritable
+from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.urls import is_far
 
@@ -118,25 +120,25 @@ def convert(
     update: bool = False,
     progress: Progress | None = None,
 ) -> Converted:
-    """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was."""
+    """Make a cache of ``dataset`` in ``folder``, or go on where an earlier run was.
+
+    ``update`` makes anew what of a finished cache is damaged, or not what the dataset gives today.
+    """
     begun = time.perf_counter()
     say = progress or silent
     state = State()
     say(state)
     folder = Path(os.path.abspath(folder))
-    ownership.check(folder, quarantine=recipe.on_bad == "quarantine")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(folder, error) from error
-    with FolderLock(folder, "converter"), _told_by_the_disk(folder):
-        existing = _existing(folder, recipe)
+    if folder.is_symlink():
+        folder = Path(os.path.realpath(folder))
+    with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work, told_by_the_disk(folder):
+        existing = None if work.is_new else _existing(folder, recipe, update=update)
         source = survey(dataset, recipe, target) if workers == 0 else survey_apart(dataset, recipe, target)
         if existing is not None:
             return _again(source, existing, folder, update=update, workers=workers, say=say, begun=begun)
-        building = Building(folder, source.blueprint)
+        building = Building(work.path, source.blueprint)
         try:
-            building.resume()
+            building.resume(_current(source))
             found = len(building.done)
             made = make_parts(source, building, _missing(building), workers, state, say)
             state.phase = "bringing it to the disk"
@@ -144,16 +146,16 @@ def convert(
             manifest = building.seal()
         finally:
             building.close()
+        work.publish()
+        folders.forget_plan(folder)
     return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
 
 
-def _existing(folder: Path, recipe: Recipe) -> Manifest | None:
-    begun = ownership.marked(folder / ownership.PLAN) or not ownership.marked(folder / ownership.COPY)
-    if begun and not os.path.lexists(folder / ownership.MANIFEST):
-        return None
-    if manifests.copied(folder) is not None:
+def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
+    if update or manifests.copied(folder) is not None:
         manifests.mend(folder)
     found = manifests.read(folder)
+    folders.forget_plan(folder)
     if found.recipe != recipe:
         was = found.recipe
         raise BadUsage(
@@ -254,7 +256,7 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
         )
 
 
-class _told_by_the_disk:  # noqa: N801 - reads as a statement
+class told_by_the_disk:  # noqa: N801 - reads as a statement
     """A disk that is full or cannot be written is told in words; what was made until then stays."""
 
     def __init__(self, folder: Path) -> None:
@@ -293,36 +295,50 @@ def _again(
         if update:
             raise BadUsage(
                 "What of a stream has changed cannot be told.",
-                advice=f"Remove the cache and make it anew: {command('rm', '-r', folder)}",
+                advice=f"Move {quote(str(folder))} elsewhere, and run the same command without --update.",
             )
         return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
     source.blueprint = plan
     kept = _unchanged(source, existing, folder)
+    if update:
+        _drop_damaged(kept, existing, folder, say)
     count = plan.parts or 0
-    changed = tuple(number for number in range(count) if number not in kept)
+    stale = tuple(number for number in range(count) if number not in kept)
     gone = len(existing.parts) > count
-    if not update or not (changed or gone):
-        return Converted(folder, existing, time.perf_counter() - begun, 0, len(kept), changed or ((count,) if gone else ()))
+    if not update or not (stale or gone):
+        return Converted(folder, existing, time.perf_counter() - begun, 0, len(kept), stale or ((count,) if gone else ()))
     building = Building(folder, plan)
     generations = {number: existing.parts[number].generation for number in kept}
-    generations |= {number: existing.parts[number].generation + 1 for number in changed if number < len(existing.parts)}
+    generations |= {number: existing.parts[number].generation + 1 for number in stale if number < len(existing.parts)}
     state = State()
     try:
         building.done.update(kept)
-        make_parts(source, building, changed, workers, state, say, generations)
+        make_parts(source, building, stale, workers, state, say, generations)
         manifest = building.seal(generations=generations, before=existing)
     finally:
         building.close()
     took = time.perf_counter() - begun
-    return Converted(folder, manifest, took, len(changed), len(kept), unseen_bytes=source.unseen_bytes)
+    return Converted(folder, manifest, took, len(stale), len(kept), unseen_bytes=source.unseen_bytes)
+
+
+def _drop_damaged(kept: dict[int, Facts], existing: Manifest, folder: Path, say: Progress) -> None:
+    """Parts of which not every byte is what was written are made anew."""
+    state = State(samples=existing.samples)
+    for number in list(kept):
+        state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
+        say(state)
+        if any(PartCheck(folder, existing, number, existing.parts[number]).problems(None)):
+            del kept[number]
 
 
 def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:
     """The parts whose samples come from the same files, unchanged since, by the same lists."""
     plan = source.blueprint
-    if plan.samples is None or plan.state != existing.source.state or plan.cut != existing.cut or plan.columns != existing.columns:
+    if plan.samples is None or plan.cut != existing.cut or plan.columns != existing.columns:
         return {}
-    fingerprint = Fingerprint(source.dataset, plan.samples)
+    if not existing.source.attributes or changed(existing.source.attributes, plan.attributes):
+        return {}
+    is_current = _current(source, existing.source)
     kept = {}
     for number, part in enumerate(existing.parts):
         if (part.start, part.stop) != plan.range(number):
@@ -331,19 +347,31 @@ def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, 
             facts = read_facts(folder / "index" / f"{part.name(number)}.facts", part.facts_crc)
         except (OSError, CacheDamaged):
             continue
-        if facts.lists == fingerprint.part(part.start, part.stop) and _files_unchanged(facts, existing.source.root):
+        if is_current(facts):
             kept[number] = facts.brief()
     return kept
 
 
+def _current(source: Surveyed, of: Source | None = None) -> Callable[[Facts], bool]:
+    """Whether a part of this source, or of the one that a cache was made from, would be made of the same files and labels today."""
+    plan = source.blueprint
+    root, volatile = (of.root, of.volatile) if of is not None else (plan.root, plan.volatile)
+    fingerprint = Fingerprint(source.dataset, plan.samples, [plan.root])
+
+    def is_current(facts: Facts) -> bool:
+        return facts.lists == fingerprint.part(facts.start, facts.stop, volatile) and _files_unchanged(facts, root)
+
+    return is_current
+
+
 def _files_unchanged(facts: Facts, root: str | None) -> bool:
-    for name, length, changed in facts.files:
+    for name, length, modified in facts.files:
         if is_far(name):
             continue
         try:
             status = os.stat(path_of(name, root))
         except OSError:
             return False
-        if (status.st_size, status.st_mtime_ns) != (length, changed):
+        if (status.st_size, status.st_mtime_ns) != (length, modified):
             return False
     return not far_sources.changed([one for one in facts.files if is_far(one[0])])

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipefix.caches.fingerprint import TARGETS, TRANSFORMS
+from pipefix.caches.fingerprint import TARGETS, TRANSFORMS, digest_of
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.random_state import RandomState, seeded
@@ -21,6 +21,10 @@ _RANDOM = re.compile(
 )
 """Names of operations that draw numbers, whether or not a few tries show it."""
 _TRIES = 3
+REFRESH = (
+    "Make anew what changed: pipefix convert TARGET --update, and the other arguments as before. Or take the stored samples as "
+    "they are, and give what is to run live yourself: CachedDataset(..., transform=...)"
+)
 _LISTS = ("Compose", "Sequential")
 
 
@@ -269,11 +273,19 @@ class Chain:
         return kwargs or (args[0] if len(args) == 1 else args)
 
 
+def state_of(holders: Sequence[Holder], kept: int | None = None) -> str:
+    """Digest of the transforms whose results are stored: of each list the first ``kept``, None for all."""
+    return digest_of([operation for holder in holders for operation in holder.operations[:kept]])
+
+
 def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
-    """What is to run live of a dataset's own transforms, checked by name against the cache's cut."""
+    """What is to run live of a dataset's own transforms, checked by name and settings against the cache's cut."""
+    own = holders(dataset)
     if cut.attribute is None:
+        if cut.state and state_of(own) != cut.state:
+            raise _other_transforms("its transforms, all of which are stored,")
         return None
-    for holder in holders(dataset):
+    for holder in own:
         names = [label(one) for one in holder.operations]
         if holder.name == cut.attribute:
             if names != [*cut.kept, *cut.live]:
@@ -282,6 +294,9 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
                     f"has {', '.join(names)}.",
                     advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
                 )
+            if cut.state and state_of(own, len(cut.kept)) != cut.state:
+                are = "is" if len(cut.kept) == 1 else "are"
+                raise _other_transforms(f"{', '.join(cut.kept)} of {cut.attribute}, which {are} stored,")
             if not cut.kept:
                 value: Callable[..., Any] = holder.value
                 return value
@@ -289,4 +304,11 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
     raise BadUsage(
         f"The cache was cut in the dataset's attribute {cut.attribute!r}, and this dataset has none.",
         advice="Give the operations that are to run live yourself: CachedDataset(..., transform=...)",
+    )
+
+
+def _other_transforms(what: str) -> BadUsage:
+    return BadUsage(
+        f"The cache was made from a dataset whose code or settings differ: {what} would give other samples today.",
+        advice=REFRESH,
     )

@@ -14,11 +14,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches import far, pictures, replay
 from pipefix.caches import manifest as manifests
+from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
 from pipefix.caches.parts import Parts
@@ -134,8 +135,9 @@ class CachedDataset(Dataset[Any]):
         if dataset is not None and manifest.recipe.store == "source":
             self._take = getter(dataset, None)
             self._check_length(dataset)
-        elif dataset is not None and transform is None and cut is not None:
-            self.transform = cuts.rest_of(dataset, cut)
+        elif dataset is not None and transform is None:
+            self._check_source(dataset)
+            self.transform = cuts.rest_of(dataset, cut) if cut is not None else None
         self._call = cut.call if cut is not None else None
         if manifest.recipe.store == "source" and dataset is None and transform is not None:
             self._call = None
@@ -146,6 +148,25 @@ class CachedDataset(Dataset[Any]):
             raise BadUsage(
                 f"The dataset has {length} samples, and {self.path} was made from one of {self.manifest.samples}.",
                 advice="Bring the cache up to date with: pipefix convert TARGET --update, and the other arguments as before",
+            )
+
+    def _check_source(self, dataset: Any) -> None:
+        """Refuse a dataset whose code, labels or files are not those that the records were made from."""
+        source, parts = self.manifest.source, self.manifest.parts
+        if not source.attributes:
+            return  # a cache of an earlier version, or one of a forecast
+        samples = None if isinstance(dataset, IterableDataset) else self.manifest.samples
+        if samples is not None:
+            self._check_length(dataset)
+        fingerprint = Fingerprint(dataset, samples, [source.root, self.root])
+        differing = changed(source.attributes, fingerprint.attributes)
+        if not differing and any(part.lists != fingerprint.part(part.start, part.stop, source.volatile) for part in parts):
+            differing = ["the files or labels of its samples"]
+        if differing:
+            more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+            raise BadUsage(
+                f"The dataset is not the one that {self.path} was made from: {', '.join(differing[:3])}{more} changed since.",
+                advice=cuts.REFRESH,
             )
 
     def _narrow(self, columns: Sequence[str] | None, where: Sequence[tuple[str, str, Any]] | None) -> None:

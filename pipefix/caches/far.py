@@ -17,8 +17,8 @@ from typing import Any
 
 from pipefix.caches import manifest as manifests
 from pipefix.caches.format import DataFile, Index
+from pipefix.caches.layout import MANIFEST
 from pipefix.caches.manifest import SUFFIXES, Manifest, Part
-from pipefix.caches.ownership import MANIFEST
 from pipefix.caches.parts import Parts, reader_of
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.tier.client import Tier, Wanted

@@ -1,4 +1,4 @@
-"""Whether a dataset is the one that a cache was made from: a digest of what the object holds, its long lists by ranges of samples.
+"""Whether a dataset is the one that a cache was made from: digests of its code, and of what it holds.
 
 A dataset of a million files holds a million paths. Lists as long as the dataset itself are therefore digested part by part, so
 that files added at the end, or a label mended in the middle, change only the parts that they belong to.
@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
 import msgspec
+
+from pipefix.caches import code
 
 _DEEPEST = 6
 _STEP = 4096
@@ -22,34 +26,52 @@ _CLIENTS = frozenset({
 })  # fmt: skip
 """Libraries whose objects change with every request: connections are no state of a dataset, only where they lead is."""
 _SKIPPED = ("_pipefix", "_cache", "_lock")
+_OF_MODULES = ("_modules", "_parameters", "_buffers")
 TRANSFORMS = re.compile(r"(^|_)(transforms?|aug\w*|preprocess\w*|pipeline)(_|$)", re.IGNORECASE)
 """Names of attributes that hold transforms: what of them is stored is compared by itself, and the live rest may change."""
 TARGETS = re.compile(r"target", re.IGNORECASE)
+CODE = "its code"
 
 
 class Fingerprint:
-    """Of a dataset of ``length`` samples."""
+    """Of a dataset of ``length`` samples, whose files may lie below another of these ``roots`` tomorrow."""
 
-    def __init__(self, dataset: Any, length: int | None) -> None:
+    def __init__(self, dataset: Any, length: int | None, roots: Collection[str | None] = ()) -> None:
         self._length = length
+        self._roots = sorted({root.rstrip(os.sep) for root in (*roots, *_own_roots(dataset)) if root}, key=len, reverse=True)
         self._lists: list[tuple[str, Any]] = []
-        digest = hashlib.sha256()
-        self._walk("", dataset, digest, 0, set())
-        self.state = digest.hexdigest()
+        self._is_state: Callable[[str], bool] = _is_state
+        self.attributes: dict[str, str] = {}
+        """Digests by name of what the dataset holds, its long lists left out."""
+        for name, value in _attributes(dataset, ""):
+            digest = hashlib.sha256()
+            self._walk(name, value, digest, 0, set())
+            self.attributes[name] = digest.hexdigest()[:16]
 
-    def part(self, start: int, stop: int) -> str:
-        """Digest of what the long lists hold for these samples."""
+    def part(self, start: int, stop: int, but: Collection[str] = ()) -> str:
+        """Digest of what the long lists, ``but`` those of these names, hold for these samples."""
         digest = hashlib.sha256()
         for name, held in self._lists:
-            digest.update(name.encode("utf-8", "surrogateescape"))
-            for at in range(start, stop, _STEP):
-                _feed(digest, held[at : min(at + _STEP, stop)])
+            if name not in but:
+                digest.update(name.encode("utf-8", "surrogateescape"))
+                for at in range(start, stop, _STEP):
+                    self._elements(name, held[at : min(at + _STEP, stop)], digest, 0, set())
         return digest.hexdigest()
 
+    def rows(self, indices: Sequence[int]) -> dict[str, str]:
+        """Digests of these elements of each long list."""
+        found = {}
+        for name, held in self._lists:
+            digest = hashlib.sha256()
+            self._elements(name, [held[index] for index in indices if index < len(held)], digest, 0, set())
+            found[name] = digest.hexdigest()
+        return found
+
     def _walk(self, name: str, value: Any, digest: Any, depth: int, seen: set[int]) -> None:
-        digest.update(f"{name}:{type(value).__qualname__};".encode("utf-8", "surrogateescape"))
-        if value is None or isinstance(value, (bool, int, float, str, bytes, os.PathLike)):
-            digest.update(repr(os.fspath(value) if isinstance(value, os.PathLike) else value).encode("utf-8", "surrogateescape"))
+        digest.update(f"{type(value).__qualname__};".encode("utf-8", "surrogateescape"))
+        if isinstance(value, (NoneType, bool, int, float, str, bytes, Enum, os.PathLike)):
+            plain = os.fspath(value) if isinstance(value, os.PathLike) else value
+            digest.update(repr(self._below(plain)).encode("utf-8", "surrogateescape"))
             return
         if id(value) in seen or depth > _DEEPEST or isinstance(value, ModuleType):
             return
@@ -59,22 +81,58 @@ class Fingerprint:
             digest.update(repr([one for one in where if isinstance(one, (str, os.PathLike))]).encode("utf-8", "surrogateescape"))
             return
         if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType, type)):
-            digest.update(value.__qualname__.encode())
+            digest.update(f"{value.__qualname__}{code.digest(value)}".encode())
         elif self._is_list(value):
             self._lists.append((name, value))
         elif isinstance(value, dict):
             for key in value:
+                digest.update(repr(key).encode("utf-8", "surrogateescape"))
                 self._walk(f"{name}.{key!r}", value[key], digest, depth + 1, seen)
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            if len(value) > _STEP or not _feed(digest, sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value):
-                for place, one in enumerate(value):
-                    self._walk(f"{name}[{place}]", one, digest, depth + 1, seen)
+        elif isinstance(value, (list, tuple)):
+            for at in range(0, len(value), _STEP):
+                self._elements(name, value[at : at + _STEP], digest, depth, seen)
+        elif isinstance(value, (set, frozenset)):
+            self._elements(name, sorted(value, key=repr), digest, depth, seen)
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
-            _feed(digest, value)
+            _feed_array(digest, value)
         else:
-            for key, held in sorted(getattr(value, "__dict__", {}).items()):
-                if not key.startswith(_SKIPPED) and (TARGETS.search(key) or not TRANSFORMS.search(key)):
-                    self._walk(f"{name}.{key}", held, digest, depth + 1, seen)
+            self._object(name, value, digest, depth, seen)
+
+    def _object(self, name: str, value: Any, digest: Any, depth: int, seen: set[int]) -> None:
+        described = _of_albumentations(value)
+        if described is not None:
+            digest.update(described.encode("utf-8", "surrogateescape"))
+            return
+        users = code.digest(type(value))
+        digest.update(users.encode())
+        for key, held in sorted(getattr(value, "__dict__", {}).items()):
+            # What libraries keep under private names is their own business, but for what torch's modules compute with.
+            if self._is_state(key) and (users or not key.startswith("_") or key in _OF_MODULES):
+                digest.update(key.encode("utf-8", "surrogateescape"))
+                self._walk(f"{name}.{key}", held, digest, depth + 1, seen)
+
+    def _elements(self, name: str, values: Any, digest: Any, depth: int, seen: set[int]) -> None:
+        if hasattr(values, "dtype"):
+            _feed_array(digest, values)
+            return
+        try:
+            text = msgspec.json.encode(values, enc_hook=_encoded)
+        except (TypeError, ValueError, RecursionError, UnicodeError, OverflowError):
+            for place, value in enumerate(values):
+                self._walk(f"{name}[{place}]", value, digest, depth + 1, seen)
+            return
+        for root in self._roots:
+            text = text.replace(b'"' + msgspec.json.encode(root)[1:-1] + os.sep.encode(), b'"')
+        digest.update(text)
+
+    def _below(self, value: Any) -> Any:
+        """A path without the root that it lies below."""
+        for root in self._roots if isinstance(value, str) else ():
+            if value.rstrip(os.sep) == root:
+                return ""
+            if value.startswith(root + os.sep):
+                return value[len(root) + 1 :]
+        return value
 
     def _is_list(self, value: Any) -> bool:
         if self._length is None or self._length < 2 or not hasattr(value, "__len__") or isinstance(value, (dict, set, frozenset)):
@@ -84,26 +142,71 @@ class Fingerprint:
         return len(value) == self._length
 
 
-def _feed(digest: Any, values: Any) -> bool:
-    """False where these are not plain values."""
-    if hasattr(values, "dtype"):
-        array = values.detach().cpu().numpy() if hasattr(values, "detach") else values
-        if getattr(array.dtype, "hasobject", False) or not hasattr(array, "tobytes"):
-            digest.update(repr(array).encode("utf-8", "surrogateescape"))
+def changed(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Names of what a dataset holds that is not what it was. What came to it since is made by its samples, or by other code."""
+    return [name for name, digest in then.items() if now.get(name) != digest]
+
+
+def digest_of(values: Sequence[Any]) -> str:
+    """Of operations: what they are, by their code and their settings; empty for none."""
+    if not values:
+        return ""
+    digest = hashlib.sha256()
+    walker = Fingerprint(None, None)
+    walker._is_state = lambda _: True
+    for value in values:
+        walker._walk("", value, digest, 0, set())
+    return digest.hexdigest()[:16]
+
+
+def _attributes(dataset: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """By name what a dataset and those that it wraps hold, and what they are."""
+    held = getattr(dataset, "__dict__", None)
+    if held is None or isinstance(dataset, (FunctionType, type)):
+        yield prefix or "its values", dataset
+        return
+    yield f"{prefix}{CODE}", type(dataset)
+    for key, value in sorted(held.items()):
+        if not _is_state(key):
+            continue
+        if key == "dataset" and hasattr(value, "__dict__") and prefix.count(".") < _DEEPEST:
+            yield from _attributes(value, f"{prefix}{key}.")
+        elif key == "datasets" and isinstance(value, (list, tuple)) and len(value) <= _STEP and prefix.count(".") < _DEEPEST:
+            for place, inner in enumerate(value):
+                yield from _attributes(inner, f"{prefix}{key}[{place}].")
         else:
-            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-        return True
+            yield f"{prefix}{key}", value
+
+
+def _own_roots(dataset: Any) -> Iterator[str]:
+    for _ in range(_DEEPEST):
+        root = getattr(dataset, "__dict__", {}).get("root")
+        if isinstance(root, (str, os.PathLike)) and isinstance(os.fspath(root), str) and len(os.fspath(root)) > 1:
+            yield os.fspath(root)
+            yield os.path.abspath(root)
+        dataset = getattr(dataset, "dataset", None)
+
+
+def _is_state(key: str) -> bool:
+    return not key.startswith(_SKIPPED) and (TARGETS.search(key) is not None or TRANSFORMS.search(key) is None)
+
+
+def _feed_array(digest: Any, values: Any) -> None:
+    array = values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    if getattr(array.dtype, "hasobject", False) or not hasattr(array, "tobytes"):
+        digest.update(repr(array).encode("utf-8", "surrogateescape"))
+    else:
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+
+
+def _of_albumentations(value: Any) -> str | None:
+    """Its operations note what they drew last among their settings; what they are they tell themselves."""
+    if not type(value).__module__.startswith("albumentations."):
+        return None
     try:
-        told = msgspec.msgpack.encode(values, enc_hook=_encoded)
-    except (TypeError, ValueError, RecursionError, UnicodeError, OverflowError):
-        try:
-            told = repr(values).encode("utf-8", "surrogateescape")
-        except Exception:  # noqa: BLE001 - a stranger's __repr__
-            return False
-        if b" at 0x" in told:
-            return False
-    digest.update(told)
-    return True
+        return repr(value.to_dict()["transform"])
+    except Exception:  # noqa: BLE001 - an operation of the user's own that cannot tell
+        return type(value).__qualname__
 
 
 def _encoded(value: Any) -> Any:

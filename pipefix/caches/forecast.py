@@ -104,11 +104,8 @@ def forecast(
             advice="Say how much of it is wanted, --limit N, or convert it without --dry-run.",
         )
     place = _nearest(Path(os.path.abspath(folder)))
-    scratch = Path(tempfile.mkdtemp(prefix=".pipefix-forecast-", dir=place))
-    try:
-        return _tried(source, samples, scratch, workers, progress or converting.silent, surveyed_s)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with converting.told_by_the_disk(place), tempfile.TemporaryDirectory(prefix=".pipefix-forecast-", dir=place) as scratch:
+        return _tried(source, samples, Path(scratch), workers, progress or converting.silent, surveyed_s)
 
 
 def _nearest(folder: Path) -> Path:

@@ -13,11 +13,12 @@ import os
 import re
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
 
-from pipefix.caches.ownership import COPY, MANIFEST, PLAN, marked
+from pipefix.caches.layout import COPY, MANIFEST, PLAN, building_of, marked
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import read_regular, write_whole
@@ -52,6 +53,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """How often this part was made anew by an update."""
     bad: list[int] = []
     """Samples without a record."""
+    lists: str = ""
+    """Digest of what the dataset's long lists held for these samples."""
 
     def name(self, number: int) -> str:
         """Of its files, without suffix."""
@@ -96,6 +99,8 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     kept: list[str] = []
     live: list[str] = []
     call: Call | None = None
+    state: str = ""
+    """Digest of the operations whose results are stored: their code and their settings."""
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +118,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     root: str | None = None
     """The directory that holds the files; names in records are relative to it."""
-    state: str = ""
-    """Digest of the dataset object, without its long lists."""
+    attributes: dict[str, str] = {}
+    """Digests, by name, of the dataset's code and of what it held; its long lists, and what samples change, are left out."""
+    volatile: list[str] = []
+    """Long lists that change while samples are made."""
     bytes: int = 0
     files: int = 0
 
@@ -124,7 +131,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     pipefix: str = VERSION
     """The version that wrote it."""
     target: str = ""
-    """What the user named: loaded again only when they ask for an update or a repair."""
+    """What the user named, for people to read: it is never loaded."""
     stage: str = ""
     length: int
     """Records."""
@@ -152,16 +159,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def bad(self) -> int:
         return self.samples - self.length
 
-    def repair(self, folder: Path) -> str:
-        """The command that makes damaged parts of the cache in ``folder`` anew."""
-        by_hand = ["--target", "TARGET"] if self.names_code_inside(folder) else []
-        return command("pipefix", "verify", folder, "--repair", *by_hand)
-
-    def names_code_inside(self, folder: Path) -> bool:
-        """Whether its target lies in the cache itself, or would be looked for there: a stranger may have put it there."""
-        inside = os.path.realpath(folder)
+    def update(self, folder: Path) -> str:
+        """The command that makes anew what of the cache in ``folder`` is damaged, or not what its source is today."""
+        recipe, inside = self.recipe, os.path.realpath(folder)
         named = os.path.realpath(self.target.partition(":")[0])
-        return any(os.path.commonpath([inside, path]) == inside for path in (named, os.getcwd()))
+        stranger = any(os.path.commonpath([inside, path]) == inside for path in (named, os.getcwd()))
+        options: list[Any] = ["--to", recipe.container, "--store", recipe.store, "--out", folder]
+        for option, value, usual in (
+            ("--size", recipe.size, None), ("--quality", recipe.quality, 90), ("--on-bad", recipe.on_bad, "raise"),
+            ("--max-bad", recipe.max_bad, 0.01), ("--tokenizer", recipe.tokenizer, None), ("--text", recipe.text, None),
+        ):  # fmt: skip
+            options += [] if value == usual else [option, value]
+        return command("pipefix", "convert", "TARGET" if stranger or not self.target else self.target, *options, "--update")
 
 
 def beside(data: Path, suffix: str) -> Path:
@@ -200,19 +209,17 @@ def _damaged(error: CacheDamaged, folder: Path) -> CacheDamaged:
     """The error, with the way out that there is."""
     if copied(folder) is None:
         return _beyond_repair(error, folder)
-    if (folder / MANIFEST).exists() and not marked(folder / MANIFEST):
-        mend = command("pipefix", "verify", folder, "--repair")
-        return CacheDamaged(str(error), advice=f"Move it elsewhere; then this writes the manifest anew from its copy: {mend}")
-    return error
+    first = "Move it elsewhere first. " if (folder / MANIFEST).exists() and not marked(folder / MANIFEST) else ""
+    return CacheDamaged(str(error), advice=f"{first}The command that made the cache writes it anew from its copy: pipefix convert")
 
 
 def _beyond_repair(error: CacheDamaged, folder: Path) -> CacheDamaged:
     if not marked(folder / MANIFEST):
         return CacheDamaged(str(error), advice="Name a cache's directory, or make one: pipefix convert TARGET --to lmdb --out DIR")
-    anew = (
-        f"It has no sound copy to be mended from. Make the cache anew: {command('rm', '-r', folder)}, and pipefix convert as before"
+    return CacheDamaged(
+        str(error),
+        advice=f"It has no sound copy to be mended from. Move {quote(str(folder))} elsewhere and make it anew: pipefix convert",
     )
-    return CacheDamaged(str(error), advice=anew)
 
 
 def _read(path: Path, folder: Path) -> Manifest:
@@ -268,7 +275,7 @@ def _text(path: Path, folder: Path) -> bytes:
             raise CacheDamaged(f"{path} is longer than any manifest.")
         return found
     except FileNotFoundError:
-        if marked(folder / PLAN):
+        if marked(building_of(folder) / PLAN):
             raise UnreadableFile(
                 f"{folder} is a cache that was never finished.",
                 advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",

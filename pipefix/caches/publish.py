@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.caches import convert as conversion
+from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
-from pipefix.caches import removal
 from pipefix.caches.convert import Converted, State
 from pipefix.caches.convert import Progress as Converting
 from pipefix.caches.far import beside_name, data_name
+from pipefix.caches.layout import MANIFEST
 from pipefix.caches.manifest import Manifest, Recipe, beside
-from pipefix.caches.ownership import MANIFEST
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import NoSuchObject, Store
 from pipefix.vocabulary.errors import BadUsage
@@ -72,7 +72,7 @@ def convert_to_store(
                 f"{store.url} is a finished cache already, of another recipe: {there.recipe.store} in {there.recipe.container}.",
                 advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
             )
-        removal.remove(staging)
+        folders.remove(staging)
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url)
     made = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
     state = State(samples=made.manifest.samples, done=made.manifest.samples, before=made.manifest.samples)
@@ -83,7 +83,7 @@ def convert_to_store(
         (progress or conversion.silent)(state)
 
     publish(staging, made.manifest, store, say)
-    removal.remove(staging)
+    folders.remove(staging)
     return replace(made, seconds=made.seconds + time.perf_counter() - begun, url=store.url)
 
 

@@ -87,14 +87,25 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
             f"--limit is for streams, and this dataset has {samples} samples.",
             advice="Convert a part of it as torch.utils.data.Subset(dataset, range(n)).",
         )
-    state = Fingerprint(dataset, samples).state
     # What the user's transforms draw here is put back.
     with seeded(0), Witness() as witness:
         look = _Look(dataset, recipe, samples, witness)
-        plan = look.settle(
-            Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), state=state, boot=boot())
-        )
+        before, rows_before = _held(dataset, samples, look.indices)
+        plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=boot()))
+        after, rows_after = _held(dataset, samples, look.indices)
+    named = Fingerprint(dataset, samples, [plan.root]).attributes
+    plan = msgspec.structs.replace(
+        plan,
+        attributes={name: named[name] for name in before if after.get(name) == before[name]},
+        volatile=[name for name in rows_after if rows_before.get(name) != rows_after[name]],
+    )
     return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes, look.unseen_bytes)
+
+
+def _held(dataset: Any, samples: int | None, indices: list[int]) -> tuple[dict[str, str], dict[str, str]]:
+    """Digests of what a dataset holds, and of its long lists at these samples. What differs after samples were made is no state."""
+    fingerprint = Fingerprint(dataset, samples)
+    return fingerprint.attributes, fingerprint.rows(indices)
 
 
 def _classes(dataset: Any) -> list[str]:
@@ -149,7 +160,10 @@ class _Look:
 
     def _cut(self) -> tuple[Cut, Hook | None]:
         """Where the transforms are cut; nowhere, where the dataset has none or does not pass their results on as they are."""
-        found = cuts.holders(self.dataset) if self.recipe.store != "rows" else []
+        found = cuts.holders(self.dataset)
+        stored_whole = Cut(state=cuts.state_of(found))
+        if self.recipe.store == "rows":
+            return stored_whole, None
         names = {(holder.name, tuple(cuts.label(one) for one in holder.operations)) for holder in found}
         if not found:
             return Cut(), None
@@ -161,14 +175,15 @@ class _Look:
                 advice="Convert its parts one by one, or keep what it reads: --store source",
             )
         self.holders = found
+        states = [cuts.state_of(found, count) for count in range(len(found[0].operations) + 1)]  # before they are run
         kept = self._fixed(found[0]) if self.recipe.store == "sample" else 0
         hook = Hook(found[0].operations[:kept])
         call = self._call(hook)
         labels = [cuts.label(one) for one in found[0].operations]
         if call is None:
             self.holders = []
-            return Cut(), None
-        return Cut(attribute=found[0].name, kept=labels[:kept], live=labels[kept:], call=call), hook
+            return stored_whole, None
+        return Cut(attribute=found[0].name, kept=labels[:kept], live=labels[kept:], call=call, state=states[kept]), hook
 
     def _fixed(self, holder: Holder) -> int:
         inputs = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pipefix.caches import ownership, pictures
+from pipefix.caches import layout, pictures
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.pictures import is_image
 from pipefix.caches.record import Picture
@@ -17,7 +17,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 def dataset(path: Path) -> Any:
     """The dataset of a cache's directory; None where the directory is something else."""
-    if not (path / ownership.MANIFEST).is_file():
+    if not (path / layout.MANIFEST).is_file():
         return None
     found = CachedDataset(path, images="tensor")
     if not len(found):

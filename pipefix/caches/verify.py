@@ -11,19 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipefix.caches import far, ownership, record, replay
+from pipefix.caches import far, layout, record, replay
 from pipefix.caches import manifest as manifests
-from pipefix.caches.building import of_manifest
 from pipefix.caches.format import DataFile, Index
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import SUFFIXES, Manifest, Part, beside
 from pipefix.caches.parts import reader_of
-from pipefix.caches.survey import survey
-from pipefix.caches.witness import Witness
-from pipefix.caches.writer import Facts, OpenedSource, make_part, read_facts
+from pipefix.caches.writer import Facts, read_facts
 from pipefix.stores.opening import open_store
-from pipefix.vocabulary.errors import CacheDamaged, TargetError, UnreadableFile
-from pipefix.vocabulary.folder_lock import FolderLock
+from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.urls import is_far
 
 Progress = Callable[[int, int], None]
@@ -49,9 +45,6 @@ class Checked:
     """Source files that are not there."""
     far_count: int = 0
     """Objects of far stores: a cache may come from a stranger, so no URL in it is asked."""
-    repaired: list[int] = field(default_factory=list)
-    restored: bool = False
-    """The manifest was written anew from its copy."""
     url: str | None = None
     """Of a cache in a store."""
     copy_damaged: bool = False
@@ -67,13 +60,13 @@ def verify(folder: Path, *, sample: int | None = None, seed: int = 0, progress: 
     folder = Path(os.path.abspath(folder))
     manifest = manifests.read(folder)
     found = Checked(folder, manifest)
-    found.copy_damaged = (folder / ownership.COPY).exists() and manifests.copied(folder) is None
+    found.copy_damaged = (folder / layout.COPY).exists() and manifests.copied(folder) is None
     chosen = _chosen(manifest, sample, seed)
     for number, part in enumerate(manifest.parts):
         if progress is not None:
             progress(number, len(manifest.parts))
         if chosen is None or number in chosen:
-            _look_into(_PartCheck(folder, manifest, number, part), chosen, found)
+            _look_into(PartCheck(folder, manifest, number, part), chosen, found)
     return found
 
 
@@ -81,23 +74,22 @@ def verify_in_store(url: str, *, sample: int | None = None, seed: int = 0, progr
     """The same of a cache in a store: each part that is looked at is fetched whole, and removed again."""
     store = open_store(url)
     manifest = far.read_manifest(store)
-    with tempfile.TemporaryDirectory(prefix="pipefix-verify-") as place:
-        found = Checked(Path(place), manifest, url=store.url)
-        chosen = _chosen(manifest, sample, seed)
-        for name in ownership.FOLDERS:
-            (found.folder / name).mkdir()
-        for number, part in enumerate(manifest.parts):
-            if progress is not None:
-                progress(number, len(manifest.parts))
-            if chosen is None or number in chosen:
+    found = Checked(Path(store.url), manifest, url=store.url)
+    chosen = _chosen(manifest, sample, seed)
+    for number, part in enumerate(manifest.parts):
+        if progress is not None:
+            progress(number, len(manifest.parts))
+        if chosen is None or number in chosen:
+            with tempfile.TemporaryDirectory(prefix="pipefix-verify-") as place:
+                found.folder = Path(place)
+                for name in layout.FOLDERS:
+                    (found.folder / name).mkdir()
                 far.bring(store, manifest, number, found.folder)
-                _look_into(_PartCheck(found.folder, manifest, number, part), chosen, found)
-                for path in found.folder.glob("*/*"):
-                    path.unlink()
+                _look_into(PartCheck(found.folder, manifest, number, part), chosen, found)
     return found
 
 
-def _look_into(check: _PartCheck, chosen: dict[int, list[int]] | None, found: Checked) -> None:
+def _look_into(check: PartCheck, chosen: dict[int, list[int]] | None, found: Checked) -> None:
     problems = list(check.problems(chosen.get(check.number) if chosen is not None else None))
     found.records += check.looked_at
     if problems:
@@ -123,7 +115,7 @@ def _chosen(manifest: Manifest, sample: int | None, seed: int) -> dict[int, list
     return found
 
 
-class _PartCheck:
+class PartCheck:
     """One part, from its files' sizes to its records' trees."""
 
     def __init__(self, folder: Path, manifest: Manifest, number: int, part: Part) -> None:
@@ -191,7 +183,7 @@ class _PartCheck:
                 yield f"record {position}: {error}"
 
 
-def _against_source(check: _PartCheck, found: Checked) -> None:
+def _against_source(check: PartCheck, found: Checked) -> None:
     """Files that went into the part: still there, and unchanged by size and time."""
     if check.facts is None:
         return
@@ -210,51 +202,3 @@ def _against_source(check: _PartCheck, found: Checked) -> None:
         found.changed_count += 1
         if len(found.changed) < _NAMED:
             found.changed.append(path)
-
-
-# -- mending ---------------------------------------------------------------------------------------------------------------
-
-
-def mend_manifest(folder: Path) -> bool:
-    """Write a damaged or missing manifest anew from its copy, or a damaged copy from the manifest; True for the first."""
-    folder = Path(os.path.abspath(folder))
-    if not ownership.is_ours(folder):
-        return False
-    ownership.check(folder)
-    with FolderLock(folder, "converter"):
-        return manifests.mend(folder)
-
-
-def repair(found: Checked, dataset: Any) -> Checked:
-    """Make the damaged parts anew from ``dataset``; they take the place of the old ones only if they are what those were."""
-    folder, manifest = found.folder, found.manifest
-    ownership.check(folder)
-    with FolderLock(folder, "converter"):
-        source = survey(dataset, manifest.recipe, manifest.target)
-        plan = of_manifest(manifest, source.blueprint)
-        source.blueprint = plan
-        if plan.cut != manifest.cut or len(dataset) != manifest.samples:
-            raise TargetError(
-                f"The source is not what {folder} was made from: it has {len(dataset)} samples, the cache {manifest.samples}.",
-                advice=_UPDATE,
-            )
-        for name in ownership.FOLDERS:
-            (folder / name).mkdir(exist_ok=True)
-        with Witness() as witness, source.hooked() as hook:
-            opened = OpenedSource(source.dataset, plan, hook, witness)
-            for number in sorted(found.damage):
-                _remake(number, manifest.parts[number], opened, folder)
-                found.repaired.append(number)
-                del found.damage[number]
-    return found
-
-
-def _remake(number: int, part: Part, opened: OpenedSource, folder: Path) -> None:
-    def same(facts: Facts, crc: int) -> None:
-        if facts.part(crc, part.generation) != part:
-            raise TargetError(
-                f"Part {number} cannot be mended: its source (samples {part.start} to {part.stop - 1}) has changed since.",
-                advice=_UPDATE,
-            )
-
-    make_part(number, opened, folder / "parts", lambda *_: None, generation=part.generation, accept=same)

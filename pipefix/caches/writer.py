@@ -26,7 +26,7 @@ from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
 from pipefix.seams.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
-from pipefix.vocabulary.files import draft_beside, read_regular, write_whole
+from pipefix.vocabulary.files import drafted, read_regular, write_whole
 from pipefix.vocabulary.urls import is_far
 
 _HERE = str(Path(__file__).resolve().parent.parent)
@@ -71,7 +71,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return Part(
             start=self.start, stop=self.stop, records=self.records, bytes=self.bytes, index_bytes=self.index_bytes,
             index_crc=self.index_crc, facts_crc=crc, source_bytes=self.source_bytes, generation=generation,
-            bad=[one.index for one in self.bad],
+            bad=[one.index for one in self.bad], lists=self.lists,
         )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ class OpenedSource:
     def __init__(self, dataset: Any, blueprint: Blueprint, hook: Hook | None, witness: Witness) -> None:
         self.blueprint = blueprint
         self.witness = witness
-        self.fingerprint = Fingerprint(dataset, blueprint.samples)
+        self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.root])
         self.text = blueprint.recipe.text if blueprint.recipe.tokenizer is not None else None
         source = blueprint.recipe.store == "source"
         self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(blueprint, witness)
@@ -128,20 +128,13 @@ def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
     return get
 
 
-Accept = Callable[[Facts, int], None]
-"""Called with a part's facts and their checksum before any of its files appears; raises where it is not to."""
-
-
-def make_part(
-    number: int, opened: OpenedSource, folder: Path, tell: Tell, *, generation: int = 0, accept: Accept = lambda *_: None
-) -> Facts:
+def make_part(number: int, opened: OpenedSource, folder: Path, tell: Tell, *, generation: int = 0) -> Facts:
     """Write the part's data into ``folder`` and the rest beside it; the facts appear last, when all is done."""
     blueprint = opened.blueprint
     start, stop = blueprint.range(number)
     name = Part(start=0, stop=0, records=0, bytes=0, index_bytes=0, index_crc=0, facts_crc=0, generation=generation).name(number)
     data = folder / f"{name}{SUFFIXES[blueprint.recipe.container]}"
-    draft = draft_beside(data)
-    try:
+    with drafted(data) as draft:
         writer = _writer(draft, blueprint)
         try:
             made = _fill(writer, opened, start, stop, tell)
@@ -154,17 +147,11 @@ def make_part(
             start=start, stop=made.stop, records=made.records, bytes=draft.stat().st_size, index_bytes=len(index),
             index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=_as_of_now(made.files, blueprint.root),
             file_count=len(made.files), ended=made.ended,
-            lists=opened.fingerprint.part(start, made.stop),
+            lists=opened.fingerprint.part(start, made.stop, blueprint.volatile),
         )  # fmt: skip
         text = msgspec.msgpack.encode(facts)
-        crc = zlib.crc32(text)
-        accept(facts, crc)
-        draft.replace(data)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
     write_whole(beside(data, ".idx"), index, durable=False)
-    write_whole(beside(data, ".facts"), text + crc.to_bytes(4, "little"), durable=False)
+    write_whole(beside(data, ".facts"), text + zlib.crc32(text).to_bytes(4, "little"), durable=False)
     return facts
 
 

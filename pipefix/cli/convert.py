@@ -46,7 +46,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument("--tokenizer", metavar="FILE", help="tokenise with this tokenizer.json; rows only")
     parser.add_argument("--text", metavar="FIELD", help="the field that is tokenised")
     parser.add_argument("--limit", type=arguments.batch_size, metavar="N", help="take the first N samples of a stream")
-    parser.add_argument("--update", action="store_true", help="rebuild what has changed in the source since")
+    parser.add_argument("--update", action="store_true", help="rebuild what is damaged, or has changed in the source since")
     parser.add_argument("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")

@@ -1,7 +1,6 @@
 """Check a cache: every checksum, every index, every record, and whether its source is what it was.
 
-Nothing of the cache is executed. --repair restores a damaged manifest from its copy, and rebuilds damaged parts from their source:
-for that the target which the cache was made from is loaded, which runs its code.
+Nothing of the cache is executed, and nothing is written. Mend what is damaged with the command that made the cache, and --update.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix verify CACHE [options]"
     parser.add_argument("cache", metavar="CACHE", type=arguments.place, help="a cache's directory, or its URL")
     parser.add_argument("--sample", type=arguments.batch_size, metavar="N", help="check N records drawn at random instead of all")
-    parser.add_argument("--repair", action="store_true", help="rebuild damaged parts from the source")
-    parser.add_argument("--target", metavar="TARGET", help="the source, where it is not called what it was called then")
     parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="which records --sample draws (default: 0)")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
@@ -38,8 +35,6 @@ def run(arguments: Namespace) -> int:
             arguments.cache,
             sample=arguments.sample,
             seed=arguments.seed,
-            repair=arguments.repair,
-            target=arguments.target,
             progress=progress,
         )
     from pipefix.report import cache_report, terminal
@@ -51,6 +46,6 @@ def run(arguments: Namespace) -> int:
     if not found.sound:
         far = not isinstance(arguments.cache, Path)
         anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
-        advice = anew if far else f"Mend it from its source: {found.manifest.repair(arguments.cache)}"
+        advice = anew if far else f"Mend it from its source: {found.manifest.update(arguments.cache)}"
         raise GateFailed(f"{arguments.cache} is damaged.", advice=advice)
     return 0

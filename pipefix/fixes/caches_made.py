@@ -1,7 +1,7 @@
 """The caches that `fix` made, found by looking into its own folder: which of them a plan reads, and the removal of the others.
 
 No path comes from a file. A cache is removed where it bears a name that `fix` gives, says itself that it is ours, and no plan in
-the folder, backups included, names it; what is removed of it, and what is left, is decided by `pipefix.caches.removal`.
+the folder, backups included, names it; what is removed of it, and what is left, is decided by `pipefix.caches.folder`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipefix.caches import ownership, removal
+from pipefix.caches import folder as folders
+from pipefix.caches import layout
 from pipefix.plan import backups, planfile
 from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import UnreadableFile
@@ -21,7 +22,7 @@ NAMES = ("source", "resized-256", "decoded", "sample")
 
 def unused(folder: Path) -> list[str]:
     """Caches of ours, finished or begun, that no plan in ``folder`` names, relative to it."""
-    ours = [f"{FOLDER}/{name}" for name in NAMES if ownership.is_ours(folder / FOLDER / name)]
+    ours = [f"{FOLDER}/{name}" for name in NAMES if layout.is_ours(folder / FOLDER / name)]
     if not ours:
         return []
     named = _named(folder)
@@ -59,7 +60,7 @@ def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], lis
     for path in unused(folder):
         if only is not None and path != only:
             continue
-        why = f"{FOLDER} is a symbolic link" if (folder / FOLDER).is_symlink() else removal.remove(folder / path)
+        why = f"{FOLDER} is a symbolic link" if (folder / FOLDER).is_symlink() else folders.remove(folder / path)
         if why is None:
             removed.append(path)
         else:

@@ -117,14 +117,10 @@ def verified(check: Checked) -> Document:
 
 def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
     manifest, recipe = check.manifest, check.manifest.recipe
-    if check.restored:
-        yield Paragraph("The manifest was damaged or missing, and was written anew from its copy.")
     if check.copy_damaged:
         rest = "" if check.damage else "; the cache itself can be used as ever"
         yield Paragraph(f"The copy of its manifest is damaged{rest}. Write it anew with:")
-        yield CommandLine(command("pipefix", "verify", folder, "--repair"))
-    if check.repaired:
-        yield Paragraph(f"Mended {counted(len(check.repaired), 'part')} from the source: {', '.join(map(str, check.repaired))}.")
+        yield CommandLine(manifest.update(Path(folder)))
     if check.damage:
         yield Paragraph(f"{folder} is damaged: {counted(len(check.damage), 'part')} of {len(manifest.parts)}.")
         lines = [f"part {number}: {line}" for number, wrong in check.damage.items() for line in wrong]
@@ -133,7 +129,7 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
             yield Paragraph(f"- and {len(lines) - _NAMED} more.")
         if not is_far(folder):
             yield Paragraph("Mend it from its source with:")
-            yield CommandLine(manifest.repair(Path(folder)))
+            yield CommandLine(manifest.update(Path(folder)))
     else:
         whole = "" if check.records >= manifest.length else f" of {manifest.length:,}"
         what = "Its records are" if check.copy_damaged else f"{folder} is"
@@ -143,7 +139,8 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
     if check.changed_count:
         some = ", ".join(check.changed[:3]) + (" …" if check.changed_count > 3 else "")
         yield Paragraph(f"{counted(check.changed_count, 'source file')} changed since: {some}.")
-        yield Paragraph("Bring the cache up to date with --update, and the other arguments of pipefix convert as before.")
+        yield Paragraph("Bring the cache up to date with:")
+        yield CommandLine(manifest.update(Path(folder)))
 
 
 def as_dict(value: Any, **more: Any) -> dict[str, Any]:

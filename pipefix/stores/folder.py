@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipefix.stores.store import NoSuchObject, RequestLedger, Span
 from pipefix.vocabulary.errors import UnreadableFile
-from pipefix.vocabulary.files import DRAFT, draft_beside, write_whole
+from pipefix.vocabulary.files import DRAFT, write_new, write_whole
 
 
 class FolderStore:
@@ -52,19 +51,12 @@ class FolderStore:
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         path = self.folder / name
-        draft = draft_beside(path)
         self.ledger.count("put", sent=len(data))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(draft, data)
-            os.link(draft, path)
-        except FileExistsError:
-            return False
+            return write_new(path, data)
         except OSError as error:
             raise self._unreadable(name, error) from error
-        finally:
-            draft.unlink(missing_ok=True)
-        return True
 
     def list(self) -> dict[str, int]:
         self.ledger.count("list")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.files import write_whole
 
 CLIENTS, FETCHER, WANTED, ORIGIN = "clients.lock", "fetcher.lock", "wanted", "origin"
+WISH = re.compile(r"\d+(-\d+)?(\.(mdb|parquet))?\Z")
+"""What files of wishes are called: as the part that is wanted."""
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -18,10 +18,10 @@ import msgspec
 
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import NoSuchObject, Span, Store
-from pipefix.tier.client import CLIENTS, FETCHER, ORIGIN, WANTED, Wanted, is_locked
+from pipefix.tier.client import CLIENTS, FETCHER, ORIGIN, WANTED, WISH, Wanted, is_locked
 from pipefix.tier.plan import Wish, admitted
-from pipefix.vocabulary.errors import PipefixError
-from pipefix.vocabulary.files import DRAFT, draft_beside
+from pipefix.vocabulary.errors import CacheDamaged, PipefixError
+from pipefix.vocabulary.files import DRAFT, drafted, remove_plain
 
 _PIECE, _PIECES_AT_ONCE = 8 << 20, 4
 _IDLE_S = 0.05
@@ -36,8 +36,7 @@ class Fetcher:
     def clear(self) -> None:
         """Remove what one that was killed left."""
         for path in self.folder.glob("*/parts/*"):
-            if DRAFT.match(path.name):
-                path.unlink(missing_ok=True)
+            remove_plain(path, DRAFT)
 
     def held(self) -> int:
         """Bytes that parts take, those that are under way included."""
@@ -47,7 +46,7 @@ class Fetcher:
         """In the order in which they were made."""
         found = []
         for path in self.folder.glob(f"*/{WANTED}/*"):
-            if not DRAFT.match(path.name):
+            if WISH.match(path.name):
                 with contextlib.suppress(FileNotFoundError):
                     found.append((path.stat().st_mtime_ns, path.name, path))
         return [path for _, _, path in sorted(found)]
@@ -64,7 +63,7 @@ class Fetcher:
             except (OSError, ValueError, PipefixError, NoSuchObject):
                 pass  # it is read in the store, where whoever reads is told what is wrong
             finally:
-                path.unlink(missing_ok=True)
+                remove_plain(path, WISH)
             return True
         return False
 
@@ -75,21 +74,16 @@ class Fetcher:
         url = (cache / ORIGIN).read_text(encoding="utf-8")
         store = self._stores.setdefault(url, open_store(url))
         target.parent.mkdir(exist_ok=True)
-        draft = draft_beside(target)
-        try:
-            with draft.open("xb+") as file:
-                if wanted.bytes:
-                    os.posix_fallocate(file.fileno(), 0, wanted.bytes)
-                spans = [Span(wanted.name, at, min(_PIECE, wanted.bytes - at)) for at in range(0, wanted.bytes, _PIECE)]
-                for first in range(0, len(spans), _PIECES_AT_ONCE):
-                    few = spans[first : first + _PIECES_AT_ONCE]
-                    for span, data in zip(few, store.ranges(few), strict=True):
-                        os.pwrite(file.fileno(), data, span.begin)
-                if not all(zlib.crc32(os.pread(file.fileno(), length, at)) == crc for at, length, crc in wanted.blocks):
-                    return
-            draft.rename(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        with drafted(target) as draft, draft.open("xb+") as file:
+            if wanted.bytes:
+                os.posix_fallocate(file.fileno(), 0, wanted.bytes)
+            spans = [Span(wanted.name, at, min(_PIECE, wanted.bytes - at)) for at in range(0, wanted.bytes, _PIECE)]
+            for first in range(0, len(spans), _PIECES_AT_ONCE):
+                few = spans[first : first + _PIECES_AT_ONCE]
+                for span, data in zip(few, store.ranges(few), strict=True):
+                    os.pwrite(file.fileno(), data, span.begin)
+            if not all(zlib.crc32(os.pread(file.fileno(), length, at)) == crc for at, length, crc in wanted.blocks):
+                raise CacheDamaged(f"{store.url}/{wanted.name} is not what was written.")
 
 
 def _taken(lock: int) -> bool:

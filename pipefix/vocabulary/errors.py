@@ -58,7 +58,7 @@ class CacheDamaged(UnreadableFile):
 
     exit_code = 4
     default_advice = (
-        "See what is damaged with: pipefix verify CACHE; and mend it from the source with: pipefix verify CACHE --repair"
+        "See what is damaged with: pipefix verify CACHE. Mend it from its source with the command that made it, and --update"
     )
 
 

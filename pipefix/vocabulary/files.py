@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,6 +43,39 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
             pieces.append(piece)
             left -= len(piece)
     return b"".join(pieces)
+
+
+@contextlib.contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """A new path to write to. What was written there takes the place of ``path`` when the block ends, unless by an error."""
+    draft = draft_beside(path)
+    try:
+        yield draft
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def write_new(path: Path, data: bytes) -> bool:
+    """`write_whole` where nothing is at ``path`` yet; False where something is."""
+    draft = draft_beside(path)
+    try:
+        write_whole(draft, data)
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    return True
+
+
+def remove_plain(path: Path, called: re.Pattern[str]) -> None:
+    """Remove a regular file that is called so: no link, no directory, and nothing of another name."""
+    with contextlib.suppress(FileNotFoundError):
+        if called.match(path.name) and stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:

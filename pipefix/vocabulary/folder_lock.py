@@ -76,6 +76,10 @@ class FolderLock:
             advice="Wait until it is done, or give this one another directory: --out DIR",
         )
 
+    def moved(self, folder: Path) -> None:
+        """The directory was renamed."""
+        self._folder, self._path = folder, folder / NAME
+
     def __exit__(self, *why: object) -> None:
         assert self._file is not None
         with contextlib.suppress(OSError):

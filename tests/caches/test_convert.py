@@ -250,8 +250,8 @@ def test_it_goes_on_where_it_was(files, make, monkeypatch, to):
 def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
     small_parts(monkeypatch)
     whole = make(files, "source", name="whole")
-    folder = whole.folder.parent / "cache"
-    make(files, "source", name="cache")
+    folder = whole.folder.parent / "cache.building"
+    make(files, "source", name="cache").folder.rename(folder)
     (folder / "manifest.json").unlink()
     # As a power failure may leave it: names without bytes, and bytes without names.
     parts = folder / "parts"
@@ -259,7 +259,7 @@ def test_parts_from_before_a_restart_are_checked(files, make, monkeypatch):
     data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
     (parts / "00001.mdb").write_bytes(data)
     (folder / "index" / "00002.facts").unlink()
-    (parts / ".00002.123.draft").write_bytes(b"half")
+    (parts / ".pipefix-0123456789ab").write_bytes(b"half")
     whole_files.write_whole(folder / "plan.json", manifests.sealed_text(_plan_of(files)))
     monkeypatch.setattr("pipefix.caches.survey.boot", lambda: "another start")
     done = make(files, "source", name="cache")
@@ -274,7 +274,7 @@ def _plan_of(files) -> Blueprint:
 
 
 def test_a_second_converter_is_refused_with_the_first_ones_number(files, make, tmp_path):
-    folder = tmp_path / "cache"
+    folder = tmp_path / "cache.building"
     folder.mkdir()
     (folder / "parts").mkdir()
     code = (

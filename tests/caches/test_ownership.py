@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipefix.caches import pool
+from pipefix.caches.building import Building
 from pipefix.caches.convert import convert, recipe_of
-from pipefix.caches.verify import mend_manifest, repair, verify
-from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, UnreadableFile
+from pipefix.caches.layout import building_of
+from pipefix.caches.verify import verify
+from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, TargetError, UnreadableFile
 
 pytestmark = pytest.mark.usefixtures("fence")
 
@@ -55,7 +57,13 @@ def templates(tmp_path_factory: pytest.TempPathFactory, small_parts: Any) -> Pat
         patch.setattr(pool, "_here", interrupted)
         with pytest.raises(Interrupted):
             make(made / "begun")
+    building_of(made / "begun").rename(made / "begun")
     return made
+
+
+def laid_out(templates: Path, state: str, folder: Path) -> Path:
+    """A copy of one of the templates for the cache ``folder``; the directory that it lies in."""
+    return Path(shutil.copytree(templates / state, building_of(folder) if state == "begun" else folder))
 
 
 # -- what was found in an attack -------------------------------------------------------------------------------------------
@@ -74,7 +82,7 @@ def test_a_folder_with_files_in_parts_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["plan.json", "manifest.json", "quarantine.jsonl", "plan.json.draft"])
 def test_a_file_with_a_name_of_ours_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(FOREIGN)
-    for act in (make, mend_manifest, verify):
+    for act in (make, verify):
         with contextlib.suppress(UnreadableFile, BadUsage):
             act(tmp_path)
     with pytest.raises(BadUsage, match=f"holds other things, such as '{name}'"):
@@ -92,27 +100,25 @@ def test_no_advice_to_remove_what_is_not_ours(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["new", "begun", "finished"])
 @pytest.mark.parametrize("name", ["parts", "index"])
 def test_linked_folders_are_not_followed(tmp_path: Path, templates: Path, state: str, name: str) -> None:
-    shutil.copytree(templates / state, tmp_path / "cache")
+    place = laid_out(templates, state, tmp_path / "cache")
     elsewhere = tmp_path / "elsewhere"
     if state == "new":
         elsewhere.mkdir()
     else:
-        (tmp_path / "cache" / name).rename(elsewhere)
-    (tmp_path / "cache" / name).symlink_to(elsewhere)
+        (place / name).rename(elsewhere)
+    (place / name).symlink_to(elsewhere)
     before = contents(elsewhere)
     with pytest.raises((BadUsage, UnreadableFile), match=name):
         make(tmp_path / "cache", update=True)
-    with contextlib.suppress(PipefixError):
-        mend_manifest(tmp_path / "cache")
     assert contents(elsewhere) == before
 
 
 def test_linked_files_are_not_replaced(tmp_path: Path, templates: Path) -> None:
-    shutil.copytree(templates / "begun", tmp_path / "cache")
+    place = laid_out(templates, "begun", tmp_path / "cache")
     (tmp_path / "theirs").write_bytes(b"theirs")
-    link = tmp_path / "cache" / "parts" / "00002.mdb"
+    link = place / "parts" / "00002.mdb"
     link.symlink_to(tmp_path / "theirs")
-    with pytest.raises(BadUsage, match=r"00002\.mdb is not a file that a cache would hold"):
+    with pytest.raises(BadUsage, match=r"holds what is not of a cache: .*00002\.mdb"):
         make(tmp_path / "cache")
     assert link.is_symlink() and (tmp_path / "theirs").read_bytes() == b"theirs"
 
@@ -120,9 +126,9 @@ def test_linked_files_are_not_replaced(tmp_path: Path, templates: Path) -> None:
 def test_a_foreign_manifest_in_a_cache_is_not_overwritten(tmp_path: Path, templates: Path) -> None:
     shutil.copytree(templates / "finished", tmp_path / "cache")
     (tmp_path / "cache" / "manifest.json").write_bytes(FOREIGN)
-    for act in (make, mend_manifest):
+    for update in (False, True):
         with pytest.raises(UnreadableFile, match="not the manifest of a pipefix cache") as raised:
-            act(tmp_path / "cache")
+            make(tmp_path / "cache", update=update)
         assert "Move it" in raised.value.advice and "rm " not in raised.value.advice
     assert (tmp_path / "cache" / "manifest.json").read_bytes() == FOREIGN
 
@@ -130,12 +136,11 @@ def test_a_foreign_manifest_in_a_cache_is_not_overwritten(tmp_path: Path, templa
 def test_a_damaged_part_is_mended_beside_a_folder_called_repair(tmp_path: Path, templates: Path) -> None:
     folder = tmp_path / "cache"
     shutil.copytree(templates / "finished", folder)
-    before = contents(folder)
     (folder / ".repair").mkdir()
     (folder / ".repair" / "photo.jpg").write_bytes(b"theirs")
     (folder / "parts" / "00001.mdb").write_bytes(b"damage")
-    assert repair(verify(folder), DATASET).sound
-    assert contents(folder) == {**before, ".repair/photo.jpg": b"theirs"}
+    assert make(folder, update=True).made == 1 and verify(folder).sound
+    assert (folder / ".repair" / "photo.jpg").read_bytes() == b"theirs"
 
 
 # -- and in general --------------------------------------------------------------------------------------------------------
@@ -149,7 +154,7 @@ NAMES = (
 """Names as people might use them, ours among them."""
 CONTENTS = st.sampled_from([b"", b"theirs", FOREIGN, b"123", b'{"index": "no"}\n'])
 KINDS = st.one_of(st.tuples(st.just("file"), CONTENTS), st.tuples(st.sampled_from(["link", "linked folder", "pipe", "folder"])))
-ACTS = ("convert", "update", "other recipe", "quarantine", "mend", "repair")
+ACTS = ("convert", "update", "other recipe", "quarantine")
 
 
 def place(folder: Path, outside: Path, name: str, what: tuple[Any, ...]) -> bool:
@@ -187,13 +192,7 @@ def contents(folder: Path) -> dict[str, Any]:
 
 
 def act(what: str, folder: Path) -> None:
-    if what == "mend":
-        mend_manifest(folder)
-    elif what == "repair":
-        found = verify(folder)
-        if found.damage:
-            repair(found, DATASET)
-    elif what == "other recipe":
+    if what == "other recipe":
         make(folder, "rows", "parquet")
     else:
         make(folder, update=what == "update", on_bad="quarantine" if what == "quarantine" else "raise")
@@ -210,8 +209,8 @@ def test_nothing_of_theirs_is_changed_or_lost(
     tmp_path_factory: pytest.TempPathFactory, templates: Path, state: str, theirs: dict[str, Any], damage: bool, acts: list[str]
 ) -> None:
     place_of_all = tmp_path_factory.mktemp("place")
-    folder, outside = place_of_all / "cache", place_of_all / "outside"
-    shutil.copytree(templates / state, folder)
+    cache, outside = place_of_all / "cache", place_of_all / "outside"
+    folder = laid_out(templates, state, cache)
     outside.mkdir()
     for name in ("photo.jpg", "00000.mdb", "00000.facts", "manifest.copy"):
         (outside / name).write_bytes(b"theirs")
@@ -222,7 +221,7 @@ def test_nothing_of_theirs_is_changed_or_lost(
     before = {name: picture(folder / name) for name in held}
     for what in acts:
         with contextlib.suppress(PipefixError):
-            act(what, folder)
+            act(what, cache)
     after = {name: picture(folder / name) if os.path.lexists(folder / name) else "lost" for name in held}
     for name in ("parts", "index"):  # a folder of theirs may have got company, if it was empty and its name is ours
         if name in before and before[name] == {}:
@@ -240,25 +239,54 @@ def _replaceable(state: str, name: str, what: tuple[Any, ...]) -> bool:
 # -- what must go on -------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_interrupted_goes_on_beside_files_of_theirs(tmp_path: Path, templates: Path) -> None:
-    shutil.copytree(templates / "begun", tmp_path / "cache")
-    (tmp_path / "cache" / "notes.txt").write_text("theirs")
-    (tmp_path / "cache" / "parts" / "holiday.jpg").write_bytes(b"theirs")
-    (tmp_path / "cache" / ".lock").write_text("99999 on a-host")
-    (tmp_path / "cache" / "parts" / ".00002.123.draft").write_bytes(b"half, by a past version")
-    (tmp_path / "cache" / "parts" / ".pipefix-0123456789ab").write_bytes(b"half")
+def test_what_was_interrupted_goes_on_once_files_of_theirs_are_moved(tmp_path: Path, templates: Path) -> None:
+    place = laid_out(templates, "begun", tmp_path / "cache")
+    (place / "parts" / "holiday.jpg").write_bytes(b"theirs")
+    (place / ".lock").write_text("99999 on a-host")
+    (place / "parts" / ".pipefix-0123456789ab").write_bytes(b"half")
+    with pytest.raises(BadUsage, match=r"holds what is not of a cache: .*holiday\.jpg"):
+        make(tmp_path / "cache")
+    (place / "parts" / "holiday.jpg").rename(tmp_path / "holiday.jpg")
     done = make(tmp_path / "cache")
     assert (done.found, done.made) == (2, 1)
-    expected = {**contents(templates / "finished"), "notes.txt": b"theirs", "parts/holiday.jpg": b"theirs"}
-    assert contents(tmp_path / "cache") == expected
+    assert contents(tmp_path / "cache") == contents(templates / "finished") and not place.exists()
+
+
+def test_a_goal_that_somebody_filled_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Building.seal
+
+    def meanwhile(self: Any, **how: Any) -> Any:
+        (tmp_path / "cache").mkdir()
+        (tmp_path / "cache" / "thesis.tex").write_bytes(b"theirs")
+        return real(self, **how)
+
+    monkeypatch.setattr(Building, "seal", meanwhile)
+    with pytest.raises(BadUsage, match="came to hold other things while the cache was made"):
+        make(tmp_path / "cache")
+    assert contents(tmp_path / "cache") == {"thesis.tex": b"theirs"}
+    monkeypatch.undo()
+    (tmp_path / "cache").rename(tmp_path / "theirs")
+    assert make(tmp_path / "cache").made == 0 and verify(tmp_path / "cache").sound
+
+
+def test_nothing_is_left_of_a_conversion_that_never_began(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="empty"):
+        convert([], recipe_of("lmdb", "sample"), tmp_path / "some" / "where" / "cache", workers=0)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_linked_directory_is_filled_where_it_leads(tmp_path: Path, templates: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "disk")
+    make(tmp_path / "cache")
+    assert (tmp_path / "cache").is_symlink() and contents(tmp_path / "disk") == contents(templates / "finished")
 
 
 def test_killed_before_there_was_a_plan(tmp_path: Path, templates: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / ".lock").touch()
-    (tmp_path / "cache" / ".pipefix-0123456789ab").write_bytes((templates / "begun" / "plan.json").read_bytes()[:100])
-    for name in ("parts", "index"):
-        (tmp_path / "cache" / name).mkdir()  # as past versions did
+    place = building_of(tmp_path / "cache")
+    place.mkdir()
+    (place / ".lock").touch()
+    (place / ".pipefix-0123456789ab").write_bytes((templates / "begun" / "plan.json").read_bytes()[:20])
     make(tmp_path / "cache")
     left = contents(tmp_path / "cache")
     assert left.pop(".lock") == b"" and left == contents(templates / "finished")
@@ -277,5 +305,5 @@ def test_caches_of_past_versions_go_on(root: Path, tmp_path: Path, name: str) ->
     data = next((tmp_path / "cache" / "parts").iterdir())
     data.write_bytes(b"damage")
     if "source" not in name:  # whose files lay elsewhere when it was made
-        assert repair(verify(tmp_path / "cache"), dataset).sound
-        assert {key: value for key, value in contents(tmp_path / "cache").items() if key in before} == before
+        assert convert(dataset, recipe_of(to, store), tmp_path / "cache", target="golden", workers=0, update=True).made
+        assert verify(tmp_path / "cache").sound

@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
+from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
-from pipefix.caches import removal
 from pipefix.caches.building import Building
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.verify import verify
@@ -45,21 +45,21 @@ def cache(make, files: Files, monkeypatch) -> Path:
 
 
 def test_a_whole_cache_is_removed_whole(cache):
-    assert removal.remove(cache) is None and not cache.exists()
-    assert removal.remove(cache) is None
+    assert folders.remove(cache) is None and not cache.exists()
+    assert folders.remove(cache) is None
 
 
 @pytest.mark.parametrize("without", ["manifest.json", "index/manifest.copy"])
 def test_one_of_manifest_and_copy_is_enough(cache, without):
     (cache / without).write_text("{}")
-    assert removal.remove(cache) is None and not cache.exists()
+    assert folders.remove(cache) is None and not cache.exists()
 
 
 def test_a_begun_cache_is_removed_by_its_blueprint(tmp_path, files):
     with mock.patch.object(Building, "seal", side_effect=Killed), pytest.raises(Killed):
         convert(files, recipe_of("lmdb", "source"), tmp_path / "begun", workers=0)
-    assert (tmp_path / "begun" / "plan.json").exists()
-    assert removal.remove(tmp_path / "begun") is None and not (tmp_path / "begun").exists()
+    assert (tmp_path / "begun.building" / "plan.json").exists()
+    assert folders.remove(tmp_path / "begun") is None and not list(tmp_path.glob("begun*"))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_begun_cache_is_removed_by_its_blueprint(tmp_path, files):
 def test_a_folder_that_nothing_marks_as_ours_stays(tmp_path, path, text):
     (tmp_path / "theirs" / path).parent.mkdir(parents=True)
     (tmp_path / "theirs" / path).write_text(text)
-    why = removal.remove(tmp_path / "theirs")
+    why = folders.remove(tmp_path / "theirs")
     assert why is not None and "nothing in it says that pipefix made it" in why
     assert (tmp_path / "theirs" / path).read_text() == text
 
@@ -82,9 +82,9 @@ def test_what_a_converter_left_that_had_made_nothing_yet_is_ours(tmp_path):
     for name in ("parts", "index"):
         (tmp_path / "early" / name).mkdir(parents=True)
     (tmp_path / "early" / ".lock").write_text("4711 on host")
-    for name in ("plan.json.draft", ".pipefix-0123456789ab"):
+    for name in (".pipefix-0123456789ac", ".pipefix-0123456789ab"):
         (tmp_path / "early" / name).write_text('{\n "format": "pipef')
-    assert removal.remove(tmp_path / "early") is None and not (tmp_path / "early").exists()
+    assert folders.remove(tmp_path / "early") is None and not (tmp_path / "early").exists()
 
 
 @pytest.mark.system
@@ -95,7 +95,7 @@ def test_a_removal_that_is_killed_leaves_nothing_that_looks_whole_and_can_be_gon
         ended = False
         with dying_at(number):
             try:
-                assert removal.remove(folder) is None
+                assert folders.remove(folder) is None
                 ended = True
             except Killed:
                 pass
@@ -111,5 +111,5 @@ def test_a_removal_that_is_killed_leaves_nothing_that_looks_whole_and_can_be_gon
             for update in (False, True):
                 convert(files, recipe_of("lmdb", "source"), kept, target="a target", workers=0, update=update)
             assert not verify(kept).damage and manifests.read(kept).length == len(files)
-        assert removal.remove(folder) is None and not folder.exists()
+        assert folders.remove(folder) is None and not folder.exists()
     raise AssertionError("the removal never ends")

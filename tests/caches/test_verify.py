@@ -8,10 +8,9 @@ import shutil
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.verify import mend_manifest, repair, verify
-from pipefix.vocabulary.errors import CacheDamaged, TargetError
+from pipefix.caches.verify import verify
+from pipefix.vocabulary.errors import CacheDamaged
 from tests.caches.killing import contents
-from tests.caches.sources import draw
 
 BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
 
@@ -33,6 +32,7 @@ def test_damage_is_named_and_mended(files, make, parted, to, store):
     folder = make(files, store, to).folder
     before = contents(folder)
     assert verify(folder).sound
+    samples = [bytes(CachedDataset(folder).raw(index)) for index in range(12)]
     data = next((folder / "parts").glob("00001.*"))
     flip(data, data.stat().st_size // 2)
     (folder / "index" / "00002.idx").unlink()
@@ -41,10 +41,12 @@ def test_damage_is_named_and_mended(files, make, parted, to, store):
     assert "00001" in found.damage[1][0] and "00002.idx is missing" in found.damage[2][0]
     with pytest.raises(CacheDamaged, match=r"00002.idx is missing") as raised:
         CachedDataset(folder)[9]
-    assert "pipefix verify CACHE --repair" in raised.value.advice
-    mended = repair(found, files)
-    assert mended.sound and mended.repaired == [1, 2]
-    assert contents(folder) == before and verify(folder).sound
+    assert "--update" in raised.value.advice
+    assert make(files, store, to).made == 0
+    mended = make(files, store, to, update=True)
+    assert (mended.made, mended.found) == (2, 1) and verify(folder).sound
+    assert {name: data for name, data in contents(folder).items() if "00000." in name}.items() <= before.items()
+    assert [bytes(CachedDataset(folder).raw(index)) for index in range(12)] == samples
 
 
 def test_what_only_other_programs_look_at_is_checked_too(files, make):
@@ -68,16 +70,6 @@ def test_the_source_is_compared(files, make):
     assert found.sound and (found.changed_count, found.missing_count) == (1, 1) and found.changed == [files.paths[3]]
 
 
-def test_a_changed_source_does_not_mend(files, make, parted, pictures):
-    folder = make(files, "source").folder
-    (folder / "parts" / "00001.mdb").write_bytes(b"")
-    draw(pictures[5], 44)
-    before = contents(folder)
-    with pytest.raises(TargetError, match=r"Part 1 cannot be mended: its source \(samples 4 to 7\) has changed since") as raised:
-        repair(verify(folder), files)
-    assert "--update" in raised.value.advice and contents(folder) == before
-
-
 def test_numbers_that_are_not_the_manifests(files, make, parted):
     folder = make(files, "source").folder
     for name in ("parts/{}.mdb", "index/{}.idx"):
@@ -97,15 +89,7 @@ def test_a_manifest_is_mended_from_its_copy(files, make, harm):
     (folder / "manifest.json").unlink() if harm == "missing" else flip(folder / "manifest.json", 60)
     with pytest.raises(CacheDamaged, match=r"manifest.json") as raised:
         CachedDataset(folder)
-    assert "pipefix verify CACHE --repair" in raised.value.advice
-    assert mend_manifest(folder) and contents(folder) == before
-    assert not mend_manifest(folder)
-
-
-def test_the_same_command_mends_a_manifest_too(files, make):
-    folder = make(files, "source").folder
-    before = contents(folder)
-    (folder / "manifest.json").unlink()
+    assert "pipefix convert" in raised.value.advice
     assert make(files, "source").made == 0 and contents(folder) == before
 
 
@@ -115,14 +99,15 @@ def test_a_damaged_copy_is_told_and_written_anew(files, make):
     flip(folder / "index" / "manifest.copy", 60)
     found = verify(folder)
     assert found.copy_damaged and not found.damage and not found.sound
-    assert not mend_manifest(folder) and contents(folder) == before and verify(folder).sound
+    assert make(files, "source", update=True).made == 0
+    assert contents(folder) == before and verify(folder).sound
 
 
 def test_without_a_sound_copy_there_is_another_way_out(files, make):
     folder = make(files, "source").folder
     flip(folder / "manifest.json", 60)
     (folder / "index" / "manifest.copy").unlink()
-    for read in (CachedDataset, mend_manifest):
+    for read in (CachedDataset, lambda _: make(files, "source", update=True)):
         with pytest.raises(CacheDamaged) as raised:
             read(folder)
-        assert f"rm -r {folder}" in raised.value.advice
+        assert f"Move {folder} elsewhere" in raised.value.advice

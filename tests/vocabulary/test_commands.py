@@ -44,7 +44,7 @@ def _is_plain(piece: ast.expr) -> bool:
     assert isinstance(piece, ast.FormattedValue)
     value = piece.value
     if isinstance(value, ast.Call):
-        return getattr(value.func, "attr", getattr(value.func, "id", "")) in ("command", "quote", "join", "repair")
+        return getattr(value.func, "attr", getattr(value.func, "id", "")) in ("command", "quote", "join", "update")
     if isinstance(value, ast.IfExp):
         return all(isinstance(end, ast.Constant) for end in (value.body, value.orelse))
     return isinstance(value, ast.Name) and value.id in ("extra", "driver", "store", "size")

@@ -1,0 +1,134 @@
+"""What the user's classes and functions do, as a digest: of their source without comments, and of functions of theirs they call.
+
+Libraries that are installed are known by name. So a comment, a blank line or an update of torchvision changes nothing, and another
+``__getitem__``, another helper that it calls or another constant that it reads does.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+_INSTALLED = tuple({path for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_MOST = 256
+"""Functions and classes that are looked at."""
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+def digest(value: Any) -> str:
+    """Of a class or a function; empty where it is not the user's."""
+    words = list(_words(value))
+    return hashlib.sha256("\n".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:16] if words else ""
+
+
+def _words(value: Any) -> Iterator[str]:
+    waiting, seen = [value], set[int]()
+    while waiting and len(seen) < _MOST:
+        thing = waiting.pop()
+        if isinstance(thing, functools.partial):
+            yield repr([one for one in (*thing.args, *sorted(thing.keywords.items())) if _is_plain(one)])
+            thing = thing.func
+        thing = thing.__func__ if isinstance(thing, (MethodType, staticmethod, classmethod)) else inspect.unwrap(thing)
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, type):
+            for base in thing.__mro__:
+                if _is_users(base):
+                    yield f"class {base.__qualname__}"
+                    for name, held in sorted(vars(base).items()):
+                        if isinstance(held, property):
+                            waiting += [one for one in (held.fget,) if one is not None]
+                        elif isinstance(held, (FunctionType, staticmethod, classmethod)):
+                            waiting.append(held)
+                        elif _is_plain(held) and not name.startswith("__"):
+                            yield f"{name} = {held!r}"
+        elif isinstance(thing, FunctionType) and _is_users(thing):
+            source, reassigned = _source(thing.__code__)
+            yield f"def {thing.__qualname__}: {source}"
+            yield repr([one for one in (thing.__defaults__ or (), thing.__kwdefaults__ or {}) if _is_plain(one)])
+            for name, held in _named(thing):
+                if name in reassigned:
+                    continue
+                if _is_plain(held):
+                    yield f"{name} = {held!r}"
+                elif isinstance(held, (FunctionType, type, functools.partial)):
+                    waiting.append(held)
+
+
+def _named(function: FunctionType) -> list[tuple[str, Any]]:
+    """What a function's code names outside of itself: globals, what it closes over, and functions of the user's modules."""
+    names = sorted(set(_names(function.__code__)))
+    found = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+    for _, module in list(found):
+        if isinstance(module, ModuleType) and _is_users(module):
+            found += [(name, vars(module)[name]) for name in names if name in vars(module)]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        try:
+            found.append((name, cell.cell_contents))
+        except ValueError:  # not bound yet
+            continue
+    return [(name, held) for name, held in found if not isinstance(held, (ModuleType, BuiltinFunctionType))]
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+@functools.lru_cache(maxsize=1024)
+def _source(code: CodeType) -> tuple[str, frozenset[str]]:
+    """Its source without comments and docstrings, or its byte code; and names of globals that it assigns to."""
+    try:
+        if code.co_name == "<lambda>":
+            raise OSError  # its lines hold more than itself
+        tree = ast.parse(textwrap.dedent("".join(inspect.getsourcelines(code)[0])))
+    except (OSError, TypeError, SyntaxError, ValueError, IndexError):
+        return "".join(_bytecode(code)), frozenset()
+    reassigned = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and ast.get_docstring(node, clean=False):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree), frozenset(reassigned)
+
+
+def _bytecode(code: CodeType) -> Iterator[str]:
+    yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _bytecode(constant)
+        else:
+            yield repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return len(value) <= _MOST and all(map(_is_plain, value))
+    if type(value) is dict:
+        return len(value) <= _MOST and all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    return type(value) in _PLAIN
+
+
+def _is_users(thing: Any) -> bool:
+    """Whether it is code that people edit: neither of Python, nor installed, nor of this library."""
+    if isinstance(thing, FunctionType):
+        name, path = thing.__globals__.get("__name__") or "", thing.__code__.co_filename
+    elif isinstance(thing, ModuleType):
+        name, path = thing.__name__, getattr(thing, "__file__", None) or ""
+    else:
+        name = thing.__module__ or ""
+        methods = [held.__code__.co_filename for held in vars(thing).values() if isinstance(held, FunctionType)]
+        path = getattr(sys.modules.get(name), "__file__", None) or next((one for one in methods if not one.startswith("<s")), "")
+        if not path and name != "__main__":
+            return False
+    return name.partition(".")[0] not in ("pipefix", "builtins", "torch", "torchvision") and not path.startswith(_INSTALLED)

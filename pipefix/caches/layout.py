@@ -1,0 +1,76 @@
+"""What the files of a cache are called, and by what they are known as ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from pipefix.vocabulary.files import read_regular
+
+MANIFEST, PLAN, QUARANTINE = "manifest.json", "plan.json", "quarantine.jsonl"
+COPY = Path("index", "manifest.copy")
+FOLDERS = ("parts", "index")
+PART = {
+    "parts": re.compile(r"(\d{5,})(?:-\d+)?\.(?:mdb|parquet)\Z"),
+    "index": re.compile(r"(\d{5,})(?:-\d+)?\.(?:idx|facts)\Z"),
+}
+MARK = b'{\n "format": "pipefix.cache'
+_QUARANTINED = b'{"index": '
+
+
+def building_of(folder: Path) -> Path:
+    """Where the cache ``folder`` is made: beside it, on the same disk."""
+    return folder.with_name(f"{folder.name}.building")
+
+
+def is_cache(folder: Path) -> bool:
+    """Whether a finished cache is there, whole or damaged."""
+    return marked(folder / MANIFEST) or (is_folder(folder / COPY.parent) and marked(folder / COPY))
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether a cache that pipefix makes or made is there: finished, or begun beside it."""
+    return is_cache(folder) or any(marked(place / PLAN) for place in (folder, building_of(folder)))
+
+
+def marked(path: Path) -> bool:
+    """Whether a manifest or plan begins as ours do; links are not followed."""
+    return is_plain(path) and head(path).startswith(MARK)
+
+
+def is_quarantine(path: Path) -> bool:
+    """Whether this is a list of damaged samples that we wrote."""
+    return is_plain(path) and head(path).startswith(_QUARANTINED)
+
+
+def is_plain(path: Path) -> bool:
+    """A regular file, not a link to one."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_folder(path: Path) -> bool:
+    return stat.S_ISDIR(_mode(path))
+
+
+def entries(folder: Path) -> list[Path]:
+    """Everything in a directory and in those two of it that hold a cache's files, which are left out themselves."""
+    found: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        found += sorted(path.iterdir()) if path.name in FOLDERS and is_folder(path) else [path]
+    return found
+
+
+def head(path: Path) -> bytes:
+    try:
+        return read_regular(path, 100)
+    except OSError:
+        return b""
+
+
+def _mode(path: Path) -> int:
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return 0

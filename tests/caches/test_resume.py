@@ -1,0 +1,67 @@
+"""A conversion that was interrupted goes on with what still fits, and says before it removes what does not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipefix.caches.building import Building
+from pipefix.caches.dataset import CachedDataset
+from pipefix.vocabulary.errors import BadUsage
+from tests.caches.sources import Files, draw
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def begun(make: Any, files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Three parts of a cache that was never sealed."""
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda *_: 4)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Building, "seal", _killed)
+        make(files, "decoded")
+    return tmp_path / "cache.building"
+
+
+def _killed(self: Building) -> None:
+    raise Killed
+
+
+def test_another_recipe_leaves_it(begun: Path, make: Any, files: Files) -> None:
+    before = sorted(os.listdir(begun / "parts"))
+    with pytest.raises(BadUsage, match="an unfinished cache of another recipe: decoded in lmdb; 3 of its parts are made"):
+        make(files, "source")
+    assert sorted(os.listdir(begun / "parts")) == before and make(files, "decoded").found == 3
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_what_makes_no_other_records_makes_no_difference(begun: Path, make: Any, files: Files, monkeypatch: Any) -> None:
+    """Neither what the target is called, nor a survey that measured a byte more."""
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda *_: 5)
+    monkeypatch.setattr("pipefix.caches.survey._classes", lambda _: ["named since"])
+    assert make(files, "decoded").found == 3
+
+
+def test_another_dataset_is_told_before_its_parts_go(begun: Path, make: Any, files: Files) -> None:
+    files.convert = "L"
+    with pytest.warns(
+        RuntimeWarning, match=r"was begun from another dataset \(convert differ\): the parts that it has, 3, are removed"
+    ):
+        done = make(files, "decoded")
+    assert (done.found, done.made) == (0, 3) and CachedDataset(done.folder)[0][0].mode == "L"
+
+
+@pytest.mark.parametrize("change", ["label", "file"])
+def test_parts_of_other_labels_or_files_are_made_anew(begun: Path, make: Any, files: Files, change: str) -> None:
+    if change == "label":
+        files.labels[5] = 1000
+    else:
+        draw(Path(files.paths[5]), 40)
+    done = make(files, "decoded")
+    assert (done.found, done.made) == (2, 1)
+    assert CachedDataset(done.folder, dataset=files)[5][1] == files.labels[5]

@@ -1,0 +1,185 @@
+"""A cache whose dataset is not what it was made from is noticed: by `convert`, and when it is opened."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Subset
+from torchvision.transforms import v2
+
+from pipefix.caches import manifest as manifests
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.fingerprint import Fingerprint
+from pipefix.vocabulary.errors import BadUsage
+from tests.caches.sources import Files
+
+CODE = """
+import numpy as np
+from torch.utils.data import Dataset
+
+SIZE = 4
+
+def scaled(value):
+    return value * 2
+
+class Data(Dataset):
+    '''Numbers.'''
+
+    def __init__(self, transform=None):
+        self.transform = transform
+        self.labels = list(range(40))
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        return np.full(SIZE, scaled(index)), self.labels[index]
+"""
+
+
+def dataset_of(folder: Path, old: str = "", new: str = "", **given: Any) -> Any:
+    """The dataset of the code above, with an edit."""
+    assert old in CODE
+    path = folder / f"data_{abs(hash((old, new)))}.py"
+    path.write_text(CODE.replace(old, new) if old else CODE)
+    namespace: dict[str, Any] = {"__name__": "data"}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    return namespace["Data"](**given)
+
+
+EDITS = [
+    ("np.full(SIZE, scaled(index))", "np.full(SIZE, scaled(index) + 1)"), ("value * 2", "value * 3"), ("SIZE = 4", "SIZE = 5"),
+    ("list(range(40))", "list(range(40))[::-1]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new"), EDITS)
+def test_another_code_or_other_labels_are_noticed(tmp_path, make, old, new):
+    folder = make(dataset_of(tmp_path), "sample").folder
+    edited = dataset_of(tmp_path, old, new)
+    assert make(edited, "sample").changed
+    with pytest.raises(BadUsage, match=r"is not the one that .* was made from") as raised:
+        CachedDataset(folder, dataset=edited)
+    assert "--update" in raised.value.advice
+    make(edited, "sample", update=True)
+    assert repr(CachedDataset(folder, dataset=edited)[3]) == repr(edited[3])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("'''Numbers.'''", "'''Numbers of ours.'''"), ("    return value * 2", "    # twice\n    return value  *  2")]
+)
+def test_comments_and_layout_are_no_change(tmp_path, make, old, new):
+    folder = make(dataset_of(tmp_path), "sample").folder
+    edited = dataset_of(tmp_path, old, new)
+    assert not make(edited, "sample").changed
+    assert len(CachedDataset(folder, dataset=edited)) == 40
+
+
+def by_two(value: Any) -> Any:
+    return value * 2
+
+
+def by_three(value: Any) -> Any:
+    return value * 3
+
+
+class Scale:
+    def __init__(self, by: float) -> None:
+        self._by = by
+
+    def __call__(self, value: Any) -> Any:
+        return value * self._by
+
+
+NEAREST, LINEAR = v2.InterpolationMode.NEAREST, v2.InterpolationMode.BILINEAR
+TRANSFORMS = {
+    "mean": lambda other: v2.Normalize([0.5 if other else 0.4] * 3, [0.2] * 3),
+    "interpolation": lambda other: v2.Resize(20, interpolation=NEAREST if other else LINEAR),
+    "lambda": lambda other: v2.Lambda((lambda value: value + 1) if other else (lambda value: value + 2)),
+    "function": lambda other: by_two if other else by_three,
+    "private attribute": lambda other: Scale(2) if other else Scale(3),
+}  # fmt: skip
+
+
+def listing(kind: str, other: bool) -> Any:
+    return v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), TRANSFORMS[kind](other), v2.RandomHorizontalFlip()])
+
+
+@pytest.mark.parametrize("kind", TRANSFORMS)
+def test_stored_transforms_are_compared_by_what_they_are(pictures, make, kind):
+    folder = make(Files(pictures[:4], listing(kind, False)), "sample").folder
+    same, other = Files(pictures[:4], listing(kind, False)), Files(pictures[:4], listing(kind, True))
+    assert not make(same, "sample").changed and len(CachedDataset(folder, dataset=same)) == 4
+    if kind == "function":  # whose name tells already
+        with pytest.raises(BadUsage, match="by_three"):
+            CachedDataset(folder, dataset=other)
+    else:
+        with pytest.raises(BadUsage, match="of transform, which are stored, would give other samples today"):
+            CachedDataset(folder, dataset=other)
+    assert make(other, "sample").changed
+    assert CachedDataset(folder, transform=torch.nn.Identity())[0][0].shape == same[0][0].shape
+
+
+class Changing(Files):
+    """Its code works on what the transforms gave, so that they cannot be cut, and all of them are stored."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)[0].numpy().copy()
+
+
+def test_transforms_that_are_stored_whole_are_compared_too(pictures, make):
+    folder = make(Changing(pictures[:4], v2.Compose([v2.Resize(20), v2.PILToTensor()])), "sample").folder
+    assert manifests.read(folder).cut.attribute is None
+    other = Changing(pictures[:4], v2.Compose([v2.Resize(20, interpolation=v2.InterpolationMode.NEAREST), v2.PILToTensor()]))
+    assert make(other, "sample").changed
+    with pytest.raises(BadUsage, match="all of which are stored"):
+        CachedDataset(folder, dataset=other)
+
+
+class Lazy(Files):
+    """Opens and notes things while samples are made, as datasets do."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        super().__init__(paths, v2.Compose([v2.PILToTensor()]))
+        self.handle, self.count, self.memory = None, 0, [None] * len(paths)
+
+    def __getitem__(self, index: int) -> Any:
+        self.handle, self.count, self.memory[index] = object(), self.count + 1, index
+        return super().__getitem__(index)
+
+
+def test_what_samples_change_in_a_dataset_is_no_change_of_it(pictures, make):
+    folder = make(Lazy(pictures), "sample").folder
+    used = Lazy(pictures)
+    used[3]
+    assert len(CachedDataset(folder, dataset=used)) == len(pictures)
+    assert not make(used, "sample").changed and manifests.read(folder).source.volatile == ["memory"]
+
+
+def test_a_dataset_that_moved_is_the_same(tmp_path, pictures, make):
+    folder = make(Files(pictures), "decoded").folder
+    pictures[0].parent.rename(tmp_path / "elsewhere")
+    moved = Files([tmp_path / "elsewhere" / path.name for path in pictures])
+    assert len(CachedDataset(folder, dataset=moved, root=tmp_path / "elsewhere")) == len(pictures)
+    with pytest.raises(BadUsage, match="files or labels of its samples"):
+        CachedDataset(folder, dataset=Files(list(reversed(moved.paths))), root=tmp_path / "elsewhere")
+
+
+def test_a_wrapped_dataset_is_looked_into(pictures, make):
+    folder = make(Subset(Files(pictures), range(0, 12, 2)), "decoded").folder
+    other = Files(pictures)
+    other.convert = "L"
+    assert len(CachedDataset(folder, dataset=Subset(Files(pictures), range(0, 12, 2)))) == 6
+    with pytest.raises(BadUsage, match=re.escape("dataset.convert")):
+        CachedDataset(folder, dataset=Subset(other, range(0, 12, 2)))
+
+
+def test_long_lists_of_anything_are_digested() -> None:
+    values = [[object(), torch.ones(3), {"a": (1, "x")}, 2.5, b"\xff"] for _ in range(5000)]
+    one = Fingerprint(values, len(values)).part(0, 5000)
+    values[4000][1] = torch.zeros(3)
+    assert Fingerprint(values, len(values)).part(0, 5000) != one

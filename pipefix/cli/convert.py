@@ -57,7 +57,6 @@ def run(arguments: Namespace) -> int:
         arguments.target = _target_here()
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
         options: dict[str, Any] = {
             "to": arguments.to,
@@ -74,15 +73,15 @@ def run(arguments: Namespace) -> int:
             "progress": progress,
         }
         if arguments.dry_run:
-            found: Any = used(api, "forecast", arguments)(**options)
+            found: Any = used("forecast", arguments)(**options)
         else:
-            found = used(api, "convert", arguments)(update=arguments.update, **options)
+            found = used("convert", arguments)(update=arguments.update, **options)
     _deliver(found, arguments)
     return 0
 
 
 def _target_here() -> str:
-    from pipefix.verbs.history import target_here
+    from pipefix.api.history import target_here
 
     target, why = target_here(Path())
     console.note(f"converting {target}: {why}")
@@ -90,18 +89,9 @@ def _target_here() -> str:
 
 
 def _deliver(found: Any, arguments: Namespace) -> None:
-    from pipefix.report import convert_text
+    from pipefix.report import cache_report, terminal
 
     if arguments.json:
-        console.document(convert_text.as_dict(found))
-    elif arguments.dry_run:
-        console.report(
-            convert_text.predicted, samples=found.samples, tried=found.tried, cache_bytes=found.bytes,
-            source_bytes=found.source_bytes, took=found.seconds, gain=found.gain, free=found.free, kept=found.kept,
-            live=found.live, unseen_bytes=found.unseen_bytes,
-        )  # fmt: skip
+        console.document(cache_report.as_dict(found))
     else:
-        console.report(
-            convert_text.made, found.manifest, found.url or str(found.folder), took=found.seconds, new=found.made,
-            found=found.found, changed=found.changed, unseen_bytes=found.unseen_bytes,
-        )  # fmt: skip
+        console.report(terminal.lines, (cache_report.forecast if arguments.dry_run else cache_report.converted)(found))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+import pipefix
 from pipefix.cli import arguments, console
 
 
@@ -18,13 +19,11 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     with console.stdout_reserved():
-        from pipefix import api
-
-        machine, findings = api.doctor(arguments.target)
+        machine, findings = pipefix.doctor(arguments.target)
     if arguments.json:
         console.document({"machine": machine, "audit": findings})
     else:
-        from pipefix.report import doctor_text
+        from pipefix.report import doctor_report, terminal
 
-        console.report(doctor_text.lines, machine, findings)
+        console.report(terminal.lines, doctor_report.report(machine, findings))
     return 0

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import used
 from pipefix.cli.progress import Paced, Progress
@@ -76,23 +77,21 @@ def _undo(arguments: Namespace) -> int:
             f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given).",
             advice="Name the folder: pipefix fix --undo --out DIR",
         )
-    from pipefix import api
-    from pipefix.report import fix_text
+    from pipefix.report import fix_report, terminal
 
-    found = api.undo(arguments.out)
+    found = pipefix.undo(arguments.out)
     if arguments.json:
         console.document(found)
     else:
-        console.report(fix_text.undone, found)
+        console.report(terminal.lines, fix_report.undone(found))
     return 0
 
 
 def _fix(arguments: Namespace) -> Any:
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
-        return used(api, "fix", arguments)(
+        return used("fix", arguments)(
             budget=arguments.budget, min_gain=arguments.min_gain, only=arguments.only, yes=arguments.yes,
             dry_run=arguments.dry_run, out=arguments.out, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
             batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(progress),
@@ -117,7 +116,7 @@ def _deliver(report: Any, arguments: Namespace) -> None:
     if arguments.json:
         console.document(report.after if report.after is not None else report.fixed)
         return
-    from pipefix.report import fix_text
+    from pipefix.report import fix_report, terminal
 
     page = str(report.page) if report.page is not None else None
-    console.report(fix_text.lines, report.fixed, page=page)
+    console.report(terminal.lines, fix_report.report(report.fixed, page=page))

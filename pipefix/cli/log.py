@@ -21,13 +21,14 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.report import history_text
-    from pipefix.verbs import history
+    from pipefix.api import history
+    from pipefix.report import history_report, terminal
 
     done, saved = history.history(arguments.folder), history.saved_of_an_epoch(arguments.folder)
     if arguments.json:
         console.document({"done": done, "saved_of_an_epoch_s": saved})
     else:
         rows = [(one.at, one.what, one.target, one.said) for one in done]
-        console.report(history_text.lines, rows, saved, epochs=arguments.epochs, price=arguments.price)
+        report = history_report.report(rows, saved, epochs=arguments.epochs, price=arguments.price)
+        console.report(terminal.lines, report)
     return 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+import pipefix
 from pipefix.cli import arguments, console, destination
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import GateFailed
@@ -42,9 +43,8 @@ def run(arguments: Namespace) -> int:
     checked = arguments.check or arguments.html is not None
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
-        found = api.swap(
+        found = pipefix.swap(
             arguments.target, to=arguments.to, transforms=arguments.transforms, check=checked, write=arguments.write,
             run=arguments.run, samples=arguments.samples, device=arguments.device, seed=arguments.seed, progress=progress,
         )  # fmt: skip
@@ -55,18 +55,16 @@ def run(arguments: Namespace) -> int:
 
 
 def _deliver(found: object, arguments: Namespace) -> None:
-    from pipefix.report import swap_text
+    from pipefix.report import page, swap_report, terminal
     from pipefix.vocabulary import versioned
 
     report = found.report  # type: ignore[attr-defined]
     if arguments.html is not None:
-        from pipefix.report.swap_html import page
-
-        versioned.write(page(report, found.sheet), arguments.html, what="report")  # type: ignore[attr-defined]
+        versioned.write(page.page(swap_report.report(report, found.sheet)), arguments.html, what="report")  # type: ignore[attr-defined]
         console.note(f"report: {arguments.html}")
     if arguments.write is not None:
         console.note(f"code: {arguments.write}")
     if arguments.json:
         console.document(report)
     else:
-        console.report(swap_text.lines, report)
+        console.report(terminal.lines, swap_report.report(report))

@@ -72,9 +72,8 @@ def run(arguments: Namespace) -> int:
 def _tune(arguments: Namespace) -> Any:
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
-        tuned = used(api, "tune", arguments)(
+        tuned = used("tune", arguments)(
             stall=arguments.stall, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
             batch_size=arguments.batch_size, workers=arguments.workers, batch_sizes=arguments.batch_sizes,
             budget=arguments.budget, trials=arguments.trials, max_workers=arguments.max_workers,
@@ -91,6 +90,6 @@ def _deliver(report: Any, arguments: Namespace) -> None:
     if arguments.json:
         console.document(report)
         return
-    from pipefix.report import tune_text
+    from pipefix.report import terminal, tune_report
 
-    console.report(tune_text.lines, report)
+    console.report(terminal.lines, tune_report.report(report))

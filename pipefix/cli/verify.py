@@ -9,6 +9,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.progress import Paced
 from pipefix.vocabulary.errors import GateFailed
@@ -32,9 +33,8 @@ def run(arguments: Namespace) -> int:
         refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading", 0.0)
-        from pipefix import api
 
-        found = api.verify(
+        found = pipefix.verify(
             arguments.cache,
             sample=arguments.sample,
             seed=arguments.seed,
@@ -42,16 +42,12 @@ def run(arguments: Namespace) -> int:
             target=arguments.target,
             progress=progress,
         )
-    from pipefix.report import convert_text
+    from pipefix.report import cache_report, terminal
 
     if arguments.json:
-        console.document(convert_text.as_dict(found, sound=found.sound))
+        console.document(cache_report.as_dict(found, sound=found.sound))
     else:
-        console.report(
-            convert_text.checked, found.manifest, found.url or str(found.folder), records=found.records, damage=found.damage,
-            changed=found.changed, changed_count=found.changed_count, missing_count=found.missing_count,
-            repaired=found.repaired, restored=found.restored, copy_damaged=found.copy_damaged,
-        )  # fmt: skip
+        console.report(terminal.lines, cache_report.verified(found))
     if not found.sound:
         far = not isinstance(arguments.cache, Path)
         anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"

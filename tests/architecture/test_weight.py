@@ -40,6 +40,7 @@ def loaded_by(code: str, *arguments: str) -> str:
         (["show", RUN, "--html", PAGE], HEAVY),
         (["compare", RUN, RUN], HEAVY),
         (["watch", JOB, "--once"], HEAVY),
+        (["doctor"], HEAVY),
     ],
     ids=lambda given: "-".join(Path(word).name for word in given) if isinstance(given, list) else "",
 )
@@ -57,8 +58,8 @@ def test_a_command_loads_no_more_than_it_needs(words: list[str], never: set[str]
         ("import pipefix.plan.advise; from pipefix.plan.remedy import all_remedies; all_remedies()", {"torch"}),
         ("import pipefix.plan.planfile", {"torch", "numpy", "pipefix.measurement"}),
         (
-            "import pipefix.report.text, pipefix.report.compare, pipefix.report.html, pipefix.report.trace",
-            {"torch", "numpy", "rich"},
+            "import pipefix.report.probe_report, pipefix.report.compare, pipefix.report.page, pipefix.report.trace",
+            {"torch", "numpy"},
         ),
         ("from pipefix.measurement.machine import look; look()", {"torch", "numpy", "cv2"}),
         ("import pipefix.watching.follow, pipefix.watching.prometheus", {"torch"}),

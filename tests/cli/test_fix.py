@@ -72,7 +72,7 @@ def test_a_page_that_could_not_be_written_costs_the_page_only(fixing, capsys):
     fixing.meanwhile = full
     assert main(["fix", "data.py", "-q"]) == 4
     streams = capsys.readouterr()
-    assert "KEPT" in streams.out and "No space left" in streams.err
+    assert "Kept" in streams.out and "No space left" in streams.err
 
 
 UNDONE = Undone(folder="out", id="cache-source", step=2, removed=["pipefix-caches/source"], plan="pipefix.plan.toml")

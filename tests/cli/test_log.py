@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pipefix.api.history import target_here
 from pipefix.cli.main import main
 from pipefix.fixes.log import Log
 from pipefix.plan import planfile
 from pipefix.report import runfile
 from pipefix.report.runfile import Run
-from pipefix.verbs.history import target_here
 from pipefix.vocabulary.errors import BadUsage
 
 GAIN = {"value": 2.5, "low": 2.3, "high": 2.7}

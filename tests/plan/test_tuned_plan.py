@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
+from pipefix.api.tune import Tuned, _reading_its_cache, _tuned
 from pipefix.caches import convert as conversion
 from pipefix.measurement.machine import Machine
 from pipefix.plan import planfile
@@ -17,7 +18,6 @@ from pipefix.subject.load import load
 from pipefix.tuning.limits import ResourceLimits
 from pipefix.tuning.space import Settings, Space
 from pipefix.tuning.tuner import Found, TrialLine
-from pipefix.verbs.tune import Tuned, _reading_its_cache, _tuned
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings

@@ -1,0 +1,143 @@
+"""convert: make a cache, or say what it would take and bring."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pipefix.api.target import Progress, load_target, silent
+from pipefix.caches import convert as conversion
+from pipefix.caches import forecast as forecasting
+from pipefix.caches import publish as publishing
+from pipefix.caches.convert import Converted as Converted
+from pipefix.caches.convert import State
+from pipefix.caches.forecast import Forecast as Forecast
+from pipefix.report import cache_report
+from pipefix.stores.store import is_store
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary.errors import BadUsage
+
+
+def convert(
+    target: Any,
+    *,
+    to: Literal["lmdb", "parquet"] = "lmdb",
+    store: Literal["source", "resized", "decoded", "sample", "rows"] = "source",
+    out: str | Path | None = None,
+    size: int | None = None,
+    quality: int = 90,
+    workers: int | None = None,
+    on_bad: Literal["raise", "skip", "quarantine"] = "raise",
+    max_bad: float = 0.01,
+    tokenizer: str | None = None,
+    text: str | None = None,
+    limit: int | None = None,
+    update: bool = False,
+    progress: Progress | None = None,
+) -> Converted:
+    """Store what ``target`` reads or makes in a cache, or go on with one that was begun.
+
+    Args:
+        target: what `pipefix.probe` takes.
+        to: format of the cache.
+        store: what is kept of a sample: the bytes it read, a smaller picture, decoded arrays, the finished sample, or a table row.
+        out: directory of the cache (default: ``cache-STORE``), or a place in a store, such as ``s3://bucket/cache``.
+        size: shorter side in pixels, for ``store="resized"``.
+        quality: of JPEG and WebP, 1 to 100.
+        workers: processes (default: one a core).
+        on_bad: what a sample that raises does: end the conversion, or be left out ("quarantine" lists it in a file).
+        max_bad: part of the samples that may be left out before the conversion ends.
+        tokenizer: tokenise rows with this ``tokenizer.json``.
+        text: the field that is tokenised.
+        limit: take the first so many samples of a stream.
+        update: make anew what has changed in the source since.
+        progress: called with a phase and the part that is done, 0 to 1.
+
+    Returns:
+        The cache's folder and manifest, and what was made, kept and left out.
+    """
+    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text, limit)
+    say = progress or silent
+    if is_store(out) and update:
+        raise BadUsage(
+            f"{out} is in a store: what is there is not changed.", advice="Make the new one elsewhere: --out s3://BUCKET/OTHER"
+        )
+    subject, folder = _loaded(target, say), Path(out if out is not None else f"cache-{store}")
+    if is_store(out):
+        return publishing.convert_to_store(
+            subject.dataset, recipe, str(out), target=subject.target, workers=workers, progress=_Pace(say)
+        )
+    return conversion.convert(
+        subject.dataset, recipe, folder, target=subject.target, workers=workers, update=update, progress=_Pace(say)
+    )
+
+
+def forecast(
+    target: Any,
+    *,
+    to: Literal["lmdb", "parquet"] = "lmdb",
+    store: Literal["source", "resized", "decoded", "sample", "rows"] = "source",
+    out: str | Path | None = None,
+    size: int | None = None,
+    quality: int = 90,
+    workers: int | None = None,
+    on_bad: Literal["raise", "skip", "quarantine"] = "raise",
+    max_bad: float = 0.01,
+    tokenizer: str | None = None,
+    text: str | None = None,
+    limit: int | None = None,
+    progress: Progress | None = None,
+) -> Forecast:
+    """What `convert` would take and bring, told from a few samples that are converted and removed again.
+
+    Args:
+        target: what `pipefix.probe` takes.
+        to: format of the cache.
+        store: what is kept of a sample: the bytes it read, a smaller picture, decoded arrays, the finished sample, or a table row.
+        out: directory of the cache (default: ``cache-STORE``), or a place in a store, such as ``s3://bucket/cache``.
+        size: shorter side in pixels, for ``store="resized"``.
+        quality: of JPEG and WebP, 1 to 100.
+        workers: processes (default: one a core).
+        on_bad: what a sample that raises does: end the conversion, or be left out ("quarantine" lists it in a file).
+        max_bad: part of the samples that may be left out before the conversion ends.
+        tokenizer: tokenise rows with this ``tokenizer.json``.
+        text: the field that is tokenised.
+        limit: take the first so many samples of a stream.
+        progress: called with a phase and the part that is done, 0 to 1.
+
+    Returns:
+        Seconds, bytes and the reading rate of the cache that `convert` would make.
+    """
+    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text, limit)
+    say = progress or silent
+    place = publishing.staging_of(str(out)) if is_store(out) else out
+    subject, folder = _loaded(target, say), Path(place if place is not None else f"cache-{store}")
+    return forecasting.forecast(subject.dataset, recipe, folder, target=subject.target, workers=workers, progress=_Pace(say))
+
+
+def _loaded(target: Any, say: Progress) -> Subject:
+    say("loading the target", 0.0)
+    subject = load_target(target)
+    if subject.choice:
+        say(subject.choice, 0.0)
+    return subject
+
+
+class _Pace:
+    """A conversion's state as a sentence and the part done."""
+
+    def __init__(self, say: Progress) -> None:
+        self._say = say
+        self._begun: float | None = None
+
+    def __call__(self, state: State) -> None:
+        now = time.perf_counter()
+        new = state.done - state.before
+        if new and self._begun is None:
+            self._begun = now
+        pace = new / (now - self._begun) if self._begun is not None and now > self._begun + 0.5 else 0.0
+        words = cache_report.doing(
+            state.phase, done=state.done, samples=state.samples, written=state.written, read=state.read, a_second=pace
+        )
+        self._say(words, state.done / state.samples if state.samples else 0.0)

@@ -1,0 +1,34 @@
+"""doctor: audit the machine, and a target's settings, without measuring a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipefix.audit.finding import AuditFacts
+from pipefix.audit.rules import audit
+from pipefix.kernels import build
+from pipefix.measurement.machine import look
+from pipefix.vocabulary.finding import Finding as Finding
+
+
+def doctor(target: Any = None) -> tuple[dict[str, Any], list[Finding]]:
+    """Audit the machine, and the settings of a target's loader, without measuring a pipeline.
+
+    Args:
+        target: what `pipefix.probe` takes; None audits the machine alone.
+
+    Returns:
+        Facts of the machine, and what was found with its advice.
+    """
+    machine = look()
+    absent = build.why_not_loaded()
+    facts = AuditFacts(machine=machine, no_kernel=absent)
+    if target is not None:
+        # A target needs PyTorch; the machine alone does not.
+        from pipefix.api.target import load_target
+        from pipefix.audit import observe
+
+        subject = load_target(target)
+        seen = observe.loader_facts(subject.loader)
+        facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **seen)
+    return machine.as_dict(), audit(facts)

@@ -1,0 +1,136 @@
+"""fix: from what the probe proposes to what is proven to help, one step at a time; and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.api.probe import look_at
+from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.fixes import outcome
+from pipefix.fixes import undo as undoing
+from pipefix.fixes.choice import Wishes
+from pipefix.fixes.outcome import Fixed
+from pipefix.fixes.outcome import Undone as Undone
+from pipefix.fixes.session import RUN_FILE, ProbeResult, Session
+from pipefix.measurement.consumer import Consumer, consumer_for
+from pipefix.measurement.machine import look
+from pipefix.plan import planfile
+from pipefix.report import fix_report, runfile, terminal
+from pipefix.report.page import page as rendered
+from pipefix.report.runfile import Run
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary import amounts, versioned
+from pipefix.vocabulary.errors import UnreadableFile
+
+BEFORE_FILE, REPORT = "pipefix.before.json", "pipefix.fix.html"
+
+
+@dataclass(frozen=True)
+class FixReport:
+    """What `fix` did, and the probes before and after it."""
+
+    fixed: Fixed
+    before: Run | None
+    after: Run | None
+    page: Path | None = None
+    """The HTML report, where one was written."""
+
+    def __str__(self) -> str:
+        return "\n".join(terminal.lines(fix_report.report(self.fixed, page=str(self.page) if self.page is not None else None)))
+
+
+def fix(
+    target: Any,
+    *,
+    budget: float | str = 40.0,
+    min_gain: float | str = 0.05,
+    only: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
+    out: str | Path | None = None,
+    step: Any = None,
+    step_ms: float | str | None = None,
+    target_rate: float | str | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    ask: Callable[[str], bool] | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> FixReport:
+    """Probe ``target``, apply the best remedy, verify it, keep it or take it back, and again until it is good enough.
+
+    Args:
+        target: what `pipefix.probe` takes.
+        budget: seconds to measure in each round; text may have a unit, such as ``"2m"``.
+        min_gain: stop where the next gain is predicted to be less: 0.05, or ``"5%"``.
+        only: this remedy alone, by its id, such as ``"cache-source"``.
+        yes: make steps that change what training sees, or take over 1 GB of disk or ten minutes, without asking.
+        dry_run: say what would be tried, in which order; change nothing.
+        out: folder of the plan, its log and its caches (default: where you are).
+        step: what consumes the batches: a function that takes one and trains on it, or a model; instead of the target file's own.
+        step_ms: milliseconds that an emulated training step takes a batch, in place of the target's own.
+        target_rate: samples a second that an emulated consumer takes.
+        batch_size: instead of the loader's.
+        workers: worker processes, instead of the loader's.
+        ask: called with a question about such a step; True makes it. Without it, and without ``yes``, they are left.
+        progress: called with a phase and the part that is done, 0 to 1.
+        seed: of the probe's own choices.
+
+    Returns:
+        What was kept and what was left, with reasons and measured gains, and the probes before and after.
+    """
+    round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
+    say = progress or silent
+    say("loading the target", 0.0)
+    subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
+    if subject.choice:
+        say(subject.choice, 0.0)
+    consumer = consumer_for(subject, **consumed(step_ms, target_rate))
+    folder = Path(out) if out is not None else Path()
+
+    def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
+        looked = look_at(subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed)
+        return ProbeResult(looked.plan, looked.run, whole=not looked.run.partial)
+
+    wishes = Wishes(budget=round_seconds, min_gain=least, only=only, yes=yes, dry_run=dry_run)
+    session = Session(subject, consumer, look(), folder.absolute(), wishes, seen, say, ask)
+    fixed = session.run()
+    # Told as the user named it.
+    fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
+    runs = [one.run for one in session.seen]
+    before, after = (runs[0], runs[-1]) if runs else (None, None)
+    if after is not None:
+        after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
+    report = FixReport(fixed, before, after)
+    return report if dry_run else _written(report, folder)
+
+
+def _written(report: FixReport, folder: Path) -> FixReport:
+    """The probes and the page beside the plan. They tell what was done, and a full disk does not undo it."""
+    try:
+        if report.before is not None and report.after is not None:
+            runfile.write(report.before, folder / BEFORE_FILE)
+            runfile.write(report.after, folder / RUN_FILE)
+        page = rendered(fix_report.report(report.fixed, report.before, report.after))
+        versioned.write(page, folder / REPORT, what="report")
+    except UnreadableFile as error:
+        error.known = report
+        raise
+    return FixReport(report.fixed, report.before, report.after, folder / REPORT)
+
+
+def undo(out: str | Path | None = None) -> Undone:
+    """Take back the last step that `fix` kept in this folder, or what an interrupted one left.
+
+    Args:
+        out: the folder of the plan and its log (default: where you are).
+
+    Returns:
+        Which step was taken back, and what was removed with it.
+    """
+    return undoing.undo((Path(out) if out is not None else Path()).absolute())

@@ -1,0 +1,232 @@
+"""A verb inside a program that runs: on the loader of its training loop, with its own dataset and the step time that it has there.
+
+`in_program` starts the program and waits for the answer; `work` is called in a process forked from the program's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.programs.launch import Ended, command_line, launch
+from pipefix.programs.script import is_program, trains_when_imported
+from pipefix.report.runfile import Run
+from pipefix.vocabulary import amounts, files
+from pipefix.vocabulary.commands import command as written
+from pipefix.vocabulary.errors import NothingToProbe, PipefixError, TargetError
+
+_MODULE = "pipefix.api.inside"
+_FILES = {"forecast": "convert"}
+"""Verbs that do not lie in a module of their own name."""
+_ON_LOADERS = ("fix", "probe", "tune")
+"""Verbs that want a loader with its settings and a step; the others want its dataset."""
+LONGER, LATEST = 2.0, 60.0
+"""A probe may take so many times its budget, and seconds more, before it is ended: the program waits for it."""
+_LOOK = 0.2
+"""Seconds between two looks at how far the work is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is to be done inside a program; it lies in a folder of its own, which nobody else can read."""
+
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "job.json"
+
+    @property
+    def answer(self) -> Path:
+        return self.folder / "answer"
+
+    @property
+    def progress(self) -> Path:
+        return self.folder / "progress"
+
+    def write(self, verb: str, options: dict[str, Any], *, ends: bool) -> None:
+        """``ends``: the program is ended when the work is done."""
+        (self.folder / "options").write_bytes(pickle.dumps(options))
+        job = {"module": _MODULE, "verb": verb, "folder": str(self.folder), "answer": str(self.answer), "ends": ends}
+        job["patience"] = (
+            LONGER * amounts.taken("budget", options.get("budget", 0.0), amounts.seconds) + LATEST
+            if verb == "probe"
+            else 24 * 3600.0
+        )
+        self.file.write_text(json.dumps(job), encoding="utf-8")
+
+    def answered(self, ended: Ended, command: Sequence[str]) -> Any:
+        """What the verb returned in the program, or raised there."""
+        if not self.answer.exists():
+            code = ended.exit_code or 0
+            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+            log = self.folder / "job.json.log"
+            told = log.read_text(encoding="utf-8", errors="replace") if log.exists() else None
+            if self.file.with_name(f"{self.file.name}.taken").exists():
+                raise TargetError(
+                    "The program's training loop was reached, but what was to be done with its loader there was not done.",
+                    advice=f"The program itself can be watched with: {written('pipefix', 'run', *command)}",
+                    user_traceback=told or None,
+                )
+            raise TargetError(
+                f"The program ended ({how}) before a training loop over a DataLoader had taken ten steps in a second or more.",
+                advice=f"See what it does with: {written('pipefix', 'run', *command)}; arguments of the program follow --.",
+                user_traceback=told or None,
+            )
+        kind, value = pickle.loads(self.answer.read_bytes())
+        if kind == "raised":
+            raise value
+        return value
+
+
+@contextmanager
+def job() -> Iterator[Job]:
+    with tempfile.TemporaryDirectory(prefix="pipefix-job-", ignore_cleanup_errors=True) as folder:
+        yield Job(Path(folder))
+
+
+def in_program(verb: str, command: Sequence[str], *, progress: Callable[[str, float], None] | None = None, **options: Any) -> Any:
+    """Run a program to its first warm training loop, use a verb on that loop's loader there, and end the program.
+
+    Args:
+        verb: ``"probe"``, ``"fix"``, ``"tune"``, ``"convert"`` or ``"forecast"``.
+        command: the program as `run_program` takes it.
+        progress: called with a phase and the part that is done, 0 to 1.
+        options: what the verb takes besides its target. ``step_ms`` is the program's own where it is not given.
+
+    Returns:
+        What the verb returns.
+    """
+    words = command_line(command)
+    with job() as mine, told(mine, progress):
+        mine.write(verb, _given(options), ends=True)
+        ended = launch(words, mine.folder, job=mine.file)
+        answer = mine.answered(ended, command)
+    return with_commands(answer, command) if isinstance(answer, Run) else answer
+
+
+def imported_or_run(
+    verb: Callable[..., Any], target: Any, *, progress: Callable[[str, float], None] | None = None, **options: Any
+) -> Any:
+    """Use a verb on a target; on the loader of its training loop where the target is a program.
+
+    A Python file is one if importing it would train, or if it hands over no dataset and its ``if __name__ == "__main__"`` says what
+    to do when it is run.
+
+    Args:
+        verb: `probe`, `fix`, `tune`, `convert` or `forecast`.
+        target: what `pipefix.probe` takes, or a training program that needs no arguments.
+        progress: called with a phase and the part that is done, 0 to 1.
+        options: what the verb takes besides its target.
+
+    Returns:
+        What the verb returns.
+    """
+    path = Path(str(target)).expanduser()
+    in_file = path.suffix == ".py" and path.is_file()
+    why = "trains when it is imported" if in_file and trains_when_imported(path) else ""
+    if not why:
+        try:
+            return verb(target, progress=progress, **options)
+        except TargetError as error:
+            nothing = isinstance(error, NothingToProbe) or isinstance(error.__cause__, SystemExit)
+            if not (in_file and nothing and is_program(path)):
+                raise
+            why = "hands over no dataset when it is imported"
+    if progress is not None:
+        progress(f"{target} {why}, so it is run to its training loop; arguments for it follow --", 0.0)
+    return in_program(verb.__name__, [str(target)], progress=progress, **options)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """As the program can take them, which may work in another folder, and in which nobody can be asked."""
+    given = {name: value for name, value in options.items() if value is not None and name != "ask"}
+    return {name: value.absolute() if isinstance(value, Path) else value for name, value in given.items()}
+
+
+@contextmanager
+def told(job: Job, progress: Callable[[str, float], None] | None) -> Iterator[None]:
+    """Meanwhile ``progress`` is told what the work in the program says."""
+    if progress is None:
+        yield
+        return
+    progress("running the program to its training loop", 0.0)
+    over = threading.Event()
+
+    def look() -> None:
+        latest = ""
+        while not over.wait(_LOOK):
+            said = job.progress.read_text(encoding="utf-8") if job.progress.exists() else ""
+            phase, _, share = said.rpartition("\t")
+            if said != latest and phase:
+                progress(phase, float(share))
+            latest = said
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def with_commands(run: Run, command: Sequence[str]) -> Run:
+    """A loader inside a program has no name of its own: remedies are applied through the program."""
+    program = [command[0], "--", *command[1:]]
+    tunes = (written("pipefix", "tune", run.target), written("pipefix", "tune", *program))
+    remedies = []
+    for one in run.remedies:
+        told = one.command
+        if told and told.startswith(("pipefix convert ", "pipefix swap ")):
+            told = written("pipefix", "fix", "--only", one.id, *program)
+        remedies.append(msgspec.structs.replace(one, command=told and told.replace(*tunes)))
+    return msgspec.structs.replace(run, remedies=remedies)
+
+
+# -- in the program ----------------------------------------------------------------------------------------------------------
+
+
+def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> None:
+    """Use the verb on ``loader``, which a loop trains on whose steps take so long."""
+    import torch
+
+    from pipefix.subject.load import load
+
+    torch.set_num_threads(1)  # threads that torch had are not in a forked process, and to wait for them is for ever
+    mine = Job(Path(job["folder"]))
+    options = pickle.loads((mine.folder / "options").read_bytes())
+    settings = {}
+    if job["verb"] in _ON_LOADERS:
+        if options.get("step_ms") is None and options.get("target_rate") is None:
+            options["step_ms"] = max(1e-3, round(step_seconds * 1e3, 3))
+        settings = {name: options.pop(name) for name in ("batch_size", "workers") if name in options}
+    try:
+        subject = dataclasses.replace(load(loader, **settings), target=place)
+        verb = getattr(import_module(f"pipefix.api.{_FILES.get(job['verb'], job['verb'])}"), job["verb"])
+        answer = ("returned", verb(subject, progress=_Progress(mine), **options))
+    except PipefixError as error:
+        answer = ("raised", error)
+    files.write_whole(mine.answer, pickle.dumps(answer), durable=False)
+
+
+class _Progress:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._since = 0.0
+
+    def __call__(self, phase: str, share: float) -> None:
+        if time.monotonic() - self._since > _LOOK:
+            self._since = time.monotonic()
+            files.write_whole(self._job.progress, f"{phase}\t{share}".encode(), durable=False)

@@ -1,0 +1,262 @@
+"""probe: where the time goes in a pipeline, and what each remedy is worth."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.api import fused, read_back
+from pipefix.api.runs import Run as Run
+from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.audit import observe, store_scan
+from pipefix.audit.finding import AuditFacts, Finding, StepFacts
+from pipefix.audit.on_workers import handle_before_fork
+from pipefix.audit.rules import audit
+from pipefix.diagnosis.diagnose import diagnose, settled, wanting
+from pipefix.diagnosis.diagnosis import Diagnosis
+from pipefix.measurement import calibrate
+from pipefix.measurement.consumer import Consumer, consumer_for
+from pipefix.measurement.experiments import POOL, REAL
+from pipefix.measurement.machine import Machine, look
+from pipefix.measurement.measure import measure
+from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.plan import MeasurementPlan
+from pipefix.plan.advise import advise
+from pipefix.plan.case import Moving
+from pipefix.plan.plan import Plan as Advice
+from pipefix.plan.remedies.fusing import LEAST_BUDGET
+from pipefix.report import run_figures, runfile, timeline
+from pipefix.report.shown_run import shown
+from pipefix.subject import failure
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary import amounts
+from pipefix.vocabulary.errors import MissingExtra, TargetError, UnreadableFile
+from pipefix.vocabulary.stage import IN_SAMPLE, Stage
+
+VERBS = frozenset({"convert", "swap", "tune"})
+"""Commands that remedies may name."""
+
+ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
+"""Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are."""
+QUIET_BUDGET = 8.0
+"""Below this many seconds other worker counts are not tried: there would be no time left for the pipeline itself."""
+
+
+def probe(
+    target: Any,
+    *,
+    budget: float | str = 60.0,
+    step: Any = None,
+    step_ms: float | str | None = None,
+    target_rate: float | str | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    recording_bytes: int | str = 1_000_000_000,
+    trace: str | Path | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+    trial_workers: tuple[int, ...] | None = None,
+) -> Run:
+    """Measure where the time goes in a data pipeline, and what each remedy is worth. Runs the target's code; changes nothing of it.
+
+    Args:
+        target: FILE.py, FILE.py:name, package.module:name, a directory of class folders, a cache, a Dataset or a DataLoader.
+        budget: seconds to spend; text may have a unit, such as ``"2m"``.
+        step: what consumes the batches: a function that takes one and trains on it, or a model; instead of the target file's own.
+        step_ms: milliseconds that an emulated training step takes a batch, in place of the target's own.
+        target_rate: samples a second that an emulated consumer takes.
+        batch_size: instead of the loader's.
+        workers: worker processes, instead of the loader's.
+        recording_bytes: memory to record samples in; a number, or text such as ``"8GB"``.
+        trace: a file to write: some samples as a trace for Perfetto.
+        progress: called with a phase and the part that is done, 0 to 1.
+        seed: of the probe's own choices.
+        trial_workers: worker counts that are tried; chosen by the probe where they are None.
+
+    Returns:
+        The run: verdict, stages, arms, remedies, audit and caveats. It prints its card, and has ``save`` and ``html``.
+    """
+    begun = time.perf_counter()
+    say = progress or silent
+    say("loading the target", 0.0)
+    seconds = amounts.taken("budget", budget, amounts.seconds)
+    memory = amounts.taken("recording_bytes", recording_bytes, amounts.size)
+    subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
+    consumer = consumer_for(subject, **consumed(step_ms, target_rate))
+    with failure.exits_as_target_error("The target's code"):
+        looked = look_at(
+            subject, consumer, budget=seconds, recording_bytes=memory, trace=trace is not None, progress=say, seed=seed,
+            trial_workers=trial_workers, begun=begun,
+        )  # fmt: skip
+    run = shown(looked.run)
+    if trace is not None:
+        try:
+            timeline.write(looked.found.traced, Path(trace), main=os.getpid(), target=subject.target)
+        except UnreadableFile as error:
+            error.known = run
+            raise
+    return run
+
+
+@dataclass(frozen=True)
+class ProbeOutcome:
+    """What one look at a pipeline found, and the run file that tells it."""
+
+    run: runfile.Run
+    found: Measurement
+    plan: Advice
+    """What could be done; empty where nothing was measured."""
+
+
+def look_at(
+    subject: Subject,
+    consumer: Consumer,
+    *,
+    budget: float,
+    recording_bytes: int = 1_000_000_000,
+    trace: bool = False,
+    progress: Progress = silent,
+    seed: int = 0,
+    trial_workers: tuple[int, ...] | None = None,
+    begun: float | None = None,
+) -> ProbeOutcome:
+    """Measure, diagnose and advise. ``begun``: when the budget began to run."""
+    begun = time.perf_counter() if begun is None else begun
+    machine = look()
+    tries = budget >= LEAST_BUDGET and not subject.iterable
+    aside = min(MOST_ASIDE, ASIDE * budget) if tries else 0.0
+    measured = 1 - TRIED_ASIDE * aside / budget
+    plan = MeasurementPlan(
+        budget=max(1.0, measured * budget - (time.perf_counter() - begun)),
+        recording_bytes=recording_bytes,
+        trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
+        events=trace,
+        observe=observe.worker_facts,
+        enough=settled,
+        wanting=wanting,
+        seed=seed,
+        progress=lambda phase, done: progress(phase, measured * done),
+    )
+    try:
+        found = measure(subject, consumer, plan, cores=machine.effective_cores)
+    except TargetError as error:
+        _blame_shared_handles(error, subject)
+        raise
+    found.seam_cost = calibrate.seam_cost()
+    diagnosis = diagnose(found) if found.of(REAL.name) else None
+    if aside and diagnosis is not None and not found.partial:
+        progress("trying what fixes would bring", measured)
+        _try_aside(subject, consumer, found, diagnosis, aside)
+    progress("done", 1.0)
+    run, advice = _told(subject, machine, found, diagnosis)
+    assert run.instrument is not None
+    instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
+    return ProbeOutcome(msgspec.structs.replace(run, instrument=instrument), found, advice)
+
+
+def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...]:
+    """Worker counts worth trying: around the number of cores and around what is set now."""
+    if budget < QUIET_BUDGET:
+        return ()
+    now, cores = subject.settings.num_workers, max(1, int(machine.effective_cores))
+    wanted = [cores, 2 * cores, now // 2 or 1, 2 * now or 1]
+    unlike = [count for count in dict.fromkeys(wanted) if count != now]
+    return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
+
+
+def _try_aside(subject: Subject, consumer: Consumer, found: Measurement, diagnosis: Diagnosis, each: float) -> None:
+    """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
+    try:
+        found.fused = fused.calls(subject, diagnosis, each)
+        found.record = read_back.record(subject, consumer, diagnosis, each, found.first_batch)
+    except KeyboardInterrupt:
+        found.partial = True
+
+
+def _blame_shared_handles(error: TargetError, subject: Subject) -> None:
+    """Where workers share a handle, it is rarely the sample that wants mending."""
+    if error.user_traceback:
+        shared = handle_before_fork.check(AuditFacts(settings=subject.settings, **observe.loader_facts(subject.loader)))
+        error.advice = f"{shared.found} {shared.advice}" if shared is not None else error.advice
+
+
+def _told(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis | None) -> tuple[runfile.Run, Advice]:
+    if diagnosis is None:
+        return run_figures.nothing_measured(subject, machine.as_dict(), found), Advice(())
+    moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
+    advice = advise(
+        found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS, moving=moving, whole=whole
+    )
+    run = run_figures.run(
+        subject,
+        machine.as_dict(),
+        found,
+        diagnosis,
+        steps=advice,
+        findings=_audit(subject, machine, found, diagnosis),
+        replaces={arm.name: sorted(map(str, arm.replaces)) for arm in POOL},
+    )
+    return run, advice
+
+
+def _moving(subject: Subject, to: str) -> Moving | None:
+    """What `pipefix swap --to` would move; None where it cannot be told."""
+    from pipefix.augment import support
+    from pipefix.augment.split import split
+    from pipefix.augment.swap import files_of, find
+    from pipefix.augment.translate import translate
+
+    try:
+        support.check(to)
+        at = find(subject.dataset)
+        if at is None:
+            return Moving(frozenset(), "the dataset keeps its transforms under none of the usual names (transform, augment)")
+        files = files_of(subject.dataset) if to == "dali" else ""
+        if files and isinstance(files, str):
+            return Moving(frozenset(), files)
+        cut = split(translate(at.transform), to)
+    except MissingExtra as error:
+        return Moving(frozenset(), f"{str(error).rstrip('.')} ({error.advice})")
+    except Exception:  # noqa: BLE001 - the user's own classes may raise anything
+        return None
+    why = "; ".join(f"{name} stays: {why}" for name, why in (cut.whys[:1] if to == "dali" else cut.whys[-1:]))
+    return Moving(frozenset(one.name for one in cut.moves), why)
+
+
+def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:
+    epoch = found.settings.epoch
+    sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
+    wall = sum(cost.wall.value for cost in sample)
+    facts = AuditFacts(
+        machine=machine,
+        settings=found.settings,
+        growth=_growth(found),
+        cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
+        input_share=1 - diagnosis.fed if diagnosis.fed is not None else None,
+        throttled_share=found.throttled,
+        first_batch_s=found.first_batch,
+        epoch_restart_s=found.epoch_restart,
+        step=StepFacts(**found.step_facts) if found.step_facts else None,
+        epoch_s=diagnosis.sample.value * epoch if epoch is not None else None,
+        **observe.run_facts(subject.loader, found.facts, found.paths),
+    )
+    reading = diagnosis.stages.get(Stage.STORAGE)
+    if reading is not None and found.stores:
+        facts = msgspec.structs.replace(facts, store=store_scan.timed(found.stores, reading.ops, reading.bytes))
+    return audit(facts)
+
+
+def _growth(found: Measurement) -> Any:
+    """Of the process whose private memory grew most between two looks."""
+    grown = []
+    for looks in found.looks.values():
+        (made, first), (later, last) = looks[0], looks[-1]
+        growth = observe.growth(observe.worker_of(first), observe.worker_of(last), later - made) if later > made else None
+        if growth is not None:
+            grown.append(growth)
+    return max(grown, key=lambda one: one.bytes, default=None)

@@ -1,0 +1,152 @@
+"""run: a training program as it is, with word of where the time of its loops went."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from pipefix.api.inside import Job, job, with_commands
+from pipefix.plan import planfile
+from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
+from pipefix.programs.together import brought_together, noted_elsewhere, notes_in, verdict
+from pipefix.report import runfile
+from pipefix.vocabulary import files
+from pipefix.vocabulary.commands import command as written
+from pipefix.vocabulary.commands import made_in_program
+from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
+from pipefix.vocabulary.version import VERSION
+
+
+def run_program(
+    command: Sequence[str],
+    *,
+    out: Path | None = None,
+    seconds: float | None = None,
+    steps: int | None = None,
+    probe: float | None = None,
+    plan: Path | None = None,
+    stages: bool = True,
+) -> runfile.Run:
+    """Run a training program as it is and say where the time of its loops over loaders went.
+
+    Args:
+        command: ``["train.py", "--epochs", "3"]``, ``["-m", "package.train"]``, or any program that starts Python.
+        out: an existing folder that gets ``run.json`` and, while the program runs, the notes of each process; None keeps nothing.
+        seconds: end the program after so long.
+        steps: end it after so many optimizer steps.
+        probe: seconds to probe the training loop's loader for, inside the program, which goes on afterwards.
+        plan: a plan that `fix` or `tune` made for a loader of this program, which comes up with it.
+        stages: look into the making of some batches: what of it is reading, decoding, augmentation, collating.
+
+    Returns:
+        The run file, whose ``program`` holds the program's exit code and its loops.
+
+    Raises:
+        UnreadableFile: ``run.json`` could not be written; the run is its ``known``.
+    """
+    words = command_line(command)
+    if plan is not None:
+        _check_plan(plan)
+    with _folder(out) as folder:
+        if out is not None:
+            _clear(out)
+        with job() if probe is not None else nullcontext() as mine:
+            if mine is not None:
+                mine.write("probe", {"budget": probe}, ends=False)
+            file = mine.file if mine is not None else None
+            ended = launch(words, folder, seconds=seconds, steps=steps, job=file, plan=plan, stages=stages)
+            run = _told(folder, command, ended, plan)
+            if mine is not None:
+                run = _with_probe(run, mine, ended, command)
+        if out is not None:
+            try:
+                runfile.write(run, out / "run.json")
+            except UnreadableFile as error:
+                error.known = run
+                raise
+        return run
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """Where the notes of the program's processes lie: ``out``, or a folder that goes when it is over."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="pipefix-run-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def from_folder(folder: Path) -> runfile.Run:
+    """What is known of a program by the folder that ``--out`` named.
+
+    Where processes noted something after the run file was written (on another node), or where there is none (pipefix was killed
+    beside the program, or it still runs), that comes from their notes.
+    """
+    file = folder / "run.json"
+    if file.exists():
+        run = runfile.read(file)
+        program = run.program
+        if program is None or all(path.stat().st_mtime <= file.stat().st_mtime for path in notes_in(folder)):
+            return run
+        later = brought_together(folder, program.command, program.exit_code, program.seconds)
+        later = msgspec.structs.replace(later, plan=program.plan)
+        return msgspec.structs.replace(run, program=later, verdict=run.verdict if run.stages else verdict(later))
+    if not notes_in(folder):
+        raise UnreadableFile(
+            f"{folder} is no folder of pipefix run: there is neither a run.json nor a process's notes in it.",
+            advice="Name a run file, or the folder that --out named: pipefix show pipefix-run",
+        )
+    return _told(folder, (), Ended(None, 0.0))
+
+
+def _check_plan(path: Path) -> None:
+    target = planfile.read(path).target
+    if not made_in_program(target):
+        raise BadUsage(
+            f"The plan {path} was made for {target or 'no target'}, not for a loader of a program.",
+            advice="Make one with: pipefix fix train.py -- ARGUMENTS; this one is for the code: FastLoader(dataset, plan=...)",
+        )
+
+
+def _with_probe(run: runfile.Run, mine: Job, ended: Ended, command: Sequence[str]) -> runfile.Run:
+    """What the experiments found, with the program that they were made in; the clocks' verdict, and why, where there were none."""
+    assert run.program is not None
+    try:
+        probed = mine.answered(ended, command)
+    except PipefixError as error:
+        program = msgspec.structs.replace(run.program, errors=[*run.program.errors, str(error)])
+        return msgspec.structs.replace(run, program=program)
+    return msgspec.structs.replace(with_commands(probed, command), program=run.program)
+
+
+def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None = None) -> runfile.Run:
+    program = brought_together(folder, list(command), ended.exit_code, ended.seconds, ended.began)
+    program = msgspec.structs.replace(program, plan=str(plan) if plan is not None else None)
+    return runfile.Run(
+        pipefix=VERSION,
+        created=datetime.now().astimezone().isoformat(timespec="seconds"),
+        target=written(*program.command),
+        verdict=verdict(program),
+        program=program,
+    )
+
+
+def _clear(folder: Path) -> None:
+    """Of an earlier program's notes and figures; whatever else is in the folder stays, and what other nodes of this one note."""
+    file = folder / "run.json"
+    if file.exists():
+        runfile.read(file)  # or it is none of ours
+    try:
+        for path in (file, folder / ENOUGH, *(notes for notes in notes_in(folder) if not noted_elsewhere(notes))):
+            files.remove(path)
+    except OSError as error:
+        raise UnreadableFile(
+            f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}.",
+            advice="Name another folder: pipefix run --out FOLDER train.py",
+        ) from error

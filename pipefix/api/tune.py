@@ -1,0 +1,395 @@
+"""tune: the settings that keep the consumer fed with the least, found by few trials and held against what was there."""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import os
+import threading
+from dataclasses import dataclass, replace
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch.utils.data import DataLoader
+
+from pipefix.api.target import Progress, consumed, load_target, silent
+from pipefix.fixes.applied import fixed, tuned_on
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.loader.workers.dataset_once import start_method
+from pipefix.measurement.consumer import consumer_for
+from pipefix.measurement.machine import Machine, look
+from pipefix.plan import planfile, tuned_plan
+from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
+from pipefix.report import terminal, tune_report
+from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
+from pipefix.subject.subject import Subject
+from pipefix.tuning.batch_sizes import sweep
+from pipefix.tuning.child import TrialWork
+from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import Goal
+from pipefix.tuning.share import own_cpus, ranks_here
+from pipefix.tuning.space import Settings, Space, most_workers
+from pipefix.tuning.starting import SERVER, Starting
+from pipefix.tuning.trial import TrialProcesses, can_fork
+from pipefix.tuning.tuner import Found, Tuner, TuningPlan
+from pipefix.tuning.usage import read
+from pipefix.tuning.vram import Vram
+from pipefix.vocabulary import amounts
+from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError, UnreadableFile
+from pipefix.vocabulary.generators import untouched
+
+_ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With it torch answers whether there is CUDA without waking it up: trials are forked, and would find it awake and unusable."""
+LOTS = 16
+"""Trials that batches are dealt out to."""
+FEW_BATCHES = 8
+"""A trial reads at least so many batches before its samples come again, or they are not dealt out."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a tuning came to."""
+
+    settings: LoaderChange
+    """What to change, with its evidence; nothing is set where the settings stay as they are."""
+    evidence: Evidence | None
+    """Throughput before and after, side by side."""
+    trials: tuple[TrialFigures, ...]
+    certificate: Certificate
+    plan: PlanFile
+    """As written, or as it would be: what an older plan says of anything that was not tuned is kept in it."""
+    report: TuneReport
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.report.changes)
+
+    def __str__(self) -> str:
+        return "\n".join(terminal.lines(tune_report.report(self.report)))
+
+
+def tune(
+    target: Any,
+    *,
+    stall: float | str = 0.01,
+    step: Any = None,
+    step_ms: float | str | None = None,
+    target_rate: float | str | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    batch_sizes: bool = False,
+    budget: float | str = 90.0,
+    trials: int = 8,
+    max_workers: int | None = None,
+    max_memory: float | str | None = None,
+    max_shm: float | str | None = None,
+    max_files: int | None = None,
+    max_cores: float | None = None,
+    max_vram: float | str | None = None,
+    keep_order: bool = False,
+    write: str | Path | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Tuned:
+    """Find loader settings for ``target`` that keep its consumer fed, or deliver most, within hard limits.
+
+    Args:
+        target: what `pipefix.probe` takes.
+        stall: share of the time that the consumer may wait: 0.01, or ``"1%"``.
+        step: what consumes the batches: a function that takes one and trains on it, or a model; instead of the target file's own.
+        step_ms: milliseconds that an emulated training step takes a batch, in place of the target's own.
+        target_rate: samples a second that an emulated consumer takes.
+        batch_size: instead of the loader's.
+        workers: worker processes, instead of the loader's.
+        batch_sizes: also measure other batch sizes; none of them is chosen.
+        budget: seconds to spend; text may have a unit, such as ``"2m"``.
+        trials: settings to try at most.
+        max_workers: never try more workers.
+        max_memory: bytes that the whole loop may take, or text such as ``"8GB"`` (default: what is free).
+        max_shm: bytes of /dev/shm (default: what is free).
+        max_files: files open in one process (default: its limit).
+        max_cores: CPU cores that the loop may keep busy.
+        max_vram: bytes of the device's memory (default: what is free).
+        keep_order: never try ``in_order=False``.
+        write: the plan file to write, where something is to change; of an older one there a backup is kept.
+        seed: of the sampler's order.
+        progress: called with a phase and the part that is done, 0 to 1.
+
+    Returns:
+        The settings with their evidence, every trial, and the certificate: whether the consumer is fed, and how sure that is.
+    """
+    say = progress or silent
+    share, seconds = amounts.taken("stall", stall, amounts.share), amounts.taken("budget", budget, amounts.seconds)
+    memory, shm, device = (
+        None if value is None else amounts.taken(name, value, amounts.size)
+        for name, value in (("max_memory", max_memory), ("max_shm", max_shm), ("max_vram", max_vram))
+    )
+    emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None
+    _check(trials, share)
+    older = planfile.read(write) if write is not None and write.is_file() else None
+    notes: list[str] = []
+    vram = Vram()
+    threads = torch.get_num_threads()
+    # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
+    torch.set_num_threads(1)
+    asked = _set(_ASLEEP, "1")
+    try:
+        say("loading the target", 0.0)
+        known = set(threading.enumerate())
+        subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
+        if subject.choice:
+            say(subject.choice, 0.0)
+        subject = _reading_its_cache(subject, older, write, notes)
+        begun = tuple(one.name for one in threading.enumerate() if one not in known)
+        _check_forks(subject, emulated=any(emulated.values()))
+        machine, ranks = look(), ranks_here()
+        space = _space(subject, machine, max_workers, keep_order, ranks=ranks)
+        space = replace(space, starting=_starting(subject, begun))
+        limits = _limits(machine, memory, shm, max_files, max_cores, _least(device, vram.free), ranks=ranks)
+        consumer = _consumer(subject, emulated)
+        work = TrialWork(
+            subject, lambda one: consumer_for(one, **emulated, loader=subject.loader),
+            _lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
+        )  # fmt: skip
+        bench = TrialProcesses(work, vram)
+        plan = TuningPlan(space, Goal(share, consumer.present), _start(subject), limits, seconds, trials, seed)
+        with untouched(subject.loader):
+            found = Tuner(bench, plan, progress=say).run()
+            if found.batch is not None and found.batch.why_none:
+                consumer = ConsumerName("none", present=False, why_none=found.batch.why_none)
+            sizes = _batch_sizes(bench, found, subject, plan) if batch_sizes and not found.partial else []
+    finally:
+        torch.set_num_threads(threads)
+        _set(_ASLEEP, asked)
+        vram.close()
+    telling = TuneReporter(
+        subject.target, subject.settings, plan.start, space, limits, found, consumer, share, sizes, dealt=work.lots > 1,
+        vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
+    )  # fmt: skip
+    return _tuned(telling, machine, older, write, notes)
+
+
+def _set(name: str, value: str | None) -> str | None:
+    """Set a variable of the environment, or take it away; what it was."""
+    before = os.environ.get(name)
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+    return before
+
+
+def _consumer(subject: Subject, emulated: dict[str, float | None]) -> ConsumerName:
+    if any(emulated.values()):
+        return ConsumerName(consumer_for(subject, **emulated).name, present=True, emulated=True)
+    name = "train_step" if subject.consumer is not None else "model" if subject.model is not None else "none"
+    return ConsumerName(name, present=name != "none")
+
+
+def _check(trials: int, stall: float) -> None:
+    if trials < 1:
+        raise BadUsage(f"With {trials} trials nothing is tried.", advice="Give at least one: --trials 8.")
+    if not 0 <= stall < 1:
+        raise BadUsage(f"The consumer cannot wait {stall:g} of its time.", advice="Give a share below one: --stall 1%.")
+
+
+def _check_forks(subject: Subject, *, emulated: bool) -> None:
+    why = can_fork()
+    if why is None:
+        return
+    advice = "Run it from the command line, pipefix tune FILE.py:NAME, and let the file not touch the GPU while it is imported."
+    if emulated or (subject.consumer is None and subject.model is None):
+        advice += " Where it is imported by your own program, tune before CUDA is used."
+    raise TargetError(f"{subject.target}: trials run in processes of their own, and {why}.", advice=advice)
+
+
+# -- what is searched ------------------------------------------------------------------------------------------------------
+
+
+def _start(subject: Subject) -> Settings:
+    now = subject.settings
+    return Settings(
+        workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory
+    ).normal()  # fmt: skip
+
+
+def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | None:
+    """What is to be said where the device's memory is not watched."""
+    if why is None:
+        return None
+    if limit is not None:
+        return f"--max-vram could not be watched: {why}."
+    return f"The device's memory was not watched: {why}." if gpus else None
+
+
+def _space(subject: Subject, machine: Machine, most: int | None, keep_order: bool, *, ranks: int = 1) -> Space:
+    now, cores = subject.settings, machine.effective_cores / ranks
+    real = subject.consumer is not None or subject.model is not None
+    declined = {}
+    if not machine.gpus:
+        declined["pin_memory"] = "no CUDA device is present, so there is nothing to copy to"
+    elif not real:
+        declined["pin_memory"] = "no step of yours copies batches to the device"
+    if keep_order:
+        declined["in_order"] = "--keep-order was given"
+    if subject.iterable:
+        declined["in_order"] = "a stream's order is its own"
+    slots, sharing = _handing(subject, declined)
+    if now.kind == "iterable":
+        declined["batched_fetch"] = "a stream is not asked for indices"
+    elif now.kind != "batched":
+        declined["batched_fetch"] = (
+            "the dataset has no __getitems__, and only a change to its code could give it one; what that would bring is told by "
+            "pipefix probe"
+        )
+    if not now.batch_size:
+        declined["batch_size"] = "your own sampler decides it"
+    else:
+        declined["batch_size"] = "it is part of the training; --batch-sizes shows what others would deliver"
+    return Space(
+        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0),
+        cores=cores,
+        reorder=not keep_order and not subject.iterable,
+        pin=bool(machine.gpus) and real,
+        slots=slots,
+        sharing=sharing,
+        declined=declined,
+        open=most is None,
+    )
+
+
+def _starting(subject: Subject, threads: tuple[str, ...]) -> Starting:
+    """How workers are started. ``threads``: those that began while the target was loaded."""
+    now = subject.settings
+    modules = getattr(forkserver._forkserver, "_preload_modules", None) or ["__main__"]
+    return Starting(
+        method=start_method(subject.loader.multiprocessing_context),
+        preloaded=isinstance(subject.loader, FastLoader) or modules != ["__main__"],
+        threads=threads,
+        epoch=now.epoch,
+        available=SERVER in multiprocessing.get_all_start_methods(),
+    )
+
+
+def _handing(subject: Subject, declined: dict[str, str]) -> tuple[bool, bool]:
+    """Whether batches may be handed over through reusable shared memory, and whether memory may be shared by name."""
+    theirs = subject.loader
+    known = torch.multiprocessing.get_sharing_strategy()
+    engine = getattr(theirs, "engine", None)
+    slots = getattr(theirs, "another", DataLoader) is DataLoader and engine not in ("subprocess", "threads", "torch")
+    if not slots:
+        declined["engine"] = f"engine={engine!r} was chosen"
+    sharing = slots and known == "file_descriptor" and "file_system" in torch.multiprocessing.get_all_sharing_strategies()
+    if engine == "threads":
+        declined["sharing"] = "threads share all memory"
+    elif not sharing:
+        declined["sharing"] = "batches cross through reusable shared memory" if not slots else f"{known} is the strategy already"
+    return slots, sharing
+
+
+def _limits(
+    machine: Machine,
+    memory: float | None,
+    shm: float | None,
+    files: int | None,
+    cores: float | None,
+    vram: float | None,
+    *,
+    ranks: int = 1,
+) -> ResourceLimits:
+    """What was asked for, and no more than there is: for each rank its part."""
+    room, free = machine.memory_room_bytes, machine.shm_free_bytes
+    if room is not None:
+        room = room // ranks + int(read([os.getpid()]).memory_bytes)
+    return ResourceLimits(
+        memory_bytes=_least(memory, room),
+        shm_bytes=_least(shm, free // ranks if free is not None else None),
+        files=_least(files, machine.fd_soft),
+        cores=cores,
+        vram_bytes=vram,
+    )
+
+
+def _least(*values: float | None) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _lots(subject: Subject) -> int:
+    """How many trials the batches of an epoch are dealt out to."""
+    now = subject.settings
+    if subject.iterable or not now.epoch:
+        return 1
+    return LOTS if now.epoch // now.samples_a_batch >= LOTS * FEW_BATCHES else 1
+
+
+def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
+    own = subject.settings.batch_size
+    if not own or found.batch is None:
+        return []
+    told = []
+    for one in sweep(bench, found, own, plan.limits, seconds=plan.budget / 30):
+        waited = one.stall if plan.goal.has_consumer and not found.batch.why_none else None
+        told.append(BatchSize(batch_size=one.batch_size, rate=one.rate, batch_s=one.batch_s, stall=waited, reason=one.reason))
+    return told
+
+
+# -- what comes out --------------------------------------------------------------------------------------------------------
+
+
+def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, notes: list[str]) -> Tuned:
+    """The plan, written where it says anything new and nothing interrupted the tuning; and the report."""
+    found, changes = telling.found, telling.changes()
+    evidence = None
+    if changes and found.before is not None and found.after is not None:
+        evidence = Evidence(before=found.before, after=found.after)
+    loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
+    same = older if older is not None and older.target in ("", telling.target) else None
+    plan = tuned_plan.new_plan(
+        same, changes, evidence, telling.space.declined or {}, target=telling.target, machine=tuned_on(machine),
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    )  # fmt: skip
+    gone = tuned_plan.given_up(older, plan)
+    ran = any(one.status == "run" for one in found.tried)
+    writes = write is not None and not found.partial and bool(changes or (gone and ran and same is not None))
+    if write is not None and gone and not writes:
+        notes.append(f"{write} still says {', '.join(gone)}, which was not tried.")
+    report = telling.report(created=plan.created, written=str(write) if writes else None)
+    report = msgspec.structs.replace(report, notes=[*notes, *report.notes])
+    tuned = Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
+    if not writes:
+        return tuned
+    assert write is not None
+    try:
+        backup = tuned_plan.write(plan, write)
+    except UnreadableFile as error:
+        error.known = replace(tuned, report=msgspec.structs.replace(report, written=None))
+        raise
+    if backup is None:
+        return tuned
+    told = [f"The plan as it was is kept as {backup.name}; pipefix fix --undo puts it back."]
+    if same is None and older is not None:
+        told.insert(0, f"The older plan in {write} was one of {older.target}: nothing of it is taken over.")
+    elif gone:
+        told.insert(0, f"{write} no longer says {', '.join(gone)}: what is written now was held against your code without it.")
+    return replace(tuned, report=msgspec.structs.replace(report, notes=[*told, *report.notes]))
+
+
+def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, notes: list[str]) -> Subject:
+    """The subject as it is with the cache that the plan names: tuned is what is going to run."""
+    if older is None or write is None or older.target not in ("", subject.target):
+        return subject
+    if older.augmentation is not None:
+        notes.append(f"Trials ran without the operations that {write} moves to the device.")
+    elif older.cache is not None:
+        try:
+            cached = fixed(subject, PlanFile(cache=older.cache), write.resolve().parent)
+        except PipefixError as error:
+            notes.append(f"Trials ran without the cache that {write} names: {error}")
+        else:
+            notes.append(f"Trials read from {older.cache.path}, as {write} says.")
+            return cached
+    return subject

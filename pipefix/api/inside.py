@@ -22,7 +22,7 @@ import msgspec
 from pipefix.programs.launch import Ended, command_line, launch
 from pipefix.programs.script import is_program, trains_when_imported
 from pipefix.report.runfile import Run
-from pipefix.vocabulary import amounts
+from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.errors import NothingToProbe, PipefixError, TargetError
 
@@ -218,9 +218,7 @@ def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> N
         answer = ("returned", verb(subject, progress=_Progress(mine), **options))
     except PipefixError as error:
         answer = ("raised", error)
-    partly = mine.answer.with_suffix(".part")
-    partly.write_bytes(pickle.dumps(answer))
-    partly.rename(mine.answer)
+    files.write_whole(mine.answer, pickle.dumps(answer), durable=False)
 
 
 class _Progress:
@@ -231,6 +229,4 @@ class _Progress:
     def __call__(self, phase: str, share: float) -> None:
         if time.monotonic() - self._since > _LOOK:
             self._since = time.monotonic()
-            partly = self._job.progress.with_suffix(".part")
-            partly.write_text(f"{phase}\t{share}", encoding="utf-8")
-            partly.rename(self._job.progress)
+            files.write_whole(self._job.progress, f"{phase}\t{share}".encode(), durable=False)

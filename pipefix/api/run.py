@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pipefix.plan import planfile
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.together import brought_together, noted_elsewhere, notes_in, verdict
 from pipefix.report import runfile
+from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
@@ -52,8 +52,7 @@ def run_program(
     words = command_line(command)
     if plan is not None:
         _check_plan(plan)
-    folder = Path(tempfile.mkdtemp(prefix="pipefix-run-")) if out is None else out
-    try:
+    with _folder(out) as folder:
         if out is not None:
             _clear(out)
         with job() if probe is not None else nullcontext() as mine:
@@ -71,9 +70,16 @@ def run_program(
                 error.known = run
                 raise
         return run
-    finally:
-        if out is None:
-            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """Where the notes of the program's processes lie: ``out``, or a folder that goes when it is over."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="pipefix-run-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def from_folder(folder: Path) -> runfile.Run:
@@ -138,7 +144,7 @@ def _clear(folder: Path) -> None:
         runfile.read(file)  # or it is none of ours
     try:
         for path in (file, folder / ENOUGH, *(notes for notes in notes_in(folder) if not noted_elsewhere(notes))):
-            path.unlink(missing_ok=True)
+            files.remove(path)
     except OSError as error:
         raise UnreadableFile(
             f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}.",

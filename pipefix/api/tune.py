@@ -21,13 +21,12 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers.dataset_once import start_method
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.machine import Machine, look
-from pipefix.plan import planfile
+from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
 from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
 from pipefix.subject.subject import Subject
-from pipefix.tuning import written_plan
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.limits import ResourceLimits
@@ -349,11 +348,11 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         evidence = Evidence(before=found.before, after=found.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
-    plan = written_plan.new_plan(
+    plan = tuned_plan.new_plan(
         same, changes, evidence, telling.space.declined or {}, target=telling.target, machine=tuned_on(machine),
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )  # fmt: skip
-    gone = written_plan.given_up(older, plan)
+    gone = tuned_plan.given_up(older, plan)
     ran = any(one.status == "run" for one in found.tried)
     writes = write is not None and not found.partial and bool(changes or (gone and ran and same is not None))
     if write is not None and gone and not writes:
@@ -365,7 +364,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         return tuned
     assert write is not None
     try:
-        backup = written_plan.write(plan, write)
+        backup = tuned_plan.write(plan, write)
     except UnreadableFile as error:
         error.known = replace(tuned, report=msgspec.structs.replace(report, written=None))
         raise

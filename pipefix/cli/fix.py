@@ -22,7 +22,7 @@ from typing import Any
 import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import used
-from pipefix.cli.progress import Paced
+from pipefix.cli.progress import Paced, Progress
 from pipefix.vocabulary.errors import BadUsage, Interrupted, UnreadableFile
 
 TAKES_PROGRAM = True
@@ -94,17 +94,18 @@ def _fix(arguments: Namespace) -> Any:
         return used("fix", arguments)(
             budget=arguments.budget, min_gain=arguments.min_gain, only=arguments.only, yes=arguments.yes,
             dry_run=arguments.dry_run, out=arguments.out, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
-            batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(),
+            batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(progress),
             progress=progress, seed=arguments.seed,
         )  # fmt: skip
 
 
-def _asking() -> Callable[[str], bool] | None:
+def _asking(progress: Progress) -> Callable[[str], bool] | None:
     """Asks on the terminal, where there is somebody at it."""
     if not (console.is_terminal(sys.stderr) and sys.stdin is not None and sys.stdin.isatty()):
         return None
 
     def ask(question: str) -> bool:
+        progress.pause()
         console.note(f"{question} [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -112,8 +113,8 @@ def _asking() -> Callable[[str], bool] | None:
 
 
 def _deliver(report: Any, arguments: Namespace) -> None:
-    if arguments.json and report.after is not None:
-        console.document(report.after)
+    if arguments.json:
+        console.document(report.after if report.after is not None else report.fixed)
         return
     from pipefix.report import fix_report, terminal
 

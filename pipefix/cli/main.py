@@ -16,7 +16,7 @@ from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
 from pipefix.cli.parser import parse
 from pipefix.cli.watcher import watched
 from pipefix.subject.naming import named, with_arguments
-from pipefix.vocabulary.errors import Interrupted, MissingExtra, PipefixError
+from pipefix.vocabulary.errors import Interrupted, MissingExtra, PipefixError, TargetError
 from pipefix.vocabulary.version import VERSION
 
 BUG = 70
@@ -50,7 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     tolerate_any_encoding()
     try:
         commands = find()
-        arguments = parse(sys.argv[1:] if argv is None else argv, commands)
+        try:
+            arguments = parse(sys.argv[1:] if argv is None else argv, commands)
+        except SystemExit as leaving:  # --help, --version and what argparse refuses
+            return leaving.code if isinstance(leaving.code, int) else 0
         ask_color(arguments.color)
         target = getattr(arguments, "target", None)
         if target is not None and arguments.program is None:
@@ -70,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
     except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 0
+        return _tell(_left(leaving))
     except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
         return _unforeseen(error)
     return code
@@ -82,6 +85,14 @@ def _tell(error: PipefixError) -> int:
     note(f"pipefix: {error}" if not str(error).startswith("pipefix") else str(error))
     note(f"  {error.advice}")
     return error.exit_code
+
+
+def _left(leaving: SystemExit) -> TargetError:
+    """Whatever calls ``sys.exit()`` while a command is at work, the command has not done what it was asked to."""
+    return TargetError(
+        f"Something called sys.exit({'' if leaving.code is None else repr(leaving.code)}) before there was a report.",
+        advice="Code of the target does: leave the call out, or put it under if __name__ == '__main__':.",
+    )
 
 
 def _unforeseen(error: Exception) -> int:

@@ -42,9 +42,15 @@ class Progress:
             self._bar.stop()
             self._bar = None
 
+    def pause(self) -> None:
+        """Clear the bar off the terminal; the next call draws it again."""
+        if self._bar is not None:
+            self._bar.stop()
+
     def __call__(self, phase: str, fraction: float) -> None:
         phase, done = printable(phase), min(max(fraction, 0.0), 1.0)
         if self._bar is not None and self._task is not None:
+            self._bar.start()  # where it was paused
             self._bar.update(self._task, description=phase, completed=done, refresh=True)
         elif not self.quiet and phase != self._phase:
             note(f"{done:4.0%}  {phase}{self._left(done)}")

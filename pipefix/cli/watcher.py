@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from pipefix.vocabulary import last_act
+from pipefix.vocabulary.terminal import printable
 
 RUN_TARGETS = frozenset({"probe", "fix", "tune", "swap", "convert"})
 """Commands that run the user's code in their own process."""
@@ -58,7 +59,7 @@ def _watch(command: str, read: int, act: Callable[[], str]) -> NoReturn:
 
 
 def _sentence(command: str, act: str) -> str:
-    while_ = f" while it was {act}" if act else ""
+    while_ = f" while it was {printable(act)}" if act else ""
     return (
         f"pipefix {command}: the process ended without a report{while_}. The kernel killed it (memory is short), a native library "
         f"crashed (its last words are above), or the target's code called os._exit().\n"

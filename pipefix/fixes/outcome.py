@@ -61,8 +61,9 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, tag="applied", tag_fiel
 
     @property
     def held(self) -> float:
-        """The measured gain as part of the predicted one."""
-        return self.measured.gain.value / self.predicted.value
+        """The measured gain as part of the predicted one: of 1.10x, 1.00x is nothing and 1.05x half."""
+        predicted = self.predicted.value - 1
+        return max(0.0, self.measured.gain.value - 1) / predicted if predicted > 0 else 1.0
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field="outcome"):

@@ -165,12 +165,14 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
 
     ``epochs``: the start of each epoch counts.
     """
-    pools = {name: _pool(one) for name, one in (("before", before), ("after", after))}
+    pools: dict[str, Any] = {}
     rates: dict[str, list[float]] = {"before": [], "after": []}
     begun = time.perf_counter()
     length = max(SHORTEST, seconds / (2 * 8))
     calm = False
     try:
+        for name, one in (("before", before), ("after", after)):
+            pools[name] = _pool(one)
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         with untouched(before.subject.loader), untouched(after.subject.loader):
             torch.default_generator.manual_seed(0)

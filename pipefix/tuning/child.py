@@ -156,6 +156,9 @@ def serve(connection: Connection, work: TrialWork, settings: Settings, lot: int,
         connection.send((str(error), error.advice, error.user_traceback))
     except MemoryError:
         connection.send(("Memory ran out", "Give it less with a smaller batch.", None))
+    except Exception as error:  # noqa: BLE001 - told by the tuner, and not as a traceback between its lines
+        advice = "Use the loader with these settings in your own code: what it raises there comes with its frames."
+        connection.send((f"its process raised {type(error).__name__}: {error}", advice, None))
     finally:
         if pool is not None:
             pool.resume()

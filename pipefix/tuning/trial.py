@@ -190,6 +190,8 @@ def can_fork() -> str | None:
     """Why trials cannot be run in processes of their own here; None where they can."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return "this system cannot fork processes"
+    if not Path("/proc/self/smaps_rollup").exists():
+        return "this system does not tell what a process takes (/proc/PID/smaps_rollup), by which trials are kept within limits"
     if gpu.lost_by_forks():
         return "CUDA is awake in this process already, and a forked process cannot use it"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -9,7 +10,12 @@ import shlex
 
 def command(*words: str | os.PathLike[str]) -> str:
     """A command line of these words, each quoted where a shell would take it for something else."""
-    return shlex.join(os.fspath(word) for word in words)
+    return shlex.join(word if isinstance(word, str) else _no_option(os.fspath(word)) for word in words)
+
+
+def _no_option(path: str) -> str:
+    """A path that no program takes for one of its options."""
+    return f"./{path}" if path.startswith("-") else path
 
 
 def made_in_program(target: str) -> bool:
@@ -21,4 +27,4 @@ def with_plan(plan: str, target: str) -> str:
     """How a plan file for the target is put in place."""
     if made_in_program(target):
         return command("pipefix", "run", "--plan", plan) + " PROGRAM"
-    return f'FastLoader(dataset, plan="{plan}")'
+    return f"FastLoader(dataset, plan={json.dumps(plan, ensure_ascii=False)})"

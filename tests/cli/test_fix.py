@@ -9,6 +9,7 @@ import pytest
 
 from pipefix.cli import fix as command
 from pipefix.cli.main import main
+from pipefix.cli.progress import Progress
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness, Undone
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
@@ -37,7 +38,7 @@ def test_it_says_what_was_kept_what_was_left_and_how_to_use_it(fixing, capsys):
     assert main(["fix", "data.py:loader", "--yes", "--only", "cache-source", "--min-gain", "10%", "--budget", "20", "-q"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "2.90x (2.70-3.10) as fast: 100 samples/s -> 290 samples/s, and saves 5.5 min of each epoch." in said
-    assert "cache-source: 2.90x (2.70-3.10) measured, 3.00x (2.80-3.20) predicted (97 % of it)" in said
+    assert "cache-source: 2.90x (2.70-3.10) measured, 3.00x (2.80-3.20) predicted (95 % of it)" in said
     assert "pinning: no gain that can be told from noise" in said and "by hand: pin_memory=True" in said
     assert 'FastLoader(dataset, plan="out/pipefix.plan.toml")' in said and "pipefix fix --undo --out out" in said
     assert "out/pipefix.fix.html" in said
@@ -102,6 +103,12 @@ def test_undo_says_what_it_did(library, capsys, changes, said):
     assert library.asked == [((Path("out"),), {})]
 
 
+def test_json_is_json_where_no_probe_came_to_its_end(library, capsys):
+    library.answer = SimpleNamespace(after=None, fixed=FIXED, page=None)
+    assert main(["fix", "data.py", "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["target"] == FIXED.target
+
+
 def test_undo_as_json(library, capsys):
     library.answer = UNDONE
     assert main(["fix", "--undo", "--json"]) == 0
@@ -152,6 +159,10 @@ def test_on_a_terminal_somebody_is_asked(monkeypatch, answer, meant):
     monkeypatch.setattr(sys, "stdin", stdin)
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setenv("TERM", "xterm")
-    ask = command._asking()
+    progress = Progress()
+    cleared = []
+    monkeypatch.setattr(progress, "pause", lambda: cleared.append(stderr.said))
+    ask = command._asking(progress)
     assert ask is not None and ask("Do it?") is meant
+    assert cleared == [""], "the bar is off the terminal before the question is on it"
     assert stderr.said == "Do it? [y/N] "

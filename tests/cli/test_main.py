@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from pipefix.cli import main as entry
+from pipefix.subject import naming
 from pipefix.vocabulary import errors
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,39 @@ def test_the_users_own_frames_come_first(command: Any, capsys: pytest.CaptureFix
 def test_interrupted(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(raising(KeyboardInterrupt())) == 130
     assert capsys.readouterr().err.startswith("pipefix: Interrupted before there was anything to report.\n")
+
+
+@pytest.mark.parametrize("code", [0, None, 3, "enough"])
+def test_code_that_leaves_the_program_is_told_whatever_it_says(code: Any, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(raising(SystemExit(code))) == 3
+    assert f"called sys.exit({'' if code is None else repr(code)}) before there was a report" in capsys.readouterr().err
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202ename"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["probe", HOSTILE], ["probe", f"{HOSTILE}.py"], ["probe", "x.py", "--budget", HOSTILE], ["probe", "x.py", f"--{HOSTILE}"],
+        ["probe", "x.py", HOSTILE], ["probe", "x.py", "--arg", HOSTILE], ["probe", "x.py", "--fail-on", HOSTILE],
+        ["tune", f"{HOSTILE}.py", "--max-cores", HOSTILE], ["fix", "--undo", "--out", HOSTILE], ["fix", "--undo", HOSTILE],
+        ["show", HOSTILE], ["compare", HOSTILE, HOSTILE], ["verify", HOSTILE], ["log", HOSTILE],
+        ["convert", HOSTILE, "--to", HOSTILE],
+        ["run", HOSTILE], ["run", "--plan", HOSTILE, "x.py"], ["swap", f"{HOSTILE}.py", "--to", "kornia"],
+        ["watch", HOSTILE, "--once"],
+        ["doctor", f"{HOSTILE}.py"], [HOSTILE],
+    ],
+    ids=lambda words: " ".join(words).replace(HOSTILE, "HOSTILE"),
+)  # fmt: skip
+def test_no_word_of_a_command_line_commands_the_terminal(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(entry, "named", naming.named)
+    assert entry.main(arguments) not in (0, entry.BUG)
+    told = capsys.readouterr()
+    assert (told.out + told.err).replace("\n", "").isprintable()
 
 
 def test_out_of_memory(command: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,16 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return stream
 
 
+def test_a_bar_that_was_paused_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_terminal(monkeypatch)
+    with Progress() as progress:
+        assert progress._bar is not None and progress._bar.live.is_started
+        progress.pause()
+        assert not progress._bar.live.is_started
+        progress("probing", 0.5)
+        assert progress._bar.live.is_started
+
+
 def test_a_line_for_each_phase_where_it_is_no_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipefix.cli.progress.monotonic", lambda: 100.0)  # after a second it would tell of the time left
     with Progress() as progress:

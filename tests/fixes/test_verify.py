@@ -16,6 +16,7 @@ from pipefix.fixes import verify, whole_loader
 from pipefix.fixes.compare import differences, fingerprint
 from pipefix.measurement.consumer import Consumer
 from pipefix.subject.load import load
+from pipefix.vocabulary.errors import TargetError
 
 
 class Numbers(Dataset):
@@ -113,6 +114,24 @@ class OnAClock(Numbers):
 
 
 class TestFaster:
+    def test_where_the_second_pipeline_cannot_start_the_first_is_closed(self, monkeypatch):
+        closed = []
+
+        class One:
+            def close(self, *, at_once):
+                closed.append(at_once)
+
+        def pool(pipeline):
+            if pipeline is after:
+                raise TargetError("no")
+            return One()
+
+        monkeypatch.setattr(verify, "_pool", pool)
+        before, after = (verify.Pipeline(subject(Numbers(4)), Consumer()) for _ in range(2))
+        with pytest.raises(TargetError):
+            verify.faster(before, after, seconds=100.0)
+        assert closed == [True]
+
     def test_the_faster_pipeline_is_told_from_the_slower(self, monkeypatch):
         monkeypatch.setattr(verify, "time", SimpleNamespace(perf_counter=lambda: OnAClock.now))
         monkeypatch.setattr(whole_loader, "perf_counter", lambda: OnAClock.now)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipefix.cli.main import main
-from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.commands import command, with_plan
 from tests.architecture import house
 
 HOSTILE = "ca che; touch PWNED"
@@ -69,6 +69,9 @@ def test_the_test_sees_what_it_should() -> None:
 
 def test_words_stay_words() -> None:
     assert command("rm", "-r", Path("/a b"), "; touch x", "$(x)", "new\nline") == "rm -r '/a b' '; touch x' '$(x)' 'new\nline'"
+    assert command("rm", "-r", Path("-rf")) == "rm -r ./-rf"
+    assert with_plan('a" b; x', "data.py") == 'FastLoader(dataset, plan="a\\" b; x")'
+    assert with_plan("a b; x", "train.py:14") == "pipefix run --plan 'a b; x' PROGRAM"
     assert shlex.split(command("pipefix", "verify", HOSTILE)) == ["pipefix", "verify", HOSTILE]
 
 

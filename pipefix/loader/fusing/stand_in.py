@@ -24,7 +24,8 @@ _made: list[weakref.ref[Any]] | None = None
 def remembered(make: Callable[[], Any]) -> bool:
     """Whether any stand-in that was made meanwhile is still there afterwards, though nobody was given it to keep."""
     global _made
-    _made = made = []
+    made: list[weakref.ref[Any]] = []
+    _made = made
     try:
         make()
     finally:

@@ -6,6 +6,7 @@ other targets are held against.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -126,37 +127,58 @@ def to_dtype(sample: Any, *, dtype: str, scale: bool) -> Any:
     return tv.to_dtype(sample, getattr(torch, dtype), scale=scale)
 
 
+def permute(sample: Any, *, permutation: Any) -> Any:
+    return tv.permute_channels(sample, permutation)
+
+
+def jpeg(sample: Any, *, quality: int) -> Any:
+    return tv.jpeg(sample, quality)
+
+
+def normalize(sample: Any, *, mean: Any, std: Any) -> Any:
+    return tv.normalize(sample, list(mean), list(std))
+
+
+def _called(name: str, sample: Any) -> Any:
+    """torchvision's function of that name; by name, so that what is made of it can be sent to a spawned worker."""
+    return getattr(tv, name)(sample)
+
+
+def _by_factor(name: str, sample: Any, *, factor: float) -> Any:
+    return getattr(tv, name)(sample, factor)
+
+
 SINGLE: dict[str, Callable[..., Any]] = {
     "resize": resize,
     "resized_crop": resized_crop,
     "crop": crop,
     "center_crop": center_crop,
     "pad": pad,
-    "hflip": lambda sample: tv.horizontal_flip(sample),
-    "vflip": lambda sample: tv.vertical_flip(sample),
+    "hflip": functools.partial(_called, "horizontal_flip"),
+    "vflip": functools.partial(_called, "vertical_flip"),
     "rotate": rotate,
     "affine": affine,
     "perspective": perspective,
     "elastic": elastic,
     "erase": erase,
-    "brightness": lambda sample, *, factor: tv.adjust_brightness(sample, factor),
-    "contrast": lambda sample, *, factor: tv.adjust_contrast(sample, factor),
-    "saturation": lambda sample, *, factor: tv.adjust_saturation(sample, factor),
+    "brightness": functools.partial(_by_factor, "adjust_brightness"),
+    "contrast": functools.partial(_by_factor, "adjust_contrast"),
+    "saturation": functools.partial(_by_factor, "adjust_saturation"),
     "hue": hue,
-    "gamma": lambda sample, *, factor: tv.adjust_gamma(sample, factor),
-    "sharpness": lambda sample, *, factor: tv.adjust_sharpness(sample, factor),
+    "gamma": functools.partial(_by_factor, "adjust_gamma"),
+    "sharpness": functools.partial(_by_factor, "adjust_sharpness"),
     "grayscale": grayscale,
-    "rgb": lambda sample: tv.grayscale_to_rgb(sample),
-    "permute": lambda sample, *, permutation: tv.permute_channels(sample, permutation),
-    "invert": lambda sample: tv.invert(sample),
+    "rgb": functools.partial(_called, "grayscale_to_rgb"),
+    "permute": permute,
+    "invert": functools.partial(_called, "invert"),
     "posterize": posterize,
     "solarize": solarize,
-    "autocontrast": lambda sample: tv.autocontrast(sample),
-    "equalize": lambda sample: tv.equalize(sample),
+    "autocontrast": functools.partial(_called, "autocontrast"),
+    "equalize": functools.partial(_called, "equalize"),
     "gaussian_blur": gaussian_blur,
     "gaussian_noise": gaussian_noise,
-    "jpeg": lambda sample, *, quality: tv.jpeg(sample, quality),
-    "normalize": lambda sample, *, mean, std: tv.normalize(sample, list(mean), list(std)),
+    "jpeg": jpeg,
+    "normalize": normalize,
     "linear": linear,
     "to_tensor": to_tensor,
     "to_dtype": to_dtype,

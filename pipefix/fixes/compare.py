@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 _DEEPEST = 12
 
@@ -49,11 +50,16 @@ def differences(one: Any, other: Any, way: str = "the sample", depth: int = 0) -
 
 
 def _plain(value: Any) -> Any:
-    """Tensors and pictures as arrays."""
+    """Tensors and pictures as arrays; a tensor that is none, and a picture in colours of its own, as what it is made of."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy() if value.dtype is not torch.bfloat16 else value.detach().cpu().float().numpy()
-    if type(value).__module__.partition(".")[0] == "PIL":
-        return np.asarray(value)
+        value = value.detach()
+        if value.is_nested:
+            return [_plain(one) for one in value.unbind()]
+        if value.layout is not torch.strided:
+            return {"layout": str(value.layout), "dense": _plain(value.to_dense())}
+        return value.cpu().numpy() if value.dtype is not torch.bfloat16 else value.cpu().float().numpy()
+    if isinstance(value, Image.Image):
+        return {"mode": value.mode, "palette": value.getpalette("RGBA") if value.mode == "P" else None, "pixels": np.asarray(value)}
     return value
 
 
@@ -64,11 +70,15 @@ def _arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], way: str) ->
         if one.dtype.kind not in "biuf":
             yield SampleDifference(f"{way} holds other values")
             return
+        same = one == other  # zeros of another sign too
+        if one.dtype.kind == "f":
+            same |= np.isnan(one) & np.isnan(other)
+        if same.all():
+            return
         first, second = one.astype(np.float64), other.astype(np.float64)
-        apart = np.abs(first - second)
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(first - second)
         apart = apart[np.isfinite(apart)]
-        if apart.size and not apart.any():
-            return  # NaNs of another kind, and zeros of another sign
         yield SampleDifference(f"{way} holds other values", float(apart.mean()) if apart.size else None, float(np.ptp(first)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import pipefix
-from pipefix.augment import kornia
+from pipefix.augment import kornia, tensor
 from pipefix.augment.augment import Augment
 from pipefix.augment.samples import refuse_more_than_pictures
 from pipefix.augment.split import split
@@ -171,6 +172,12 @@ def test_each_rank_draws_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert torch.equal(drawn(1), drawn(1))
     assert not torch.equal(drawn(0), drawn(1))
+
+
+def test_what_augments_by_tensors_can_be_sent_to_workers() -> None:
+    module = tensor.augmentation(translate([LIST, v2.ColorJitter(0.5), v2.RandomInvert(), v2.Normalize([0.5], [0.2])]).ops)
+    images = pictures(2, 30, 30)
+    assert torch.equal(pickle.loads(pickle.dumps(module))(images), module(images))
 
 
 def test_an_epoch_that_is_gone_on_with_draws_what_it_would_have_drawn() -> None:

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.epoch_rates import PROCESSES, THREADS, EpochRates
-from pipefix.loader.fusing.source import FusedSource, compiled
+from pipefix.loader.fusing.source import FusedSource, compiled, settings_of
 from pipefix.loader.metering.meter import Meter
 from pipefix.loader.policy.read_policy import Asked, ReadPolicy
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile, write
@@ -206,6 +206,13 @@ def read(path: str) -> torch.Tensor:
     return tvio.read_image(path, tvio.ImageReadMode.RGB)
 
 
+def mixed(samples: list[Any]) -> Any:
+    """As MixUp does in a collate function."""
+    pictures, labels = default_collate(samples)
+    share = torch.rand(())
+    return pictures * share + pictures.flip(0) * (1 - share), labels, random.random()
+
+
 DATASETS: dict[str, Callable[[Path], Any]] = {
     "labels made into others": lambda root: ImageFolder(str(root), TRAIN, target_transform=lambda label: [label, -label]),
     "a dict": lambda root: Named(str(root), TRAIN),
@@ -292,6 +299,25 @@ class TestProcesses:
         made = maker(orders.__getitems__(Asked(0, [3, 1, 7])))
         torch.manual_seed(7)
         assert_same(made, next(iter(FastLoader(dataset, rng="sample", batch_sampler=[[3, 1, 7]]))))
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_collate_function_that_draws(self, workers: int, folder: Path) -> None:
+        """Its numbers are the batch's own, as without fuse; the user's generator is left alone."""
+        made, own, loader = both(ImageFolder(str(folder), TRAIN), batch_size=4, collate_fn=mixed, num_workers=workers)
+        assert_fused(loader)
+        assert_same(made, own)
+
+    def test_a_batch_that_is_to_be_made_is_as_long_as_it_will_be(self, folder: Path) -> None:
+        source = compiled(ImageFolder(str(folder), TRAIN), "exact")
+        assert isinstance(source, FusedSource)
+        orders = FusedOrders(source, ReadPolicy(seed=7))
+        assert len(orders.__getitems__(Asked(0, [3, 1, 4, 1, 5]))) == 5
+
+    def test_settings_that_a_text_would_round_are_seen(self, folder: Path) -> None:
+        dataset = ImageFolder(str(folder), v1.Compose([v1.RandomResizedCrop(32, scale=(0.5, 0.50001)), v1.ToTensor()]))
+        before = settings_of(dataset.transform)
+        dataset.transform.transforms[0].scale = (0.5, 0.50002)
+        assert settings_of(dataset.transform) != before
 
     def test_a_collate_function_without_workers(self, folder: Path) -> None:
         made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=0, batch_size=4, collate_fn=stacked)
@@ -406,6 +432,25 @@ class TestDeclined:
         self.declined(Batched(root, TRAIN), "the dataset reads whole batches itself (__getitems__).")
         self.declined(Unknown(folder, TRAIN), "it is not known how the dataset opens pictures ")
 
+    @pytest.mark.parametrize("kind", ["Remembers", "RemembersInPart"])
+    def test_a_dataset_that_remembers_its_samples_is_shown_none_but_its_own(self, kind: str, folder: Path) -> None:
+        transform = TRAIN if kind == "Remembers" else v1.Compose([v1.CenterCrop(32), v1.RandomRotation(5), v1.ToTensor()])
+        dataset = Remembers(folder, transform)
+        told = FastLoader(dataset, fuse="exact").explain()
+        assert "Not fused: " in told
+        assert not dataset.seen, "a trial left something behind"
+        if kind == "Remembers":
+            assert "keeps what it is given in a picture's place" in told
+        assert all(isinstance(dataset[index], torch.Tensor) for index in range(len(dataset)))
+
+    def test_classes_that_are_told_of_subclasses_are_told_of_none(self, folder: Path) -> None:
+        dataset = Registered(folder, TRAIN)
+        made, own, loader = both(dataset, batch_size=4)
+        assert_fused(loader)
+        assert_same(made, own)
+        assert Registers.registered == ["Registered"]
+        assert made[0][1] == ("Registered",) * 4
+
     def test_by_a_plan(self, folder: Path, tmp_path: Path) -> None:
         path = tmp_path / "pipefix.plan.toml"
         write(PlanFile(augmentation=AugmentationChange(backend="kornia")), path)
@@ -486,6 +531,31 @@ class Odd(Opens):
             return self.transform(picture), random.random()
         made = self.transform(picture)
         return {"twice": (made, made), "none": index}.get(self.how, made)
+
+
+class Remembers(Opens):
+    def __init__(self, folder: Path, transform: Any) -> None:
+        super().__init__(folder, transform)
+        self.seen: dict[int, Any] = {}
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self.seen:
+            self.seen[index] = self.transform(Image.open(self.files[index]).convert("RGB"))
+        return self.seen[index]
+
+
+class Registers(Opens):
+    registered: ClassVar[list[str]] = []
+
+    def __init_subclass__(cls, *, name: str) -> None:
+        Registers.registered.append(name)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(Image.open(self.files[index]).convert("RGB")), type(self).__name__
+
+
+class Registered(Registers, name="Registered"):
+    pass
 
 
 class Batched(ImageFolder):

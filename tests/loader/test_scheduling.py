@@ -165,6 +165,22 @@ def test_how_many_are_under_way_is_bounded(tmp_path: Path) -> None:
     assert bound - 1 <= max(most) <= bound
 
 
+def test_workers_go_on_also_where_batches_arrive_before_anybody_waits(tmp_path: Path) -> None:
+    dataset = Awaiting(tmp_path)
+    loader: Any = FastLoader(dataset, batch_size=2, num_workers=2, **FREE)
+    bound = boards_ahead(loader)
+    dataset.last = len(dataset) - 1  # batch 2 does not come
+    iterator: Any = iter(loader)
+    try:
+        next(iterator), next(iterator)
+        while iterator._send_idx < 2 + bound:
+            assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
+            assert not iterator._waits()
+    finally:
+        (tmp_path / str(dataset.last)).touch()
+    assert next(iterator).tolist() == [4, 5]
+
+
 def boards_ahead(loader: Any) -> int:
     from pipefix.loader.workers.iterator import AHEAD
 

@@ -6,7 +6,7 @@ own code, under the loader's rules, where the batch is put together: under its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,8 @@ from pipefix.loader.policy.read_policy import (
     ReadPolicy,
     SampleTimeout,
     bad,
+    batch_key,
+    drawing,
     key_of,
     limited,
 )
@@ -38,10 +40,13 @@ if TYPE_CHECKING:
 class UnfinishedBatch:
     """The samples of a batch: their pictures in one tensor, the rest of each, and which of them are not made."""
 
-    def __init__(self, source: FusedSource, indices: Sequence[Any], keys: Sequence[int], pictures: torch.Tensor) -> None:
-        self.source, self.indices, self.keys = source, indices, keys
+    def __init__(self, source: FusedSource, asked: Asked, seed: int, pictures: torch.Tensor) -> None:
+        self.source, self.indices = source, list(asked.index)
+        self.keys = [key_of(seed, asked.epoch, index) for index in self.indices]
+        self.key = batch_key(seed, asked.epoch, self.indices)
+        """Of what the user's own collate function draws."""
         self.target = Target(pictures)
-        self.rests: list[Any] = [None] * len(indices)
+        self.rests: list[Any] = [None] * len(self.indices)
         """Samples but for their pictures."""
         self.left: dict[int, Exception] = {}
         """Places that are not made, and why."""
@@ -82,7 +87,8 @@ class UnfinishedBatch:
         if collate is None:
             made = collated(rests, pictures)
         else:
-            made = collate([placed(rest, rest, picture) for rest, picture in zip(rests, pictures, strict=True)])
+            with drawing(self.key):
+                made = collate([placed(rest, rest, picture) for rest, picture in zip(rests, pictures, strict=True)])
         return FlawedBatch(made, found, empty=False) if flaws else made
 
 
@@ -118,10 +124,9 @@ class FusedBatches:
         """Whether its pictures lie in pinned memory from the beginning."""
 
     def __call__(self, asked: Asked) -> PendingBatch:
-        indices, source = list(asked.index), self.source
-        pictures = self.memory.batch((len(indices), 3, source.height, source.width), source.kind, pinned=self.pinned)
-        keys = [key_of(self.rules.seed or 0, asked.epoch, index) for index in indices]
-        return FusedBatch(self, UnfinishedBatch(source, indices, keys, pictures))
+        source = self.source
+        pictures = self.memory.batch((len(asked.index), 3, source.height, source.width), source.kind, pinned=self.pinned)
+        return FusedBatch(self, UnfinishedBatch(source, asked, self.rules.seed or 0, pictures))
 
 
 class FusedBatch(PendingBatch):
@@ -140,6 +145,16 @@ class FusedBatch(PendingBatch):
 # -- in worker processes -----------------------------------------------------------------------------------------------------
 
 
+class FusedOrder:
+    """A batch that is to be made. It is as long as the batch: who counts samples may ask it."""
+
+    def __init__(self, source: FusedSource, rules: ReadPolicy, asked: Asked) -> None:
+        self.source, self.rules, self.asked = source, rules, asked
+
+    def __len__(self) -> int:
+        return len(self.asked.index)
+
+
 class FusedOrders(PolicedDataset):
     """Stands for the dataset in a worker: takes orders for batches, and leaves them to `FusedCollate`."""
 
@@ -148,7 +163,7 @@ class FusedOrders(PolicedDataset):
         self.source = source
 
     def __getitems__(self, asked: Asked) -> Any:
-        return self.source, self.rules, asked
+        return FusedOrder(self.source, self.rules, asked)
 
 
 class FusedCollate:
@@ -158,16 +173,15 @@ class FusedCollate:
         self.collate = collate
         self._memory: Memory | None = None
 
-    def __call__(self, order: Any) -> Any:
-        source, rules, asked = order
-        indices = list(asked.index)
-        shape = (len(indices), 3, source.height, source.width)
+    def __call__(self, order: FusedOrder) -> Any:
+        source, rules, asked = order.source, order.rules, order.asked
+        shape = (len(order), 3, source.height, source.width)
         pictures = room_for(shape, source.kind)
         if pictures is None:
             self._memory = self._memory or Memory()
             pictures = self._memory.batch(shape, source.kind)
-        parts = UnfinishedBatch(source, indices, [key_of(rules.seed, asked.epoch, index) for index in indices], pictures)
-        for place, index in enumerate(indices):
+        parts = UnfinishedBatch(source, asked, rules.seed or 0, pictures)
+        for place, index in enumerate(parts.indices):
             with limited(rules.seconds, index):
                 parts.make(place)
         return parts.together(rules, own_collate(self.collate))

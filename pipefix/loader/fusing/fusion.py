@@ -78,7 +78,7 @@ class Fusing:
         from pipefix.loader.fusing.in_part import in_part
         from pipefix.loader.fusing.recipe import NotFused
 
-        source = in_part(reads, self.mode, self._known, why, apart=loader.num_workers > 0)
+        source = in_part(reads, self.mode, self._known, why)
         if isinstance(source, NotFused):
             return source.why
         if not hasattr(source, "begin"):

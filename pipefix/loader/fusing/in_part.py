@@ -41,7 +41,7 @@ from pipefix.loader.fusing.recognise import (
     value_of_level,
 )
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.source import FusedSource, alike, differing
+from pipefix.loader.fusing.source import FusedSource, alike, differing, settings_of
 from pipefix.loader.fusing.trial import PixelDifference, spread
 from pipefix.loader.policy.read_policy import drawing
 
@@ -234,21 +234,21 @@ class ReadInPart:
 # -- whether it is worth it ------------------------------------------------------------------------------------------------
 
 
-def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str, *, apart: bool) -> SourceInPart | ReadInPart | NotFused:
+def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceInPart | ReadInPart | NotFused:
     """The best that can be done for a dataset that is not fused as a whole because of ``why``, tried on samples from all over it.
 
-    ``known``: what was found out before. ``apart``: worker processes will read it; so it is tried in a process of its own, and what
-    the dataset opens at its first sample (a database) is not open here when they are forked.
+    ``known``: what was found out before. It is tried in a process of its own: what the dataset opens at its first sample (a
+    database) is not open here when workers are forked, and what it remembers of a trial goes with that process.
     """
     kernel, arithmetic = native(), pillow_order()
     if isinstance(kernel, Absent) or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
         return NotFused(why)  # before Pillow 11.1 pixels are a plain attribute, of which nobody is told that it is looked at
     deferral = Deferral(kernel, arithmetic)
-    key = ("in part", type(dataset), *(repr(holder.value) for holder in stand_in.transforms_of(dataset)))
+    key = ("in part", type(dataset), *(settings_of(holder.value) for holder in stand_in.transforms_of(dataset)))
     if key not in known:
         look = partial(_found, dataset, mode, deferral, why)
         # A process that was made to try things has no processes of its own.
-        found: Any = in_child_process(look) if apart and not current_process().daemon else look()
+        found: Any = look() if current_process().daemon else in_child_process(look)
         if isinstance(found, NotFused) and not found.why.startswith(why):
             found = NotFused(f"{why}; in part neither: {found.why}")
         known[key] = found

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
+from multiprocessing import current_process
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from torch.utils.data import Subset
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fusing import own_getitem, stand_in
+from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.layout import CannotFollow
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of
 from pipefix.loader.fusing.recipe import NotFused
@@ -64,6 +67,18 @@ def listed(dataset: Any) -> Listing | NotFused:
     except Unlisted as error:
         return NotFused(str(error))
     return found
+
+
+def remembering(dataset: Any) -> NotFused | None:
+    """Why a dataset is not to be shown any stand-in here: its code would go on handing them out in place of its pictures, to
+    everybody who reads it. Seen in a process of its own; a process that was made to try things has none."""
+    return _remembering(dataset) if current_process().daemon else in_child_process(partial(_remembering, dataset))
+
+
+def _remembering(dataset: Any) -> NotFused | None:
+    if stand_in.remembered(partial(listed, dataset)):
+        return NotFused("the dataset's code keeps what it is given in a picture's place")
+    return None
 
 
 def _is_cache(dataset: Any) -> bool:

@@ -7,7 +7,7 @@ of the module's.
 from __future__ import annotations
 
 from types import FunctionType
-from typing import Any
+from typing import Any, Generic
 
 import PIL
 import torchvision
@@ -78,6 +78,21 @@ def _known(value: Any) -> tuple[Any, PictureLoading] | None:
     return None
 
 
+def _subclass(kind: type, names: dict[str, Any]) -> type:
+    """Without a call of the user's own ``__init_subclass__``, which may keep a register or ask for arguments: what it is derived
+    from at first is the nearest class that has none."""
+    base = next(one for one in kind.__mro__ if _told_of_subclasses(one) in (object, Generic))
+    made: type = type.__new__(type(kind), kind.__name__, (base,), names)
+    if base is not kind:
+        made.__bases__ = (kind,)
+    return made
+
+
+def _told_of_subclasses(kind: type) -> type:
+    """The class whose ``__init_subclass__`` is called for subclasses of this one."""
+    return next(one for one in kind.__mro__ if "__init_subclass__" in vars(one))
+
+
 def with_stand_ins(owner: Any) -> PictureLoading | None:
     """Give ``owner`` (a copy) a `__getitem__` that opens nothing; None where it is not seen what it opens pictures with."""
     function = getattr(type(owner), "__getitem__", None)
@@ -91,5 +106,8 @@ def with_stand_ins(owner: Any) -> PictureLoading | None:
     again = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
     again.__kwdefaults__ = function.__kwdefaults__
     kind: type = type(owner)
-    owner.__class__ = type(kind.__name__, (kind,), {"__getitem__": again})
+    try:
+        owner.__class__ = _subclass(kind, {"__getitem__": again, "__module__": kind.__module__})
+    except TypeError:  # memory of another layout
+        return None
     return openings.pop()

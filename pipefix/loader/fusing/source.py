@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.fuse import Fused, fuse
 from pipefix.loader.fusing.layout import CannotFollow
-from pipefix.loader.fusing.listing import Coloured, Listing, listed
+from pipefix.loader.fusing.listing import Coloured, Listing, listed, remembering
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.steps import FlipStep, RandomCropStep, RandomResizedCropStep
@@ -80,11 +81,16 @@ def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> Fu
     ``known``: lists that were compiled before, to be looked up and added to.
     """
     known = {} if known is None else known
+    shown = ("shown stand-ins", id(dataset))
+    if shown not in known:
+        known[shown] = remembering(dataset)
+    if isinstance(known[shown], NotFused):
+        return known[shown]  # type: ignore[no-any-return]
     listing = listed(dataset)
     if isinstance(listing, NotFused):
         return listing
     loading = listing.loading
-    key = (mode, loading, repr(listing.transform))
+    key = (mode, loading, settings_of(listing.transform))
     if key not in known:
         known[key] = _sized(fuse(listing.transform, source=loading.source, mode=mode, upright=loading.upright))
     fused, size = known[key]
@@ -95,6 +101,14 @@ def compiled(dataset: Any, mode: str, known: dict[Any, Any] | None = None) -> Fu
         known["compared", key] = differing(source, len(dataset))
     why = known["compared", key]
     return source if why is None else NotFused(why)
+
+
+def settings_of(transform: Any) -> Any:
+    """What tells a list of transforms from the same list with other settings. Texts of torchvision's are rounded."""
+    try:
+        return pickle.dumps(transform)
+    except Exception:  # noqa: BLE001 - a lambda, or what the user's own class raises
+        return repr(transform)
 
 
 def _again(dataset: Any, mode: str) -> FusedSource:

@@ -8,11 +8,30 @@ does anything to the picture but hand it on touches the stand-in, and is found o
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NoReturn
 
 from pipefix.caches import cut as cuts
 from pipefix.seams.torch_internals import collate_by, collate_table
+
+_made: list[weakref.ref[Any]] | None = None
+"""Stand-ins, while they are counted."""
+
+
+def remembered(make: Callable[[], Any]) -> bool:
+    """Whether any stand-in that was made meanwhile is still there afterwards, though nobody was given it to keep."""
+    global _made
+    made: list[weakref.ref[Any]] = []
+    _made = made
+    try:
+        make()
+    finally:
+        _made = None
+    gc.collect()
+    return any(one() is not None for one in made)
 
 
 class Touched(Exception):
@@ -22,10 +41,12 @@ class Touched(Exception):
 class PictureStandIn:
     """A picture that is not there: its file's path, or what a cache holds of it."""
 
-    __slots__ = ("kind", "what")
+    __slots__ = ("__weakref__", "kind", "what")
 
     def __init__(self, what: Any, kind: str = "file") -> None:
         self.what, self.kind = what, kind
+        if _made is not None:
+            _made.append(weakref.ref(self))
 
     @property
     def __class__(self) -> Any:

@@ -172,7 +172,7 @@ class PolicedDataset:
         samples = [one for (one,) in made]
         if not flaws and self.rules.seed is None:
             return samples
-        return Samples(samples, flaws, None if self.rules.seed is None else self._key_of(epoch, indices))
+        return Samples(samples, flaws, None if self.rules.seed is None else batch_key(self.rules.seed, epoch, indices))
 
     def _refill(self, read: Callable[[Any], Any], epoch: int, made: list[tuple[Any]], holes: list[int], good: list[Any]) -> None:
         """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
@@ -192,16 +192,16 @@ class PolicedDataset:
             return nullcontext()
         return drawing(key_of(self.rules.seed, epoch, index))
 
-    def _key_of(self, epoch: int, indices: list[Any]) -> int:
-        """A batch's, by its samples: below zero, where no sample's is."""
-        assert self.rules.seed is not None
-        return sample_key(self.rules.seed, epoch, -1 - zlib.crc32(repr(indices).encode()))
-
 
 def key_of(seed: int, epoch: int, index: Any) -> int:
     """Of a sample's random numbers."""
     number = index.__index__() if hasattr(index, "__index__") else zlib.crc32(repr(index).encode())
     return sample_key(seed, epoch, number)
+
+
+def batch_key(seed: int, epoch: int, indices: list[Any]) -> int:
+    """Of a collate function's random numbers, by the batch's samples: below zero, where no sample's is."""
+    return sample_key(seed, epoch, -1 - zlib.crc32(repr(indices).encode()))
 
 
 def drawing(key: int) -> Any:

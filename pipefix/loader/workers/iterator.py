@@ -262,7 +262,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             # What has arrived is taken from the queue until the next batch is among it: its copy to the device may begin.
             with self._deaths_told():
                 while len(self._task_info.get(self._rcvd_idx, ())) == 1 and not self._data_queue.empty():
-                    number, data = super()._get_data()  # type: ignore[no-untyped-call]
+                    number, data = self._get_data()  # which has workers go on
                     self._tasks_outstanding -= 1
                     self._task_info[number] += (data,)
         return len(self._task_info.get(self._rcvd_idx, ())) == 2

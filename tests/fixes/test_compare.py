@@ -1,0 +1,52 @@
+"""Samples that differ anywhere are told apart; samples that are equal are equal, whatever they are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pipefix.fixes.compare import differences, fingerprint
+
+
+def in_colours(value: int) -> Image.Image:
+    made = Image.new("P", (2, 2))
+    made.putpalette([value] * 768)
+    return made
+
+
+def sparse(value: float) -> torch.Tensor:
+    return torch.sparse_coo_tensor(torch.tensor([[0]]), torch.tensor([value]), (2,), check_invariants=True)
+
+
+NAN, INF = float("nan"), float("inf")
+UNLIKE: dict[str, tuple[Any, Any]] = {
+    "an infinity for a number": (torch.tensor([INF, 1.0]), torch.tensor([2.0, 1.0])),
+    "a NaN for a number": (torch.tensor([NAN, 1.0]), torch.tensor([2.0, 1.0])),
+    "an infinity of another sign": (np.array([INF, 1.0]), np.array([-INF, 1.0])),
+    "numbers beyond 53 bits": (np.array([2**62 + 1, 5]), np.array([2**62, 5])),
+    "unsigned numbers": (np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64)),
+    "flags": (np.array([True, False]), np.array([True, True])),
+    "complex numbers": (torch.tensor([1 + 2j]), torch.tensor([1 + 3j])),
+    "sparse tensors": (sparse(1.0), sparse(2.0)),
+    "a sparse tensor for a dense one": (sparse(1.0), torch.tensor([1.0, 0.0])),
+    "another palette": (in_colours(0), in_colours(9)),
+    "another mode": (Image.new("RGB", (2, 2)), Image.new("HSV", (2, 2))),
+    "half a number": (torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([1.5], dtype=torch.bfloat16)),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_what_differs_is_told_apart(name: str) -> None:
+    one, other = UNLIKE[name]
+    assert list(differences({"x": one}, {"x": other}))
+    assert not list(differences({"x": one}, {"x": one}))
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(one) == fingerprint(one)
+
+
+def test_nothing_of_a_number_is_another() -> None:
+    assert not list(differences(np.array([0.0, NAN]), np.array([-0.0, -NAN])))

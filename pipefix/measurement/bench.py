@@ -56,6 +56,8 @@ class Delivered(NamedTuple):
 
     batch: Any
     trace: bytes
+    skipped: bool = False
+    """Whether `batch` only stands for one that the training process has kept."""
 
 
 @dataclass(frozen=True)
@@ -225,10 +227,11 @@ class Bench:
         self.samples_made += trace.samples
         trace.samples_made = self.samples_made
         self.counter += 1
-        if Stage.IPC in experiment.replaces and self.hand is not None:
+        token = Stage.IPC in experiment.replaces and self.hand is not None
+        if token:
             batch = self._token
         trace.extra = time.perf_counter_ns() - trace.ended
-        return Delivered(batch, encode(trace))
+        return Delivered(batch, encode(trace), token)
 
     def _mode(self, experiment: Experiment) -> None:
         tap = self.tap
@@ -387,7 +390,7 @@ class Bench:
         """A recorded batch. A loader with memory of its own for batches takes one that is shared already for no concern of that."""
         if self.hand is None or self.of.places_batches:
             begun = time.perf_counter_ns()
-            batch = self._recorded_batch.as_it_is
+            batch = self._recorded_batch.as_it_was() if self.hand is None else self._recorded_batch.as_it_is
             trace.replay += time.perf_counter_ns() - begun
             return batch
         return self._recorded_batch.in_shared_memory()

@@ -40,6 +40,8 @@ CPU_EVERY = 8
 """One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
 DISCOVERY_UNITS = 2
 """Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
+FILLING = 8
+"""Times the seams of a sample that a stream's first one crosses, where it fills a buffer."""
 PLAIN_COLLATE_EVERY = 5
 OBSERVE_EVERY = 64
 """Batches between two looks at the worker's memory and threads."""
@@ -139,6 +141,9 @@ class Bench:
         self._collating: _MadeSamples | None = None
         self._asked_for: list[Any] = []
         self.drawn = 0
+        self.fills = False
+        """Whether the stream's first sample fills a buffer."""
+        self._first_crossings = 0
         self.timed = 0
 
     def close(self) -> None:
@@ -312,21 +317,23 @@ class Bench:
         return self.timed % CPU_EVERY == 1
 
     def _draw(self, count: int | None, experiment: Experiment, made: _MadeSamples, trace: BatchTrace) -> None:
-        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions."""
+        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions; one with a buffer to fill, which takes
+        long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
         tap, known = self.tap, self.recording.units
         new = experiment.source == "new" or not known
-        if self.counter == 0 and not new:
-            self.stream, self.position = None, 0
+        goes_on = self.fills and self.stream is not None and experiment.source != "cold"
+        if self.counter == 0 and not new and not goes_on:
+            self.stream, self.position = None, known[0]
         while len(made.samples) < (count or 1):
-            if not new and self.position >= len(known):
-                self.stream, self.position, trace.wrapped = None, 0, True
+            if not new and self.position >= known[0] + len(known):
+                self.stream, self.position, trace.wrapped = None, known[0], True
             if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made):
-                self.position += 1
+                self.stream, self.position = None, self.position + 1
                 continue
             if self.stream is None:
-                self._doing = 0
-                self.stream, self.position = iter(self.dataset), 0
-            self._doing = self.position
+                self._begin_stream(trace)
+            assert self.stream is not None
+            self._doing, crossed = self.position, sum(tap.calls)
             begun = time.perf_counter_ns()
             if experiment is RECORD:
                 tap.recording = self._recorder()
@@ -338,15 +345,41 @@ class Bench:
                 self.stream = None
                 if self.position == 0:
                     raise EmptyStream from None
+                self.fills = self.fills and self.position > 1  # else its first sample is all that it gives this time
                 continue
             finally:
                 if tap.active:
                     tap.end()
             made.add(self.position, sample, begun, mark=tap.events is not None)
+            self._see_filling(sum(tap.calls) - crossed)
             self.position += 1
             self.drawn += 1
             if experiment is RECORD:
                 self._recorded(self.position - 1, sample)
+
+    def _begin_stream(self, trace: BatchTrace) -> None:
+        """Where the first sample fills a buffer (of a shuffle, say), it is drawn outside the clock: an epoch fills it once, the lap of
+        a recording again and again."""
+        self._doing = self.position = 0
+        begun = time.perf_counter_ns()
+        self.stream = iter(self.dataset)
+        if self.fills:
+            try:
+                next(self.stream)
+            except StopIteration:
+                self.stream = iter(())  # said where the next sample is asked for
+            else:
+                self.position = 1
+            trace.replay += time.perf_counter_ns() - begun
+
+    def _see_filling(self, crossings: int) -> None:
+        """Before the recording: whether the first sample crosses many times as many seams as the second."""
+        if self.discovered >= DISCOVERY_UNITS:
+            return
+        if self.position == 0:
+            self._first_crossings = crossings
+        else:
+            self.fills = self._first_crossings > FILLING * max(1, crossings)
 
     def _recorded_sample(self, unit: Any, made: _MadeSamples) -> bool:
         sample = self.recording.samples.get(unit)

@@ -132,7 +132,8 @@ class Bench:
         self.counter = 0
         self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
-        self.sent_units = self.sent_paths = 0
+        self.sent_units = 0
+        self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
         self._token: Any = torch.zeros(1)
         self._recorded_batch = RecordedBatch(self.recording)
@@ -317,8 +318,8 @@ class Bench:
         return self.timed % CPU_EVERY == 1
 
     def _draw(self, count: int | None, experiment: Experiment, made: _MadeSamples, trace: BatchTrace) -> None:
-        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions; one with a buffer to fill, which takes
-        long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
+        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions. One with a buffer to fill, which
+        takes long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
         tap, known = self.tap, self.recording.units
         new = experiment.source == "new" or not known
         goes_on = self.fills and self.stream is not None and experiment.source != "cold"
@@ -358,8 +359,8 @@ class Bench:
                 self._recorded(self.position - 1, sample)
 
     def _begin_stream(self, trace: BatchTrace) -> None:
-        """Where the first sample fills a buffer (of a shuffle, say), it is drawn outside the clock: an epoch fills it once, the lap of
-        a recording again and again."""
+        """Where the first sample fills a buffer (of a shuffle, say), it is drawn outside the clock: an epoch fills it once, the
+        laps of a recording again and again."""
         self._doing = self.position = 0
         begun = time.perf_counter_ns()
         self.stream = iter(self.dataset)
@@ -495,6 +496,8 @@ class Bench:
             trace.mixed = sorted(self.tap.mixed)
             trace.seams = self.seams
             trace.own_lines = dict(self.lines.seen)
-            paths = list(self.recording.files)
-            trace.paths = [os.fsencode(path) for path in paths[self.sent_paths :]]
-            self.sent_paths = len(paths)
+            for path in self.recording.files:
+                ranges = self.recording.files.ranges(path)
+                if self._sent_ranges.get(path) != ranges:
+                    self._sent_ranges[path] = ranges
+                    trace.paths.append((os.fsencode(path), ranges))

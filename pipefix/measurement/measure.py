@@ -20,6 +20,7 @@ from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.neighbours import Neighbours
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.replay import Pool, deaf_to_interrupts
+from pipefix.measurement.residency import Ranges
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.subject import failure
@@ -112,7 +113,8 @@ class _Session:
         self.pool = pool
         self.trials: dict[str, Pool] = {}
         self.known: list[Any] = []
-        self.paths: list[str] = []
+        self.ranges: dict[str, dict[int, Ranges]] = {}
+        """What each worker read of each file."""
         self.round_seconds = 0.0
         """How long all workers take for a batch each, in the real arm."""
         self.first_seconds = 0.0
@@ -145,7 +147,8 @@ class _Session:
         for row in rows:
             last[row.trace.worker] = row
             self.known += pickle.loads(row.trace.units) if row.trace.units else []
-            self.paths += [os.fsdecode(path) for path in row.trace.paths]
+            for path, ranges in row.trace.paths:
+                self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
         if self.pool.serving < found.workers:
             found.idle_workers, found.workers = found.workers - self.pool.serving, self.pool.serving
             found.shards = found.workers  # whatever the stream says: the others found nothing to read
@@ -365,8 +368,8 @@ class _Session:
 
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
-        found, paths = self.found, sorted({path for path in self.paths if not path.startswith(_UNREAL) and os.path.isfile(path)})
-        found.paths, found.stores = paths, sorted({path for path in self.paths if is_far(path)})
+        found, paths = self.found, sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
+        found.paths, found.stores = paths, sorted(path for path in self.ranges if is_far(path))
         if not paths:
             self._not_cold("no file was read through a seam, so there is nothing to evict")
             return
@@ -376,7 +379,7 @@ class _Session:
         self.say("cold reads")
         while True:
             self.pool.rest()
-            proof = residency.cold(paths)
+            proof = residency.cold({path: [part for parts in self.ranges[path].values() for part in parts] for path in paths})
             found.cold = {
                 "before": proof.before,
                 "after": proof.after,

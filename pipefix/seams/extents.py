@@ -117,6 +117,12 @@ class Extents:
     def knows(self, path: str) -> bool:
         return path in self._files
 
+    def ranges(self, path: str) -> list[tuple[int, int]]:
+        """What of a file is held: starts and lengths, in order."""
+        with self._lock:
+            file = self._files[path]
+            return list(zip(file.starts, map(len, file.chunks), strict=True))
+
     def wants_whole(self, path: str) -> bool:
         return False
 

@@ -2,7 +2,8 @@
 
 SOURCE is the file or the address that the job names in pipefix.watch(loader, jsonl="watch.jsonl", prometheus=9400): a file of JSON
 lines, http://127.0.0.1:9400/metrics, or the port alone, pipefix watch 9400. With --baseline the job is held against a run file of
-`pipefix probe`, or against the lines of an earlier job; without, against its own beginning. Ends with the job.
+`pipefix probe`, or against the lines of an earlier job; without, against its own beginning. Ends with the job, also where it was
+killed and nothing more comes.
 """
 
 from __future__ import annotations

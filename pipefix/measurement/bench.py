@@ -40,6 +40,8 @@ CPU_EVERY = 8
 """One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
 DISCOVERY_UNITS = 2
 """Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
+FILLING = 8
+"""Times the seams of a sample that a stream's first one crosses, where it fills a buffer."""
 PLAIN_COLLATE_EVERY = 5
 OBSERVE_EVERY = 64
 """Batches between two looks at the worker's memory and threads."""
@@ -56,6 +58,8 @@ class Delivered(NamedTuple):
 
     batch: Any
     trace: bytes
+    skipped: bool = False
+    """Whether `batch` only stands for one that the training process has kept."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,8 @@ class Bench:
         self.counter = 0
         self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
-        self.sent_units = self.sent_paths = 0
+        self.sent_units = 0
+        self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
         self._token: Any = torch.zeros(1)
         self._recorded_batch = RecordedBatch(self.recording)
@@ -137,6 +142,9 @@ class Bench:
         self._collating: _MadeSamples | None = None
         self._asked_for: list[Any] = []
         self.drawn = 0
+        self.fills = False
+        """Whether the stream's first sample fills a buffer."""
+        self._first_crossings = 0
         self.timed = 0
 
     def close(self) -> None:
@@ -225,10 +233,11 @@ class Bench:
         self.samples_made += trace.samples
         trace.samples_made = self.samples_made
         self.counter += 1
-        if Stage.IPC in experiment.replaces and self.hand is not None:
+        token = Stage.IPC in experiment.replaces and self.hand is not None
+        if token:
             batch = self._token
         trace.extra = time.perf_counter_ns() - trace.ended
-        return Delivered(batch, encode(trace))
+        return Delivered(batch, encode(trace), token)
 
     def _mode(self, experiment: Experiment) -> None:
         tap = self.tap
@@ -309,21 +318,23 @@ class Bench:
         return self.timed % CPU_EVERY == 1
 
     def _draw(self, count: int | None, experiment: Experiment, made: _MadeSamples, trace: BatchTrace) -> None:
-        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions."""
+        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions. One with a buffer to fill, which
+        takes long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
         tap, known = self.tap, self.recording.units
         new = experiment.source == "new" or not known
-        if self.counter == 0 and not new:
-            self.stream, self.position = None, 0
+        goes_on = self.fills and self.stream is not None and experiment.source != "cold"
+        if self.counter == 0 and not new and not goes_on:
+            self.stream, self.position = None, known[0]
         while len(made.samples) < (count or 1):
-            if not new and self.position >= len(known):
-                self.stream, self.position, trace.wrapped = None, 0, True
+            if not new and self.position >= known[0] + len(known):
+                self.stream, self.position, trace.wrapped = None, known[0], True
             if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made):
-                self.position += 1
+                self.stream, self.position = None, self.position + 1
                 continue
             if self.stream is None:
-                self._doing = 0
-                self.stream, self.position = iter(self.dataset), 0
-            self._doing = self.position
+                self._begin_stream(trace)
+            assert self.stream is not None
+            self._doing, crossed = self.position, sum(tap.calls)
             begun = time.perf_counter_ns()
             if experiment is RECORD:
                 tap.recording = self._recorder()
@@ -335,15 +346,41 @@ class Bench:
                 self.stream = None
                 if self.position == 0:
                     raise EmptyStream from None
+                self.fills = self.fills and self.position > 1  # else its first sample is all that it gives this time
                 continue
             finally:
                 if tap.active:
                     tap.end()
             made.add(self.position, sample, begun, mark=tap.events is not None)
+            self._see_filling(sum(tap.calls) - crossed)
             self.position += 1
             self.drawn += 1
             if experiment is RECORD:
                 self._recorded(self.position - 1, sample)
+
+    def _begin_stream(self, trace: BatchTrace) -> None:
+        """Where the first sample fills a buffer (of a shuffle, say), it is drawn outside the clock: an epoch fills it once, the
+        laps of a recording again and again."""
+        self._doing = self.position = 0
+        begun = time.perf_counter_ns()
+        self.stream = iter(self.dataset)
+        if self.fills:
+            try:
+                next(self.stream)
+            except StopIteration:
+                self.stream = iter(())  # said where the next sample is asked for
+            else:
+                self.position = 1
+            trace.replay += time.perf_counter_ns() - begun
+
+    def _see_filling(self, crossings: int) -> None:
+        """Before the recording: whether the first sample crosses many times as many seams as the second."""
+        if self.discovered >= DISCOVERY_UNITS:
+            return
+        if self.position == 0:
+            self._first_crossings = crossings
+        else:
+            self.fills = self._first_crossings > FILLING * max(1, crossings)
 
     def _recorded_sample(self, unit: Any, made: _MadeSamples) -> bool:
         sample = self.recording.samples.get(unit)
@@ -387,7 +424,7 @@ class Bench:
         """A recorded batch. A loader with memory of its own for batches takes one that is shared already for no concern of that."""
         if self.hand is None or self.of.places_batches:
             begun = time.perf_counter_ns()
-            batch = self._recorded_batch.as_it_is
+            batch = self._recorded_batch.as_it_was() if self.hand is None else self._recorded_batch.as_it_is
             trace.replay += time.perf_counter_ns() - begun
             return batch
         return self._recorded_batch.in_shared_memory()
@@ -459,6 +496,8 @@ class Bench:
             trace.mixed = sorted(self.tap.mixed)
             trace.seams = self.seams
             trace.own_lines = dict(self.lines.seen)
-            paths = list(self.recording.files)
-            trace.paths = [os.fsencode(path) for path in paths[self.sent_paths :]]
-            self.sent_paths = len(paths)
+            for path in self.recording.files:
+                ranges = self.recording.files.ranges(path)
+                if self._sent_ranges.get(path) != ranges:
+                    self._sent_ranges[path] = ranges
+                    trace.paths.append((os.fsencode(path), ranges))

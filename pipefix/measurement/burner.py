@@ -9,30 +9,36 @@ import time
 from typing import Any
 
 from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block
 
 TOGETHER = 0.05
 """Seconds of steps that are launched before their device is waited for."""
+LONGEST = 5.0
+"""Times the seconds asked for that all of it may take, copies of the batch included."""
 
 
-def alone(consumer: Consumer, batch: Any, size: int, seconds: float, *, name: str) -> Block:
-    """Feed one batch again and again for about ``seconds``. What the steps leave running on a device is waited for after so many of
-    them that waiting costs nothing: their calls return long before."""
-    consumer(batch)
+def alone(consumer: Consumer, kept: KeptBatch, size: int, seconds: float, *, name: str) -> Block:
+    """Feed one batch again and again for about ``seconds``, copied outside the clock. What the steps leave running on a device is
+    waited for after so many of them that waiting costs nothing: their calls return long before."""
+    consumer(kept())
     consumer.settle()
-    begun = time.perf_counter()
+    until = time.perf_counter() + LONGEST * seconds
     count, together, spent = 0, 1, 0.0
-    while count < 2 or spent < seconds:
-        for _ in range(together):
+    while count < 2 or (spent < seconds and time.perf_counter() < until):
+        batches = [kept() for _ in range(together)]
+        consumer.settle()
+        begun = time.perf_counter()
+        for batch in batches:
             consumer(batch)
         consumer.settle()
+        spent += time.perf_counter() - begun
         count += together
-        spent = time.perf_counter() - begun
-        together = max(1, min(2 * together, int(TOGETHER * count / spent)))
+        together = max(1, min(2 * together, int(TOGETHER * count / spent), kept.most))
     return Block(name, (), spent, count * size)
 
 
-def beside(consumer: Consumer, batch: Any, size: int, seconds: float, burners: int, *, name: str) -> Block:
+def beside(consumer: Consumer, kept: KeptBatch, size: int, seconds: float, burners: int, *, name: str) -> Block:
     """The same while ``burners`` processes compute: what a busy loader takes from the step even when data are free."""
     context: Any = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
     processes = [context.Process(target=_burn, args=(os.getpid(), seconds + 30.0), daemon=True) for _ in range(burners)]
@@ -40,7 +46,7 @@ def beside(consumer: Consumer, batch: Any, size: int, seconds: float, burners: i
         process.start()
     try:
         time.sleep(0.02)
-        return alone(consumer, batch, size, seconds, name=name)
+        return alone(consumer, kept, size, seconds, name=name)
     finally:
         for process in processes:
             process.kill()

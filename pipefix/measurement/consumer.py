@@ -11,6 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from pipefix.measurement import failing, gpu
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.step_scan import StepScan
 from pipefix.seams.torch_internals import has_compiled
 from pipefix.subject import failure
@@ -48,10 +49,11 @@ class Consumer:
         self.settle()
         return time.perf_counter() - begun
 
-    def first_seconds(self, batch: Any, least: float) -> float:
+    def first_seconds(self, kept: KeptBatch, least: float) -> float:
         """What a first step takes beside what others take (compiling, above all), where it takes ``least`` or more; else 0."""
-        first = self.step_seconds(batch)
-        return max(0.0, first - self.step_seconds(batch)) if first > least else 0.0
+        took: list[float] = []
+        kept.learn(lambda batch: took.append(self.step_seconds(batch)))
+        return max(0.0, took[0] - self.step_seconds(kept())) if took[0] > least else 0.0
 
 
 Way = Callable[[Any], Any]
@@ -119,7 +121,7 @@ class UserStep(Consumer):
         self._total += time.perf_counter_ns() - begun
         self._calls += 1
 
-    def split_step(self, batch: Any, repeats: int = 3) -> None:
+    def split_step(self, kept: KeptBatch, repeats: int = 3) -> None:
         """Run a few steps with hooks in place. Apart from the measured loop, so that the hooks cost it nothing.
 
         With a device a part takes as long as it does there: its call returns before.
@@ -145,7 +147,7 @@ class UserStep(Consumer):
         self._calls, self._total = 0, 0
         try:
             for _ in range(repeats):
-                self(batch)
+                self(kept())
         finally:
             torch.Tensor.backward = backward  # type: ignore[method-assign]
             for handle in (*handles, pre, post):

@@ -141,7 +141,7 @@ def nothing_came(subject: Subject) -> TargetError:
     )
 
 
-_BY_SIGNAL = {
+_BY_SIGNAL: dict[int, str] = {
     signal.SIGKILL: f"{CAUSES[signal.SIGKILL]}: use fewer workers, a smaller batch, or --recording-budget 100MB.",
     signal.SIGSEGV: f"{CAUSES[signal.SIGSEGV]}: probe with --workers 0 under python -X faulthandler to see where.",
     signal.SIGABRT: f"{CAUSES[signal.SIGABRT]}; probe with --workers 0 to see where.",
@@ -160,7 +160,7 @@ def _death(text: str, workers: Sequence[Any]) -> TargetError:
         )
     else:
         how = manner(code)
-        advice = _BY_SIGNAL.get(signal.Signals(-code), "Probe with --workers 0 to see the error itself.")
+        advice = _BY_SIGNAL.get(-code, "Probe with --workers 0 to see the error itself.")
         if -code == signal.SIGBUS:
             return TargetError(f"A worker process died while making a batch: {how}. {_shared_memory()}", advice=_MORE_SHARED)
     return TargetError(f"A worker process died while making a batch: {how}.", advice=advice)

@@ -15,10 +15,12 @@ from pipefix.measurement import burner, cgroups, experiments, failing, gpu, resi
 from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.neighbours import Neighbours
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.replay import Pool, deaf_to_interrupts
+from pipefix.measurement.residency import Ranges
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.subject import failure
@@ -111,7 +113,8 @@ class _Session:
         self.pool = pool
         self.trials: dict[str, Pool] = {}
         self.known: list[Any] = []
-        self.paths: list[str] = []
+        self.ranges: dict[str, dict[int, Ranges]] = {}
+        """What each worker read of each file."""
         self.round_seconds = 0.0
         """How long all workers take for a batch each, in the real arm."""
         self.first_seconds = 0.0
@@ -144,7 +147,8 @@ class _Session:
         for row in rows:
             last[row.trace.worker] = row
             self.known += pickle.loads(row.trace.units) if row.trace.units else []
-            self.paths += [os.fsdecode(path) for path in row.trace.paths]
+            for path, ranges in row.trace.paths:
+                self.ranges.setdefault(os.fsdecode(path), {})[row.trace.worker] = ranges
         if self.pool.serving < found.workers:
             found.idle_workers, found.workers = found.workers - self.pool.serving, self.pool.serving
             found.shards = found.workers  # whatever the stream says: the others found nothing to read
@@ -273,7 +277,7 @@ class _Session:
         for workers in counts:
             # With the seams of the pool they are held against, though nothing is timed: what they cost is on both sides.
             pool = Pool(self.subject, StandInOptions(0, workers), self.consumer, known=self.known)
-            pool.last_batch = self.pool.last_batch
+            pool.kept = self.pool.kept
             self.trials[f"workers-{workers}"] = pool
 
     def _trial(self, name: str, pool: Pool, length: float) -> None:
@@ -293,15 +297,16 @@ class _Session:
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 
-    def _first_step(self, batch: Any) -> None:
+    def _first_step(self, kept: KeptBatch) -> None:
         """What a first call takes beside a step (compiling, above all) is not taken off the budget."""
-        self.clock.extend(self.consumer.first_seconds(batch, LATE_FIRST_STEP * self.plan.budget))
+        self.clock.extend(self.consumer.first_seconds(kept, LATE_FIRST_STEP * self.plan.budget))
 
     def alone(self) -> None:
         """The consumer on one batch again and again: what it could take if data were free."""
-        found, batch = self.found, self.pool.last_batch
-        if batch is None:
+        found, kept = self.found, self.pool.kept
+        if kept is None:
             return
+        batch = kept.value
         for pool in (*self.trials.values(), self.pool):
             pool.rest()
         try:
@@ -316,25 +321,25 @@ class _Session:
             found.declined[Stage.TRANSFER.value] = (
                 f"the device here is {gpu.other()}: steps are waited for, and of copies only those to CUDA devices are timed"
             )
-        self.consumer.try_on(batch)
+        self.consumer.try_on(kept())
         found.consumer, found.has_consumer, found.why_none = self.consumer.name, self.consumer.present, self.consumer.why_none
         if not self.consumer.present:
             found.declined[experiments.ALONE] = found.declined[experiments.BURNER] = "there is no consumer"
             return
-        self._first_step(batch)
+        self._first_step(kept)
         if type(self.consumer) is UserStep:  # not one of our own making
-            found.step_facts = self.consumer.scan(batch)
+            found.step_facts = self.consumer.scan(kept())
         size = self.pool.last_samples
         seconds = min(0.6, max(0.1, 0.01 * self.plan.budget))
-        resident = self._resident(batch)
+        resident = self._resident(kept)
         for _ in range(3):
-            found.blocks.append(burner.alone(self.consumer, batch, size, seconds, name=experiments.ALONE))
+            found.blocks.append(burner.alone(self.consumer, kept, size, seconds, name=experiments.ALONE))
             if resident is not None:
                 found.blocks.append(burner.alone(self.consumer, resident, size, seconds, name=experiments.RESIDENT))
         if resident is not None:
             found.transfer["exposed"] = transfer.exposed(found.of(experiments.ALONE), found.of(experiments.RESIDENT), size)
         if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
-            self.consumer.split_step(batch)
+            self.consumer.split_step(kept)
             found.step_split = self.consumer.split()
         if isinstance(self.consumer, Emulated):
             found.declined[experiments.BURNER] = "an emulated step uses no CPU that a burner could take from it"
@@ -343,15 +348,15 @@ class _Session:
         else:
             count = max(1, min(found.workers, int(found.cores)))
             for _ in range(2):
-                found.blocks.append(burner.beside(self.consumer, batch, size, seconds, count, name=experiments.BURNER))
+                found.blocks.append(burner.beside(self.consumer, kept, size, seconds, count, name=experiments.BURNER))
 
-    def _resident(self, batch: Any) -> Any:
+    def _resident(self, kept: KeptBatch) -> KeptBatch | None:
         """The batch on the device, where the step takes one that lies there; None where there is nothing to compare."""
         if not self.found.transfer or not isinstance(self.consumer, UserStep):
             return None
         try:
-            moved = transfer.resident(batch)
-            self.consumer.step_seconds(moved)
+            moved = KeptBatch(transfer.resident(kept.value), changed=kept.changed)
+            self.consumer.step_seconds(moved())
         except Exception as error:  # noqa: BLE001 - the step is the user's
             self.found.declined[experiments.RESIDENT] = f"the step cannot take a batch on the device: {failure.summary(error)}"
             return None
@@ -363,8 +368,8 @@ class _Session:
 
     def cold(self) -> None:
         """The real arm again after its files left the page cache, where that can be done and proven."""
-        found, paths = self.found, sorted({path for path in self.paths if not path.startswith(_UNREAL) and os.path.isfile(path)})
-        found.paths, found.stores = paths, sorted({path for path in self.paths if is_far(path)})
+        found, paths = self.found, sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
+        found.paths, found.stores = paths, sorted(path for path in self.ranges if is_far(path))
         if not paths:
             self._not_cold("no file was read through a seam, so there is nothing to evict")
             return
@@ -374,7 +379,7 @@ class _Session:
         self.say("cold reads")
         while True:
             self.pool.rest()
-            proof = residency.cold(paths)
+            proof = residency.cold({path: [part for parts in self.ranges[path].values() for part in parts] for path in paths})
             found.cold = {
                 "before": proof.before,
                 "after": proof.after,

@@ -32,6 +32,8 @@ class Row:
     """When a worker could be told to make it, an earlier batch being taken; 0 where there was room from the beginning."""
     sampled: int = 0
     """Of the time between `asked` and `got`: asking the user's sampler which samples come next."""
+    copied: int = 0
+    """Before `asked`: copying a kept batch for the consumer, which only measuring does."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pipefix.recording.recording import Recording
+from pipefix.seams.fresh import fresh
 from pipefix.vocabulary.nested import renewer
 
 
@@ -21,6 +22,10 @@ class RecordedBatch:
     @property
     def as_it_is(self) -> Any:
         return self._recording.batches[0]
+
+    def as_it_was(self) -> Any:
+        """For a consumer in this process, whatever it did to the one before."""
+        return fresh(self.as_it_is)
 
     def in_shared_memory(self) -> Any:
         """Every live batch of a worker lies in fresh shared memory: that is the hand-over's cost."""

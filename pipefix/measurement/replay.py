@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
@@ -23,6 +24,7 @@ from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start, raised
+from pipefix.measurement.kept_batch import KeptBatch, copy_of
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.stand_in import close_benches
@@ -32,6 +34,7 @@ from pipefix.seams import handover, torch_internals
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
+from pipefix.vocabulary.stage import Stage
 
 _NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
 
@@ -56,7 +59,8 @@ class Pool:
         if self.workers:
             self.switch = _shared(self.switch)
         self.epoch = 0
-        self.last_batch: Any = None
+        self.kept: KeptBatch | None = None
+        """For arms that hand none over, or run without a loader."""
         self.last_samples = 1
         """How many samples the last batch kept holds."""
         self.rows_with_facts: list[Row] = []
@@ -118,6 +122,7 @@ class Pool:
         hand = self._hand
         if hand is not None:
             hand.take()
+        again, copied = self._again(consume=consume)
         sampled = self._sampler_ns()
         asked, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
@@ -135,15 +140,29 @@ class Pool:
             waited = min(waited, got - asked - sampled)
             received = counters.recv_ns + counters.loads_ns
         if consume:
-            batch = delivered.batch
-            if isinstance(batch, torch.Tensor) and batch.numel() == 1 and self.last_batch is not None:
-                batch = self.last_batch
-            self.consumer(batch)
+            self._consume(delivered, again)
+            again = None
         done = perf_counter_ns()
-        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room, sampled=sampled)
+        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room, sampled=sampled, copied=copied)
         if row.trace.facts:
             self.rows_with_facts.append(row)
         return row
+
+    def _again(self, *, consume: bool) -> tuple[Any, int]:
+        """The kept batch, where this arm hands none over; and the nanoseconds that copying it took."""
+        if not (consume and self._hand is not None and self.kept is not None and Stage.IPC in POOL[int(self.switch[0])].replaces):
+            return None, 0
+        begun = perf_counter_ns()
+        again = self.kept()
+        return again, perf_counter_ns() - begun
+
+    def _consume(self, delivered: Delivered, again: Any) -> None:
+        if not delivered.skipped:
+            self.consumer(delivered.batch)
+        elif self.kept is not None:
+            self.consumer(self.kept() if again is None else again)  # none was made for a late one of the arm before
+        else:
+            self.consumer(delivered.batch)
 
     def _sampler_ns(self) -> int:
         """What the user's sampler took so far; a stream has none."""
@@ -172,7 +191,7 @@ class Pool:
             raise delivered.as_error()
         return delivered  # type: ignore[no-any-return]
 
-    def keep_batch(self) -> Any:
+    def keep_batch(self) -> KeptBatch:
         """A copy of the next batch, for arms that run without a loader."""
         self.start()
         delivered = self._advance()
@@ -180,9 +199,10 @@ class Pool:
         trace = traces.decode(delivered.trace)
         if trace.facts:
             self.rows_with_facts.append(Row(0, 0, 0, 0, 0, trace))
-        clone = _clone_pinned if self._loader.pin_memory else _clone
-        self.last_batch, self.last_samples = map_leaves(clone, delivered.batch), trace.samples
-        return self.last_batch
+        pinned = bool(self._loader.pin_memory)
+        value = map_leaves(partial(copy_of, pinned=pinned), delivered.batch)
+        self.kept, self.last_samples = KeptBatch(value, pinned=pinned), trace.samples
+        return self.kept
 
     def rest(self) -> None:
         """Wait until the workers have made all that they were told to: what is measured next shares the machine with them.
@@ -263,6 +283,8 @@ class Pool:
         if self.workers:
             # What a worker does for the instrument delays the consumer only as far as it waited.
             own = min(own // self.workers, sum(row.waited for row in rows))
+        # The workers go on while a kept batch is copied: that delays the consumer only where it would not have waited as long.
+        own += sum(max(0, row.copied - row.waited) for row in rows)
         seconds = max(gross - own, gross // 20) / 1e9
         worker_cpu = sum(row.trace.cpu for row in rows) / 1e9 if self.workers else 0.0
         return Block(experiment.name, tuple(rows), seconds, sum(row.trace.samples for row in rows), cpu, worker_cpu)
@@ -326,17 +348,6 @@ def abandon(iterator: Any) -> None:
 def _interrupt(process: BaseProcess) -> None:
     if process.pid is not None:
         os.kill(process.pid, signal.SIGINT)
-
-
-def _clone(value: Any) -> Any:
-    """A tensor that outlives the worker that made it."""
-    return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def _clone_pinned(value: Any) -> Any:
-    """The same, pinned where it was: a copy of pinned memory is not."""
-    cloned = _clone(value)
-    return cloned.pin_memory() if isinstance(value, torch.Tensor) and value.is_pinned() else cloned
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import random
 import stat
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,6 +37,9 @@ SURVIVORS_NAMED = 3
 HOLDER_SEARCH_S = 0.25
 
 Name = str | os.PathLike[str]
+Ranges = list[tuple[int, int]]
+"""Starts and lengths of what matters of a file, in bytes; empty: all of it."""
+Files = Iterable[Name] | Mapping[str, Ranges]
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,16 +73,18 @@ class ColdProof(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the files that stayed in memory."""
 
 
-def evict(paths: Iterable[Name]) -> Eviction:
-    """Ask the kernel to forget every page of these files. Nothing is opened for writing and no content is lost."""
+def evict(files: Files) -> Eviction:
+    """Ask the kernel to forget the pages of these files, or of the parts named of each.
+
+    Nothing is opened for writing and no content is lost."""
     begun = time.perf_counter()
     if not hasattr(os, "posix_fadvise"):
         return Eviction(declined=f"{sys.platform} has no posix_fadvise: pages cannot be put out without root")
     count = total = synced = 0
     failed: dict[str, str] = {}
-    for path in _distinct(paths, failed):
+    for path, parts in _distinct(files, failed).items():
         try:
-            size, had_dirty = _evict_one(path)
+            size, had_dirty = _evict_one(path, parts)
         except OSError as error:
             failed[path] = error.strerror or str(error)
             continue
@@ -102,12 +107,14 @@ def resident(path: Name) -> float:
         os.close(descriptor)
 
 
-def cold(paths: Iterable[Name], limit: float = COLD) -> ColdProof:
-    """Evict the files and prove it. ``cold`` is True only where at most ``limit`` of all their pages is left in memory."""
+def cold(paths: Files, limit: float = COLD) -> ColdProof:
+    """Evict the files, or the parts named of each, and prove it.
+
+    ``cold`` is True only where at most ``limit`` of all their pages is left in memory."""
     begun = time.perf_counter()
     failed: dict[str, str] = {}
-    files = list(_distinct(paths, failed))
-    bare = ColdProof(files=len(files), bytes=sum(os.path.getsize(path) for path in files))
+    files = _distinct(paths, failed)
+    bare = ColdProof(files=len(files), bytes=sum(_bytes(path, parts) for path, parts in files.items()))
     refusal = _refusal(files, failed)
     if refusal:
         return msgspec.structs.replace(bare, why=refusal, seconds=time.perf_counter() - begun)
@@ -139,10 +146,13 @@ def cold(paths: Iterable[Name], limit: float = COLD) -> ColdProof:
     )
 
 
-def _distinct(paths: Iterable[Name], failed: dict[str, str]) -> Iterable[str]:
-    """Regular files, each once however many names it has. The others go to ``failed``."""
-    seen: set[tuple[int, int]] = set()
-    for name in paths:
+def _distinct(files: Files, failed: dict[str, str]) -> dict[str, Ranges]:
+    """Regular files with whole pages of their parts, each once however many names it has. The others go to ``failed``."""
+    named: dict[tuple[int, int], str] = {}
+    parts: dict[str, Ranges] = {}
+    whole: set[str] = set()
+    ranges_of: Mapping[str, Ranges] = files if isinstance(files, Mapping) else {os.fspath(name): [] for name in files}
+    for name, ranges in ranges_of.items():
         path = os.fspath(name)
         try:
             status = os.stat(path)
@@ -151,46 +161,73 @@ def _distinct(paths: Iterable[Name], failed: dict[str, str]) -> Iterable[str]:
             continue
         if not stat.S_ISREG(status.st_mode):
             failed[path] = "not a regular file"
-        elif (status.st_dev, status.st_ino) not in seen:
-            seen.add((status.st_dev, status.st_ino))
-            yield path
+            continue
+        path = named.setdefault((status.st_dev, status.st_ino), path)
+        parts.setdefault(path, []).extend(ranges)
+        if not ranges:
+            whole.add(path)
+            if isinstance(files, Mapping) and status.st_size > WHOLE:
+                failed[path] = "which parts of it were read cannot be seen, and to evict all of a large file would slow others down"
+    return {path: [] if path in whole else _pages(ranges, os.path.getsize(path)) for path, ranges in parts.items()}
 
 
-def _evict_one(path: str) -> tuple[int, bool]:
-    """The file's size, and whether it had to be written out first."""
+def _pages(ranges: Ranges, size: int) -> Ranges:
+    """The whole pages around these ranges, merged and in order."""
+    merged: list[tuple[int, int]] = []
+    for start, length in sorted(ranges):
+        begin, end = start // PAGE * PAGE, min(size, -(-(start + length) // PAGE) * PAGE)
+        if merged and begin <= sum(merged[-1]):
+            begin, end = merged[-1][0], max(end, sum(merged.pop()))
+        if begin < end:
+            merged.append((begin, end - begin))
+    return merged
+
+
+def _bytes(path: str, parts: Ranges) -> int:
+    return sum(length for _, length in parts) if parts else os.path.getsize(path)
+
+
+def _evict_one(path: str, parts: Ranges) -> tuple[int, bool]:
+    """How many bytes were put out, and whether it had to be written out first."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        if size == 0 or not _still_there(descriptor, path):
-            return size, False
+        put_out = _bytes(path, parts)
+        _forget(descriptor, parts)
+        if size == 0 or not _still_there(descriptor, path, parts):
+            return put_out, False
         # Unwritten pages survive the advice. Syncing costs a disk flush, so only files that kept pages pay for it.
         try:
             os.fdatasync(descriptor)
         except OSError:
-            return size, False  # a read-only file system has nothing to write
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return size, True
+            return put_out, False  # a read-only file system has nothing to write
+        _forget(descriptor, parts)
+        return put_out, True
     finally:
         os.close(descriptor)
 
 
-def _still_there(descriptor: int, path: str) -> bool:
+def _forget(descriptor: int, parts: Ranges) -> None:
+    for start, length in parts or [(0, 0)]:
+        os.posix_fadvise(descriptor, start, -(-length // PAGE) * PAGE, os.POSIX_FADV_DONTNEED)
+
+
+def _still_there(descriptor: int, path: str, parts: Ranges) -> bool:
     try:
-        return _resident(descriptor, path) > 0
+        return _resident(descriptor, path, parts) > 0
     except OSError:
         return True  # not known: sync to be sure
 
 
-def _weighed(files: Sequence[str]) -> tuple[float, list[str]]:
+def _weighed(files: Mapping[str, Ranges]) -> tuple[float, list[str]]:
     """Resident part of all pages together, and the files with pages left, worst first."""
     pages = held = 0.0
     left: list[tuple[float, str]] = []
-    for path in files:
+    for path, parts in files.items():
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            count = -(-os.fstat(descriptor).st_size // PAGE)
-            share = _resident(descriptor, path)
+            count = -(-_bytes(path, parts) // PAGE)
+            share = _resident(descriptor, path, parts)
         finally:
             os.close(descriptor)
         pages += count
@@ -200,14 +237,14 @@ def _weighed(files: Sequence[str]) -> tuple[float, list[str]]:
     return (held / pages if pages else 0.0), [path for _, path in sorted(left, reverse=True)]
 
 
-def _resident(descriptor: int, path: str) -> float:
+def _resident(descriptor: int, path: str, parts: Sequence[tuple[int, int]] = ()) -> float:
     status = os.fstat(descriptor)
     if status.st_size == 0:
         return 0.0
     if not _told_the_truth(status, path):
         raise PermissionError(1, "the kernel does not say which pages are in memory for files you neither own nor may write", path)
     held = looked = 0
-    for start, length in _windows(status.st_size):
+    for start, length in parts or _windows(status.st_size):
         vector = _mincore(descriptor, start, length, path)
         looked += len(vector)
         held += vector.translate(LOWEST_BIT).count(1)
@@ -264,7 +301,7 @@ def _mincore(descriptor: int, start: int, length: int, path: str) -> bytes:
         libc.munmap(address, length)
 
 
-def _refusal(files: Sequence[str], failed: dict[str, str]) -> str:
+def _refusal(files: Mapping[str, Ranges], failed: dict[str, str]) -> str:
     """Why it makes no sense to try; empty when it does."""
     if not sys.platform.startswith("linux"):
         return f"{sys.platform} has no way to put files out of memory and to prove it (Linux has)"
@@ -279,7 +316,7 @@ def _some_failed(failed: dict[str, str]) -> str:
     return f"{path}{others} cannot be evicted: {reason}"
 
 
-def _unreachable_cache(files: Sequence[str]) -> str:
+def _unreachable_cache(files: Iterable[str]) -> str:
     """Why an empty page cache here would not mean that reads come from the disk; empty when it would."""
     folders = {os.path.dirname(os.path.realpath(path)) for path in files}
     for under in filter(None, map(filesystem, sorted(folders))):

@@ -7,15 +7,17 @@ are given one folder together, which is removed with the pool.
 from __future__ import annotations
 
 import multiprocessing
-import shutil
+import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import process, util
 from typing import Any
 
 _PREFIX = "pymp-"
 """As multiprocessing names its own."""
+_INSIDE = ("listener-", "pym-")
+"""What multiprocessing names sockets, and files of shared memory, in such a folder."""
 _KEY = "tempdir"
 
 
@@ -43,5 +45,9 @@ class Sockets:
     def remove(self) -> None:
         """Once no worker is left."""
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            with suppress(OSError):  # gone already, or it holds what is not ours
+                for name in os.listdir(self._folder):
+                    if name.startswith(_INSIDE):
+                        os.unlink(os.path.join(self._folder, name))
+                os.rmdir(self._folder)
             self._folder = None

@@ -57,8 +57,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     """Why this arm cannot be run on this pipeline: its code raised with something replaced, and did not without."""
     wrapped: bool = False
     """True where recorded samples were used a second time under this switch."""
-    paths: list[bytes] = []
-    """Files whose bytes were recorded, told once."""
+    paths: list[tuple[bytes, list[tuple[int, int]]]] = []
+    """Files whose bytes were recorded, each with the starts and lengths of what was read; told again where more was."""
     units: bytes = b""
     """Recorded units, told once; pickled, since samplers name samples by whatever they like."""
     recorded: int = 0

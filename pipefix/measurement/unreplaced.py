@@ -33,4 +33,7 @@ def _spent(blocks: Sequence[Block], stages: set[str]) -> Counter[str]:
             for charge in row.trace.charges:
                 if charge.stage in stages:
                     found[charge.op] += charge.wall / samples  # type: ignore[assignment]
+            for stage, op, wall in row.trace.foreign:  # threads of the user's own are neither recorded nor replaced
+                if stage in stages:
+                    found[op] += wall / samples  # type: ignore[assignment]
     return found

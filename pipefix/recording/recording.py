@@ -13,13 +13,16 @@ from pipefix.seams.fresh import Uncopyable, fresh, nbytes
 from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
 
+MOST = 4
+"""Times the budget that is held at most. It is looked at between units; one that reads a whole shard is not kept to its end."""
+
 
 class Recording:
     """Results by (unit, operation, how many times that operation was called in the unit). Implements the seams' `Tape`."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.files: Extents = Extents()
+        self.files: Extents = Extents(MOST * budget)
         self.units: list[Any] = []
         """Units recorded whole, in the order in which the sampler gave them."""
         self.samples: dict[Any, Any] = {}
@@ -36,7 +39,7 @@ class Recording:
 
     @property
     def full(self) -> bool:
-        return self.nbytes >= self.budget
+        return self.nbytes >= self.budget or self.files.overflowed
 
     @property
     def decoded_bytes(self) -> float:
@@ -54,8 +57,11 @@ class Recording:
         except Uncopyable as error:
             self.refused[op] = str(error)
             return
-        self._values[(unit, op, ordinal)] = copy
         size = nbytes(copy)
+        if self.nbytes + size > MOST * self.budget:
+            self.files.overflowed = True
+            return
+        self._values[(unit, op, ordinal)] = copy
         self._bytes += size
         if stage is Stage.DECODE:
             self._decoded[(unit, op)] = self._decoded.get((unit, op), 0) + size
@@ -65,7 +71,9 @@ class Recording:
         return value if value is MISSING else fresh(value)
 
     def complete(self, unit: Any, sample: Any) -> None:
-        """A unit ran to its end: only from now on is it replayed."""
+        """A unit ran to its end: only from now on is it replayed, unless a part of it found no room."""
+        if self.files.overflowed:
+            return
         self.units.append(unit)
         try:
             self.samples[unit] = fresh(sample)

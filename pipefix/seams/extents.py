@@ -81,6 +81,8 @@ class Extents:
     def __init__(self, limit: int | None = None) -> None:
         self.nbytes = 0
         """Bytes held."""
+        self.overflowed = False
+        """Whether something was not kept for the limit's sake."""
         self.limit = limit
         """Beyond this many bytes nothing more is kept; None for no limit."""
         self._files: dict[str, _File] = {}
@@ -89,6 +91,7 @@ class Extents:
     def put(self, path: str, offset: int, data: Bytes, size: int) -> None:
         """``data`` was read at ``offset`` of a file of ``size`` bytes. Empty data only makes the file known."""
         if self.limit is not None and self.nbytes + len(data) > self.limit:
+            self.overflowed = True
             return
         with self._lock:
             file = self._files.get(path)
@@ -113,6 +116,12 @@ class Extents:
 
     def knows(self, path: str) -> bool:
         return path in self._files
+
+    def ranges(self, path: str) -> list[tuple[int, int]]:
+        """What of a file is held: starts and lengths, in order."""
+        with self._lock:
+            file = self._files[path]
+            return list(zip(file.starts, map(len, file.chunks), strict=True))
 
     def wants_whole(self, path: str) -> bool:
         return False

@@ -115,7 +115,7 @@ class Patches:
             if not attribute.put_back() and attribute.is_covered():
                 _covered.append(attribute)
         # Also in modules that were imported, and so took our wrapper by name, while it was in place.
-        _rebind({id(replacement): (replacement, original) for original, replacement in self._followed})
+        _rebind({id(replacement): (replacement, _behind(original)) for original, replacement in self._followed})
         self.replaced.clear()
         self._renamed.clear()
         self._followed.clear()
@@ -129,6 +129,14 @@ def put_away_uncovered() -> None:
         pass  # under a wrapper that was put away another may have lain
 
 
+def _behind(function: Any) -> Any:
+    """What a function stands for: itself, or the original of a wrapper that was undone inside this one's."""
+    for attribute in reversed(_covered):
+        if attribute.replacement is function:
+            function = attribute.original
+    return function
+
+
 def held(owner: Any, name: str) -> Any:
     """What the owner itself has under this name, descriptors as they are; `_ABSENT` where it inherits or lacks it."""
     return owner.__dict__.get(name, _ABSENT) if isinstance(owner, (type, ModuleType)) else own(owner, name, _ABSENT)
@@ -140,7 +148,7 @@ def _rebind(swaps: dict[int, tuple[Any, Any]]) -> None:
         return
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
-        if not isinstance(module, ModuleType) or names is None or module.__name__.startswith("pipefix"):
+        if not isinstance(module, ModuleType) or names is None or module.__name__.partition(".")[0] == "pipefix":
             continue
         if swaps.keys().isdisjoint(map(id, list(names.values()))):
             continue  # nearly every module: hundreds of them, with a hundred thousand names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from pipefix.vocabulary.errors import PipefixError, TargetError
 
-_HERE = str(Path(__file__).resolve().parent.parent)
+_HERE = os.path.join(Path(__file__).resolve().parent.parent, "")
 _BETWEEN = ("torch/utils/data/_utils", "torch/utils/data/dataloader.py", "<frozen importlib", "<frozen runpy")
 """Frames between ours and the user's that say nothing about either."""
 ALONE = "Run the file alone (python FILE.py) to see the error in full, mend it, then probe again."

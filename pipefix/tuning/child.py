@@ -169,10 +169,10 @@ def _start(pool: Pool) -> tuple[float, float]:
     """Seconds to the first batch, and those that the first step took beside a step."""
     begun = time.perf_counter()
     pool.turn_to(PLAIN)
-    batch = pool.keep_batch()
+    kept = pool.keep_batch()
     spent = time.perf_counter() - begun
-    pool.consumer.try_on(batch)
-    late = pool.consumer.first_seconds(batch, LATE_FIRST_STEP) if pool.consumer.present else 0.0
+    pool.consumer.try_on(kept())
+    late = pool.consumer.first_seconds(kept, LATE_FIRST_STEP) if pool.consumer.present else 0.0
     return max(1e-6, spent), late
 
 
@@ -228,13 +228,14 @@ def _threads(rows: tuple[Row, ...]) -> float | None:
 def look(pool: Pool) -> BatchCost:
     """A few batches made in this process: what one takes, and how large it is."""
     pool.turn_to(PLAIN)
-    pool.consumer.try_on(pool.keep_batch())
+    kept = pool.keep_batch()
+    pool.consumer.try_on(kept())
     begun = time.perf_counter()
     rows = [pool.next(consume=False)]
     while len(rows) < LOOK_BATCHES and time.perf_counter() - begun < LOOK_SECONDS:
         rows.append(pool.next(consume=False))
     reading = read([os.getpid()])
-    sizes = [leaf.nbytes for leaf in leaves(pool.last_batch) if isinstance(leaf, torch.Tensor)]
+    sizes = [leaf.nbytes for leaf in leaves(kept.value) if isinstance(leaf, torch.Tensor)]
     single = one_by_one(pool.subject)
     making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
     return BatchCost(

@@ -49,7 +49,7 @@ class Attachment:
             self.loader.__class__ = _watched(kind)
         except TypeError:
             if known:
-                raise
+                self.meter.declined = "its class lets nobody inherit"
             return  # made in C, or of a class that lets nobody inherit: then the watch itself is to be iterated
         self._class = kind
         vars(self.loader)[_MARK] = self

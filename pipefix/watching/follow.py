@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ EVERY = 2.0
 """Seconds between two looks at a file."""
 LONGEST_LINE, LARGEST_ANSWER = 1_000_000, 4_000_000
 _TIMEOUT = 10.0
+SILENT_WINDOWS, SILENT_SECONDS = 10, 300.0
+"""A job that writes nothing for so many windows, and for so many seconds at least, was killed: it could not write its last one."""
+log = logging.getLogger("pipefix.watch")
 
 
 def follow(
@@ -37,7 +41,9 @@ def follow(
 
     Known ones come first, then each as it comes.
 
-    Ends with the job, or at ``once``. Drift is what the job itself found; with a baseline, and for an endpoint, it is found here.
+    Ends with the job (for a file also where nothing comes any more), or at ``once``.
+
+    Drift is what the job itself found; with a baseline, and for an endpoint, it is found here.
     """
     if source.isdigit() and not Path(source).exists():
         source = f"http://127.0.0.1:{source}/metrics"  # a port, as the job names it
@@ -66,7 +72,7 @@ def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object]
             f"{path} could not be read: {getattr(error, 'strerror', None) or error}.",
             advice="A job writes one with: pipefix.watch(loader, jsonl='watch.jsonl')",
         ) from error
-    known = False
+    known, silent, patience = False, 0.0, SILENT_SECONDS
     with file:
         rest = b""
         while True:
@@ -81,11 +87,15 @@ def _read(path: Path, once: bool, every: float, sleep: Callable[[float], object]
             if len(rest) >= LONGEST_LINE:
                 raise UnreadableFile(f"{path} is not what pipefix.watch writes: a line is longer than {LONGEST_LINE:,} bytes.")
             if group:
-                known = True
+                known, silent, patience = True, 0.0, max(SILENT_SECONDS, SILENT_WINDOWS * group[-1].seconds)
                 yield group
             if once or (group and group[-1].ended):
                 break
+            if known and silent > patience:
+                log.warning("Nothing was written to %s for %d s: the job has ended without its last window.", path, silent)
+                break
             sleep(every)
+            silent += every
     if not known:
         raise UnreadableFile(f"{path} holds no window yet.", advice="A job writes its first one after half a minute.")
 

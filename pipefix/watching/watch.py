@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from pipefix.loader.metering.meter import Meter
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.held_loaders import held_loader, is_dataloader
 from pipefix.watching import baseline as baselines
 from pipefix.watching import rank as ranks
@@ -33,6 +33,8 @@ from pipefix.watching.machine import LOOK_EVERY, MachineFigures
 from pipefix.watching.window import Notice, Window
 
 EVERY = 30.0
+PATIENCE = 10.0
+"""Seconds that the end of a watch waits for a window that is being written."""
 log = logging.getLogger("pipefix.watch")
 
 
@@ -40,6 +42,10 @@ def _iterated(loader: Any) -> Any:
     """The DataLoader that gives the batches, where ``loader`` is a framework's wrapper around one; else itself."""
     found = held_loader(loader)
     return loader if found is None else found
+
+
+class _OutputHangs(Exception):
+    """The last window cannot be written: the one before still is."""
 
 
 class Watch:
@@ -78,7 +84,7 @@ class Watch:
         self.window: Window | None = None
         """The latest."""
         self.closed = False
-        self._failed = False
+        self._failed = self._hangs = False
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
@@ -111,13 +117,13 @@ class Watch:
         self.closed = True
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=10)
+            self._thread.join(timeout=PATIENCE)
         atexit.unregister(self.close)
         if not self._failed:
             self._pulse_safely(ended=True)
         self._attachment.detach()
         self._machine.close()
-        for exporter in self._exporters:
+        for exporter in () if self._hangs else list(self._exporters):
             self._guarded(exporter, exporter.close)
 
     def __enter__(self) -> Watch:
@@ -145,7 +151,9 @@ class Watch:
 
     def pulse(self, *, ended: bool = False) -> Window:
         """Close the window that is open, tell it to the exporters and to whoever waits for drift."""
-        with self._lock:
+        if not self._lock.acquire(timeout=PATIENCE if ended else -1):
+            raise _OutputHangs("one of its outputs hangs: the last window is not written")
+        try:
             processes = self._attachment.processes()
             alive = sum(_exit_code(process) is None for process in processes)
             window = self._gatherer.window(
@@ -162,6 +170,8 @@ class Watch:
             )
             for exporter in list(self._exporters):
                 self._guarded(exporter, lambda exporter=exporter: exporter.write(window))  # type: ignore[misc]
+        finally:
+            self._lock.release()
         for notice in notices:
             self._tell(notice)
         return window
@@ -180,9 +190,12 @@ class Watch:
         return False
 
     def _pulse_safely(self, *, ended: bool = False) -> None:
-        """A watch that fails says so once and ends; the training goes on."""
+        """A watch that fails, or whose output hangs, says so once and ends; the training goes on."""
         try:
             self.pulse(ended=ended)
+        except _OutputHangs as error:
+            self._hangs = True
+            log.warning("pipefix.watch has stopped: %s; the training goes on.", error)
         except Exception:
             self._failed = True
             log.exception("pipefix.watch has stopped: this is a bug in pipefix, not in your training.")
@@ -191,7 +204,7 @@ class Watch:
         """Whatever an exporter raises, SummaryWriters of the user's own among them, is told once."""
         try:
             call()
-        except Exception as error:  # noqa: BLE001 - the border: an output never ends the watch, nor the watch the training
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the border: an output never ends the watch, nor the watch the training
             log.warning("pipefix.watch: %s gets no more windows: %s: %s", type(exporter).__name__, type(error).__name__, error)
             if exporter in self._exporters:
                 self._exporters.remove(exporter)
@@ -204,7 +217,7 @@ class Watch:
         if self._on_drift is not None and notice.alarm:
             try:
                 self._on_drift(notice)
-            except Exception:
+            except (Exception, SystemExit):
                 log.exception("pipefix.watch: on_drift raised; the training and the watch go on.")
 
     def _died(self, processes: Sequence[Any]) -> list[str]:
@@ -303,13 +316,20 @@ def _exporters(
         for kind, place in wanted:
             try:
                 made.append(kind(place))
-            except OSError as error:
-                log.warning("pipefix.watch goes on without one of its outputs: %s", error)
+            except PipefixError:
+                raise  # an argument that makes no sense, or a library that is missing, is told at the start
+            except Exception as error:  # noqa: BLE001 - whatever the output's library raises
+                log.warning("pipefix.watch goes on without one of its outputs: %s", _said(error))
     except BaseException:
         for exporter in made:
             exporter.close()
         raise
     return made
+
+
+def _said(error: Exception) -> str:
+    """Ours are OSErrors that say it all; those of libraries are named."""
+    return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
 
 def _labels(labels: dict[str, str] | None) -> dict[str, str]:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from pipefix.diagnosis.attribution import exposed_share
 from pipefix.measurement import burner, experiments
 from pipefix.measurement.consumer import UserStep
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.stand_in import close_benches
 from pipefix.measurement.trace import BatchTrace
@@ -99,7 +100,7 @@ def demand() -> dict[str, float]:
     """Batches a second that a step of 10 ms takes whose call returns at once, and how many come in a block of 0.2 s."""
     torch.zeros(1, device="cuda")
     consumer = UserStep(lambda _: torch.cuda._sleep(10_000_000))
-    alone = burner.alone(consumer, None, 1, 0.4, name="alone")
+    alone = burner.alone(consumer, KeptBatch(None), 1, 0.4, name="alone")
     running = planted.pool(DataLoader([torch.zeros(4)] * 4096, batch_size=1), UserStep(lambda _: torch.cuda._sleep(20_000_000)))
     try:
         block = running.block(experiments.PLAIN, 0.2)

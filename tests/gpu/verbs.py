@@ -18,6 +18,7 @@ import pipefix
 from pipefix.cli.main import main
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import ModelStep
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.step_scan import StepScan
 
 MOVING = """
@@ -84,7 +85,7 @@ def model_step() -> dict[str, Any]:
     step = ModelStep(Scale(), nn.CrossEntropyLoss(weight=torch.ones(4)))
     batch = (torch.rand(8, 4), torch.zeros(8, dtype=torch.int64))
     step.try_on(batch)
-    step.split_step(batch)
+    step.split_step(KeptBatch(batch))
     return {"present": step.present, "why": step.why_none, "criterion": str(step._criterion.weight.device), "split": step.split()}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from pipefix.measurement import burner
 from pipefix.measurement.consumer import Consumer, Emulated
+from pipefix.measurement.kept_batch import KeptBatch
 from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
 
@@ -29,7 +30,7 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
 
 
 def test_the_consumer_alone_is_a_block_of_its_own_rate(ticks: Ticks) -> None:
-    block = burner.alone(Emulated(0.005, name="5 ms"), None, 8, 0.1, name="alone")
+    block = burner.alone(Emulated(0.005, name="5 ms"), KeptBatch(None), 8, 0.1, name="alone")
     steps = len(ticks.sleeps) - 1  # the first is a trial
     assert set(ticks.sleeps) == {0.005}
     assert (block.arm, block.rows, block.samples) == ("alone", (), 8 * steps)
@@ -39,7 +40,7 @@ def test_the_consumer_alone_is_a_block_of_its_own_rate(ticks: Ticks) -> None:
 
 
 def test_a_step_longer_than_the_time_still_runs_twice(ticks: Ticks) -> None:
-    assert burner.alone(Emulated(0.03, name="30 ms"), None, 1, 0.001, name="alone").samples == 2
+    assert burner.alone(Emulated(0.03, name="30 ms"), KeptBatch(None), 1, 0.001, name="alone").samples == 2
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="processes are counted in /proc")
@@ -51,7 +52,7 @@ def test_burners_burn_and_are_gone_afterwards(children: Callable[[], list[Any]])
             seen.append(children())
             super().__call__(batch)
 
-    block = burner.beside(Looks(), None, 4, 0.05, 2, name="beside")
+    block = burner.beside(Looks(), KeptBatch(None), 4, 0.05, 2, name="beside")
     assert block.arm == "beside"
     assert all(len(there) == 2 for there in seen)
     assert children() == []
@@ -64,7 +65,7 @@ def test_burners_are_gone_when_the_consumer_raises(error: type[BaseException], c
             raise error
 
     with pytest.raises(error):
-        burner.beside(Raises(), None, 4, 0.05, 2, name="beside")
+        burner.beside(Raises(), KeptBatch(None), 4, 0.05, 2, name="beside")
     assert children() == []
 
 

@@ -14,6 +14,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import gpu
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep, consumer_for
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.doubles.ticks import MEASUREMENT, Ticks
@@ -149,7 +150,7 @@ class TestSplit:
 
         step = UserStep(train_step)
         step(self.BATCH)
-        step.split_step(self.BATCH)
+        step.split_step(KeptBatch(self.BATCH))
         parts = step.split()
         assert parts.keys() == {"forward", "backward", "optimizer", "other"}
         assert parts["forward"] == pytest.approx(0.004), "the outermost module's time, not the sum over modules within modules"
@@ -167,7 +168,7 @@ class TestSplit:
 
         model = nn.Sequential(nn.Sequential(nn.Sequential(Burns())))
         step = UserStep(lambda batch: model(batch[0]))
-        step.split_step(self.BATCH)
+        step.split_step(KeptBatch(self.BATCH))
         assert step.split()["forward"] == pytest.approx(0.004)
 
     def test_hooks_are_gone_afterwards(self) -> None:
@@ -175,7 +176,7 @@ class TestSplit:
         module = torch.nn.modules.module
         before = [dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)]
         step = UserStep(lambda batch: nn.Linear(64, 1)(batch[0]).sum().backward())
-        step.split_step(self.BATCH)
+        step.split_step(KeptBatch(self.BATCH))
         assert torch.Tensor.backward is backward
         assert [dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)] == before
 
@@ -186,13 +187,13 @@ class TestSplit:
             raise ValueError("no")
 
         with pytest.raises(TargetError, match="no"):
-            UserStep(train_step).split_step(self.BATCH)
+            UserStep(train_step).split_step(KeptBatch(self.BATCH))
         assert torch.Tensor.backward is backward
 
     def test_a_step_without_torch_is_not_split(self) -> None:
         step = UserStep(lambda batch: planted.burn(0.001))
         assert step.split() == {}
-        step.split_step(self.BATCH)
+        step.split_step(KeptBatch(self.BATCH))
         assert step.split() == {}
 
 
@@ -236,7 +237,7 @@ class TestModelStep:
         model = nn.Linear(5, 2).requires_grad_(False)
         step = ModelStep(model, None)
         step(torch.randn(4, 5))
-        step.split_step(torch.randn(4, 5))
+        step.split_step(KeptBatch(torch.randn(4, 5)))
         assert step.split()["backward"] == 0
 
     @pytest.mark.parametrize(("batch", "kind"), [("text", "str"), ({"a": [1, 2]}, "dict"), ([], "list")])

@@ -7,15 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.measurement import replay
+from pipefix.measurement import failing, replay
 from pipefix.measurement.consumer import UserStep
 from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.stand_in import close_benches
 from pipefix.subject import failure
 from pipefix.vocabulary.errors import TargetError
@@ -111,3 +114,34 @@ def test_ctrl_c_stays_ctrl_c() -> None:
     with pytest.raises(KeyboardInterrupt) as thrown:
         interrupt()
     assert failure.is_raised_by_code(thrown.value)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="there are no real-time signals")
+def test_a_death_by_a_signal_without_a_name_is_told() -> None:
+    """``signal.Signals`` knows the first and the last of the real-time signals only."""
+    told = RuntimeError("DataLoader worker (pid 1) is killed by signal")
+    error = failing.raised("The loader", told, [SimpleNamespace(exitcode=-35)])
+    assert "it was killed by signal 35" in str(error)
+    assert error.advice == "Probe with --workers 0 to see the error itself."
+
+
+def test_frames_of_a_file_called_like_us_are_the_users() -> None:
+    here = Path(failure.__file__).resolve().parents[1]
+    assert failure.is_ours(str(here / "subject" / "failure.py"))
+    assert not failure.is_ours(str(here.parent / "pipefix_demo.py"))
+
+
+def test_the_sockets_folder_goes_and_nothing_foreign_with_it() -> None:
+    for foreign in (False, True):
+        sockets = Sockets()
+        with sockets.given(None):
+            pass
+        folder = Path(sockets._folder or "")
+        for name in ["listener-a1", "pym-3-b2", *(["notes.txt"] if foreign else [])]:
+            (folder / name).touch()
+        sockets.remove()
+        assert sorted(path.name for path in folder.glob("*")) == (["notes.txt"] if foreign else [])
+        assert folder.exists() == foreign
+        if foreign:
+            (folder / "notes.txt").unlink()
+            folder.rmdir()

@@ -18,6 +18,7 @@ from pipefix.diagnosis.diagnose import diagnose
 from pipefix.measurement import experiments, residency, schedule, startup
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep
 from pipefix.measurement.experiments import POOL
+from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measure import _Session, measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
@@ -216,7 +217,7 @@ class TestBudget:
         session: Any = _Session(
             cast("Any", None), UserStep(train_step), plan, BudgetClock(1.0), cast("Any", None), cast("Any", None)
         )
-        session._first_step(None)
+        session._first_step(KeptBatch(None))
         assert (session.clock.budget > 1.1) is more
 
     def test_on_an_accelerator_of_another_kind_steps_are_waited_for_and_copies_declined_by_name(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     left: dict[str, int] = {}
     evicted: set[str] = set()
 
-    def evict_one(path: str) -> tuple[int, bool]:
+    def evict_one(path: str, parts: Any) -> tuple[int, bool]:
         evicted.add(path)
         return os.path.getsize(path), False
 
@@ -137,3 +138,33 @@ def test_other_systems_decline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert cold(paths).why == "darwin has no way to put files out of memory and to prove it (Linux has)"
     monkeypatch.delattr(os, "posix_fadvise")
     assert "darwin has no posix_fadvise" in (evict(paths).declined or "")
+
+
+def test_only_what_was_read_is_evicted_and_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an archive that others train from."""
+    (archive,) = files(tmp_path, 1)
+    os.link(archive, tmp_path / "again")
+    advised: list[tuple[int, int]] = []
+    looked: list[tuple[int, int]] = []
+
+    def mincore(descriptor: int, start: int, length: int, path: str) -> bytes:
+        looked.append((start, length))
+        return bytes(-(-length // PAGE))
+
+    monkeypatch.setattr(os, "posix_fadvise", lambda descriptor, start, length, advice: advised.append((start, length)))
+    monkeypatch.setattr(residency, "_mincore", mincore)
+    monkeypatch.setattr(residency, "filesystem", lambda path: Filesystem("ext4", "/", "/dev/disk"))
+    read = {str(archive): [(PAGE + 5, 10), (PAGE + 100, PAGE), (9 * PAGE, PAGE)], str(tmp_path / "again"): [(5 * PAGE, 1)]}
+    proof = cold(read)
+    pages = [(PAGE, 2 * PAGE), (5 * PAGE, PAGE), (9 * PAGE, PAGE)]
+    assert (advised, set(looked)) == (pages, set(pages))
+    assert (proof.cold, proof.files, proof.bytes) == (True, 1, 4 * PAGE)
+
+
+def test_a_large_file_of_which_nobody_saw_what_was_read_is_left_alone(
+    tmp_path: Path, pages: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(residency, "WHOLE", 5 * PAGE)
+    (path,) = files(tmp_path, 1)
+    assert "which parts of it were read cannot be seen" in cold({str(path): []}).why
+    assert cold({str(path): [(0, PAGE)]}).why == ""

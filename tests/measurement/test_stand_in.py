@@ -570,3 +570,59 @@ Broken()
 """
     ran = subprocess.run([*preloaded.split(), "-c", code], capture_output=True, text=True, check=True)
     assert "KeyboardInterrupt" not in ran.stderr and "its own" in ran.stderr
+
+
+SHUFFLED = 12
+
+
+class Shuffled(Streamed):
+    """With a buffer, as ``.shuffle(12)`` of most libraries has it. A picture takes a millisecond."""
+
+    def __iter__(self) -> Iterator[Any]:
+        waiting: list[Any] = []
+        for path in self.paths:
+            waiting.append(planted.picture(path))
+            CLOCK[0].passes(0.001)
+            if len(waiting) > SHUFFLED:
+                yield waiting.pop(0)
+        yield from waiting
+
+
+CLOCK = [Ticks(0.0)]
+
+
+class TestBufferedStreams:
+    def test_the_buffer_is_filled_outside_the_clock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        CLOCK[0] = Ticks(0.0).given_to(MEASUREMENT, monkeypatch)
+        ours = Alone(Shuffled(planted.files(tmp_path, 60)), kind="stream")
+        ours.record(4)
+        planted.forget_calls()
+        for _ in range(2):
+            ours.turn_to(experiments.REAL)
+            told = [ours.ask()[1] for _ in range(6)]
+            walls = [wall for trace in told for wall in trace.unit_walls]
+            assert walls == pytest.approx([1e6] * 24), "nanoseconds of a picture each"
+            spent = sum(trace.ended - trace.begun - trace.replay for trace in told)
+            assert spent == pytest.approx(24e6)
+            filled = sum(trace.replay for trace in told) / ((SHUFFLED + 1) * 1e6)
+            assert filled == pytest.approx(round(filled)) and filled > 0
+        assert any(trace.wrapped for trace in told)
+
+    def test_an_eviction_empties_the_buffer_too(self, tmp_path: Path) -> None:
+        """What lies in it was read before the files were evicted."""
+        ours = Alone(Shuffled(planted.files(tmp_path, 60)), kind="stream")
+        ours.record(4)
+        ours.turn_to(experiments.REAL)
+        ours.ask()
+        planted.forget_calls()
+        ours.turn_to(experiments.COLD)
+        ours.ask()
+        assert calls()["decode"] == SHUFFLED + 1 + 4
+
+    def test_a_stream_without_a_buffer_gives_every_sample(self, paths: list[str]) -> None:
+        ours = alone("stream", paths)
+        ours.record(2)
+        planted.forget_calls()
+        ours.turn_to(experiments.REAL)
+        ours.ask()
+        assert calls()["decode"] == 4

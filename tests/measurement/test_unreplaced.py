@@ -27,6 +27,19 @@ def block(**nanoseconds: int) -> Block:
     return Block("any", (Row(0, 0, 0, 0, 0, trace),), 1.0, 4)
 
 
+def beside(**nanoseconds: int) -> Block:
+    """The same of operations that threads of the dataset's own ran."""
+    made = block()
+    made.rows[0].trace.foreign = [(name.partition("_")[0], name, spent) for name, spent in nanoseconds.items()]
+    return made
+
+
+def test_what_threads_of_the_datasets_own_run_cannot_be_replaced() -> None:
+    real = beside(decode_jpeg=500)
+    assert unreplaced_operation(experiments.NO_DECODE, real, [real]) == "decode_jpeg"
+    assert unreplaced_operation(experiments.NO_STORAGE, real, [real]) is None
+
+
 REAL = block(storage_recv=900, storage_open=100, decode_jpeg=500)
 
 

@@ -124,7 +124,7 @@ class TestRefusal:
 
 
 class TestBudget:
-    @given(st.integers(1, 200_000), st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
+    @given(st.integers(50_000, 400_000), st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
     def test_it_is_kept_within_one_samples_overshoot(self, budget: int, sizes: list[int]) -> None:
         recording = Recording(budget)
         for unit, size in enumerate(sizes):
@@ -161,3 +161,16 @@ class TestDecodedBytes:
 
     def test_none_without_decoded_values(self) -> None:
         assert Recording(1_000).decoded_bytes == 0.0
+
+    @pytest.mark.parametrize("what", ["file", "value"])
+    def test_a_unit_that_reads_far_more_than_the_budget_is_not_held(self, what: str) -> None:
+        """Such as the first sample of a stream that reads a whole shard."""
+        recording = Recording(1_000)
+        for offset in range(0, 100_000, 1_000):
+            if what == "file":
+                recording.files.put("/data/shard.tar", offset, bytes(1_000), 100_000)
+            else:
+                recording.keep(0, "load", offset, Stage.DECODE, bytes(1_000))
+        recording.complete(0, "sample")
+        assert recording.nbytes <= 4_000 and recording.full
+        assert recording.units == [], "it could be replayed in part only"

@@ -94,3 +94,36 @@ class Shared(Dataset):
 def test_ordinary_memory_inside_a_worker():
     for inside, outside, worker in DataLoader(Shared(), batch_size=None, num_workers=1):
         assert (inside, outside, worker) == (False, True, 0)
+
+
+def test_what_rebuilding_reads_is_counted_once(monkeypatch):
+    """Rebuilding a tensor fetches its file through a connection of its own."""
+    now = [0]
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    side = handover.HandoverClock(lambda: now[0])
+
+    class Rebuilt:
+        @staticmethod
+        def dumps(value, protocol=None):
+            return value
+
+        @staticmethod
+        def loads(data):
+            now[0] += 100
+            return reader.recv_bytes()
+
+    def receive(self, maxlength=None):
+        now[0] += 7
+        return b"a descriptor"
+
+    monkeypatch.setattr(multiprocessing.connection.Connection, "recv_bytes", receive)
+    monkeypatch.setattr(multiprocessing.queues, "_ForkingPickler", Rebuilt)
+    side.attach()
+    try:
+        multiprocessing.queues._ForkingPickler.loads(b"")
+        counters = side.take()
+    finally:
+        side.detach()
+        reader.close()
+        writer.close()
+    assert (counters.recv_ns, counters.loads_ns) == (7, 100)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -240,3 +241,25 @@ def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> Non
     assert builtins.open is io.open is not kept
     with kept(file, "rb") as opened:
         assert type(opened.raw) is io.FileIO
+
+
+def test_names_that_modules_imported_are_pythons_again_in_any_order() -> None:
+    """Two users cut the same function; modules took the second one's wrapper by name. The first leaves first."""
+    library, consumer = types.ModuleType("a_library"), types.ModuleType("pipefix_experiments")
+    exec("def read(): return 1", vars(library))
+    before = vars(library)["read"]
+    vars(consumer)["read"] = before
+    sys.modules[library.__name__], sys.modules[consumer.__name__] = library, consumer
+    try:
+        users = [Patches(), Patches()]
+        for user in users:
+            inner = vars(library)["read"]
+            user.replace(library, "read", lambda inner=inner: inner(), everywhere=True)
+            user.follow_names()
+            assert vars(consumer)["read"] is vars(library)["read"] is not before, "a module of the user's, whatever it is called"
+        users[0].undo()
+        assert vars(consumer)["read"]() == 1
+        users[1].undo()
+        assert vars(library)["read"] is vars(consumer)["read"] is before
+    finally:
+        del sys.modules[library.__name__], sys.modules[consumer.__name__]

@@ -137,3 +137,12 @@ def test_an_address_where_nobody_listens():
         list(follow("http://127.0.0.1:9/metrics"))
     with pytest.raises(UnreadableFile, match=r"http://127\.0\.0\.1:9/metrics does not answer"):
         list(follow("9"))
+
+
+def test_a_job_that_was_killed_is_not_waited_for_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    slept: list[float] = []
+    path = written(tmp_path / "watch.jsonl", job(3, ended=False))
+    (group,) = follow(str(path), every=20.0, sleep=slept.append)
+    assert [window.number for window in group] == [1, 2, 3]
+    assert sum(slept) > max(followed.SILENT_SECONDS, followed.SILENT_WINDOWS * group[-1].seconds)
+    assert f"Nothing was written to {path} for 320 s: the job has ended without its last window." in caplog.text

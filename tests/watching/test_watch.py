@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -488,3 +489,61 @@ def test_asking_how_a_worker_ended_leaves_the_answer_for_torch():
     assert process._popen.returncode is None  # type: ignore[attr-defined]
     process.join()
     assert process.exitcode == _exit_code(process) == 3
+
+
+def test_a_callback_that_leaves_ends_neither_the_watch_nor_the_training(caplog: pytest.LogCaptureFixture):
+    watched = Watch([1, 2], on_drift=lambda notice: sys.exit(3))
+    watched._gatherer.window = lambda *_, **__: Window(time=0, number=1, seconds=1, died=["worker 0 ended"])  # type: ignore[method-assign]
+    with watched:
+        assert list(watched) == [1, 2]
+    assert "SystemExit: 3" in caplog.text
+
+
+def test_an_output_that_hangs_does_not_hang_the_end_of_the_job(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    """Such as a file on a network share whose server is gone."""
+    monkeypatch.setattr("pipefix.watching.watch.PATIENCE", 0.01)
+    loader = DataLoader(Numbers(), batch_size=2)
+    watched = Watch(loader, exporters=[Hanging()]).start(thread=False)
+    with watched._lock:  # a window is being written
+        watched.close()
+    assert "one of its outputs hangs" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert type(loader) is DataLoader
+
+
+class Hanging:
+    def write(self, window: Window) -> None: ...
+
+    def close(self) -> None:
+        raise AssertionError("it would wait for the same server")
+
+
+class Numbers(torch.utils.data.Dataset[int]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def test_an_output_whose_library_raises_is_told_of_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(place: Any) -> Any:
+        raise RuntimeError("descriptors cannot be created directly")
+
+    monkeypatch.setattr("pipefix.watching.watch.JsonLines", broken)
+    with watch([1, 2], jsonl=tmp_path / "watch.jsonl", every=60) as watched:
+        assert list(watched) == [1, 2]
+    assert "without one of its outputs: RuntimeError: descriptors cannot be created directly" in caplog.text
+
+
+def test_a_loader_whose_class_lets_nobody_inherit_is_counted_all_the_same():
+    class Final(DataLoader[int]):
+        def __init_subclass__(cls) -> None:
+            raise TypeError("it is final")
+
+    with watch(Final(Numbers(), batch_size=2), every=60) as watched:
+        assert len(list(watched)) == 4
+        window = watched.pulse()
+    assert (window.batches, window.declined) == (4, "its class lets nobody inherit")

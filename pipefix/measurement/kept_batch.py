@@ -1,0 +1,72 @@
+"""A batch that is handed to the step again and again, each time as if it had just come: steps may change what they are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pipefix.seams.fresh import fresh
+from pipefix.vocabulary.nested import leaves, map_leaves
+
+MOST_BYTES = 256_000_000
+"""Of copies that are held at once."""
+
+
+class KeptBatch:
+    """Call it for a batch to hand over. Containers are new each time: after ``batch.pop("labels")`` the next has labels again;
+    tensors and arrays are copied too, unless `learn` has seen that the step leaves them as they are."""
+
+    def __init__(self, value: Any, *, pinned: bool = False, changed: bool = True) -> None:
+        self.value, self.pinned, self.changed = value, pinned, changed
+
+    def __call__(self) -> Any:
+        return map_leaves(self._copied, self.value)
+
+    def learn(self, step: Callable[[Any], object]) -> None:
+        """Run ``step`` and see whether it writes into what it is given."""
+        given = map_leaves(self._copied, self.value)
+        before = list(leaves(given))
+        step(given)
+        self.changed = not all(map(_alike, before, leaves(self.value)))
+
+    @property
+    def most(self) -> int:
+        """How many copies may be held at once."""
+        held = sum(leaf.nbytes for leaf in leaves(self.value) if _is_array(leaf)) if self.changed else 0
+        return max(1, MOST_BYTES // max(1, held))
+
+    def _copied(self, leaf: Any) -> Any:
+        if _is_array(leaf):
+            return copy_of(leaf, pinned=self.pinned) if self.changed else leaf
+        try:
+            return fresh(leaf)
+        except Exception:  # noqa: BLE001 - objects of the user's may forbid copies in any way
+            return leaf
+
+
+def copy_of(leaf: Any, *, pinned: bool = False) -> Any:
+    """A tensor that outlives the worker that made it, pinned where it was (a copy of pinned memory is not); a copy of an array."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf.copy() if _is_array(leaf) else leaf
+    cloned = leaf.clone()
+    return cloned.pin_memory() if pinned and leaf.is_pinned() else cloned
+
+
+def _is_array(leaf: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return isinstance(leaf, torch.Tensor) or (numpy is not None and isinstance(leaf, numpy.ndarray))
+
+
+def _alike(given: Any, kept: Any) -> bool:
+    """Whether a tensor or an array is what it was; other leaves are copied each time anyhow."""
+    if not _is_array(given):
+        return True
+    try:
+        if isinstance(given, torch.Tensor):
+            return torch.equal(given, kept) and given.requires_grad == kept.requires_grad
+        return given.shape == kept.shape and bool((given == kept).all())
+    except (RuntimeError, TypeError, NotImplementedError):  # of a kind that cannot be compared
+        return False

@@ -325,7 +325,7 @@ def _operations(run: Run) -> list[Block]:
     if not bars:
         return []
     table = Table(
-        ["Operation", "Wall a sample", "BarPart", "CPU", "Calls"], [bar.cells for bar in bars], "lrlrr", caption="Operations"
+        ["Operation", "Wall a sample", "Part", "CPU", "Calls"], [bar.cells for bar in bars], "lrlrr", caption="Operations"
     )
     return [Bars(table=table, bars=bars), *map(Paragraph, notes)]
 

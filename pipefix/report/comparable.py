@@ -26,8 +26,10 @@ def unlike(before: Run, after: Run) -> list[str]:
 
 
 def _target(target: str) -> str:
-    """A target without its directory: checkouts of the same project lie in different places."""
-    return target.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    """A target without what differs between checkouts of one project: the directory of a FILE.py. Folders of data are whole."""
+    path = target.replace("\\", "/").rstrip("/")
+    name = path.rpartition("/")[2]
+    return name if name.partition(":")[0].endswith(".py") else path
 
 
 def _consumer(consumer: str) -> str:

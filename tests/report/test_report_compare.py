@@ -168,6 +168,11 @@ def test_a_run_without_throughput_cannot_even_be_forced(figures: Throughput | No
     assert str(caught.value) == "The second run, of data.py:loader, holds no throughput: there is nothing to compare."
 
 
+def test_folders_of_data_with_one_name_are_two_targets() -> None:
+    with pytest.raises(BadUsage, match="targets differ"):
+        compare(a_run(1, target="/data/imagenet/train"), a_run(1, target="/data/cifar10/train"))
+
+
 def test_checkouts_in_other_places_are_the_same_target() -> None:
     found = compare(a_run(100, target="/ci/1/data.py:loader"), a_run(100, target="/ci/2/data.py:loader"))
     assert found.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]

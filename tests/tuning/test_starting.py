@@ -17,7 +17,7 @@ from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.tuning.block_figures import TrialBlock, around, starting
 from pipefix.tuning.child import TrialWork
-from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.limits import ResourceLimits, Usage
 from pipefix.tuning.results import Goal, TrialResult
 from pipefix.tuning.search import NOT_FORKED, Finished, NextTrial, Search
 from pipefix.tuning.space import Settings, Space, said
@@ -207,6 +207,22 @@ def telling(found: Found, how: Starting = SPAWN) -> TuneReporter:
     return TuneReporter(
         "train.py", settings, START, Space(4, 4, starting=how), ResourceLimits(), found, ConsumerName("none", present=False), 0.01
     )  # fmt: skip
+
+
+def test_less_is_claimed_of_what_was_measured_to_be_less() -> None:
+    rate, fewer = around(400.0, 0.01), replace(START, workers=START.workers - 1)
+    for memory, words in ((4e8, ", with 400 MB of memory instead of 900 MB."), (9e8, ", with fewer workers.")):
+        rows = tuple(
+            TrialLine(settings, "", "run", rate=rate, used=replace(Usage(), memory_bytes=used))
+            for settings, used in ((START, 9e8), (fewer, memory))
+        )
+        found = Found(rows, fewer, None, rate, rate.scaled(0.999), (), None, "")
+        assert telling(found).report(created="", written=None).sentence.endswith(words)
+    more = replace(START, prefetch=START.prefetch + 2)
+    assert (
+        "with"
+        not in telling(Found(rows, more, None, rate, rate.scaled(0.999), (), None, "")).report(created="", written=None).sentence
+    )
 
 
 def test_what_is_said_and_typed() -> None:

@@ -31,7 +31,7 @@ def report(swap: SwapReport, sheet: Sequence[PanelPicture] = ()) -> Document:
     ]
     card += [Field("NOTE", [Paragraph(note) for note in swap.notes])] if swap.notes else []
     if parity is not None:
-        card.append(field("PARITY", verdict(parity), "strong" if parity.holds else "bad"))
+        card.append(field("PARITY", verdict(parity), "good" if parity.holds else "bad"))
         card += [field("UNCHECKED", f"{one.transform}: {one.why}") for one in parity.declined]
     if swap.written is not None:
         card.append(field("WRITTEN", f"{swap.written}: the operations, to be edited and imported"))

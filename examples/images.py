@@ -59,5 +59,6 @@ def train_step(batch):
 
 
 if __name__ == "__main__":
-    for batch in train_loader:
-        train_step(batch)
+    for _ in range(3):
+        for batch in train_loader:
+            train_step(batch)

@@ -11,83 +11,66 @@ from typing import TYPE_CHECKING, Any
 from pipefix.vocabulary.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from pipefix.api import (
-        Checked,
-        Comparison,
-        Converted,
-        Finding,
-        FixReport,
-        Forecast,
-        Run,
-        Swapped,
-        Tuned,
-        Undone,
-        Watch,
-        compare,
-        convert,
-        doctor,
-        fix,
-        forecast,
-        load,
-        probe,
-        swap,
-        tune,
-        undo,
-        verify,
-        watch,
-    )
-    from pipefix.caches.dataset import CachedDataset
-    from pipefix.caches.table import GroupSampler
-    from pipefix.loader.fast_loader import FastLoader
-    from pipefix.loader.slots.portable import prepare
+    from pipefix.api.convert import Converted as Converted
+    from pipefix.api.convert import Forecast as Forecast
+    from pipefix.api.convert import convert as convert
+    from pipefix.api.convert import forecast as forecast
+    from pipefix.api.doctor import Finding as Finding
+    from pipefix.api.doctor import doctor as doctor
+    from pipefix.api.fix import FixReport as FixReport
+    from pipefix.api.fix import Undone as Undone
+    from pipefix.api.fix import fix as fix
+    from pipefix.api.fix import undo as undo
+    from pipefix.api.probe import Run as Run
+    from pipefix.api.probe import probe as probe
+    from pipefix.api.runs import Comparison as Comparison
+    from pipefix.api.runs import compare as compare
+    from pipefix.api.runs import load as load
+    from pipefix.api.swap import Swapped as Swapped
+    from pipefix.api.swap import swap as swap
+    from pipefix.api.tune import Tuned as Tuned
+    from pipefix.api.tune import tune as tune
+    from pipefix.api.verify import Checked as Checked
+    from pipefix.api.verify import verify as verify
+    from pipefix.api.watch import Watch as Watch
+    from pipefix.api.watch import watch as watch
+    from pipefix.caches.dataset import CachedDataset as CachedDataset
+    from pipefix.caches.table import GroupSampler as GroupSampler
+    from pipefix.loader.fast_loader import FastLoader as FastLoader
+    from pipefix.loader.slots.portable import prepare as prepare
 
-_VERBS = ("probe", "doctor", "convert", "forecast", "verify", "swap", "tune", "fix", "undo")
-_RESULTS = ("Run", "Finding", "Converted", "Forecast", "Checked", "Swapped", "Tuned", "FixReport", "Undone")
 _HOMES = {
-    **dict.fromkeys((*_VERBS, *_RESULTS), "pipefix.api"),
-    # Straight from their verbs: a training job does not pay for loading the others, and run files need no PyTorch.
-    "watch": "pipefix.verbs.watch",
-    "load": "pipefix.verbs.runs",
-    "compare": "pipefix.verbs.runs",
-    "Comparison": "pipefix.verbs.runs",
-    "Watch": "pipefix.verbs.watch",
-    "CachedDataset": "pipefix.caches.dataset",
-    "FastLoader": "pipefix.loader.fast_loader",
-    "GroupSampler": "pipefix.caches.table",
+    "probe": "pipefix.api.probe",
+    "load": "pipefix.api.runs",
+    "compare": "pipefix.api.runs",
+    "doctor": "pipefix.api.doctor",
+    "convert": "pipefix.api.convert",
+    "forecast": "pipefix.api.convert",
+    "verify": "pipefix.api.verify",
+    "swap": "pipefix.api.swap",
+    "tune": "pipefix.api.tune",
+    "fix": "pipefix.api.fix",
+    "undo": "pipefix.api.fix",
+    "watch": "pipefix.api.watch",
     "prepare": "pipefix.loader.slots.portable",
+    "FastLoader": "pipefix.loader.fast_loader",
+    "CachedDataset": "pipefix.caches.dataset",
+    "GroupSampler": "pipefix.caches.table",
+    "Run": "pipefix.api.probe",
+    "Comparison": "pipefix.api.runs",
+    "Finding": "pipefix.api.doctor",
+    "Converted": "pipefix.api.convert",
+    "Forecast": "pipefix.api.convert",
+    "Checked": "pipefix.api.verify",
+    "Swapped": "pipefix.api.swap",
+    "Tuned": "pipefix.api.tune",
+    "FixReport": "pipefix.api.fix",
+    "Undone": "pipefix.api.fix",
+    "Watch": "pipefix.api.watch",
 }
-"""Where each public name lives."""
+"""The module of each public name. A module is loaded when one of its names is first used: `load` and `compare` need no PyTorch."""
 
-__all__ = [
-    "probe",
-    "load",
-    "compare",
-    "doctor",
-    "convert",
-    "forecast",
-    "verify",
-    "swap",
-    "tune",
-    "fix",
-    "undo",
-    "watch",
-    "prepare",
-    "FastLoader",
-    "CachedDataset",
-    "GroupSampler",
-    "Run",
-    "Comparison",
-    "Finding",
-    "Converted",
-    "Forecast",
-    "Checked",
-    "Swapped",
-    "Tuned",
-    "FixReport",
-    "Undone",
-    "Watch",
-    "__version__",
-]
+__all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 - they are strings
 
 
 def __getattr__(name: str) -> Any:

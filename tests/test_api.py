@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipefix import api
+import pipefix
 from pipefix.plan.remedy import all_remedies
 from pipefix.report import runfile
 from pipefix.report.runfile import Run
@@ -83,7 +83,9 @@ def probed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("probed")
     path = pipeline(folder, request.param)
     phases: list[str] = []
-    run = api.probe(f"{path}:loader", budget=4.0, trace=folder / "trace.json", progress=lambda phase, done: phases.append(phase))
+    run = pipefix.probe(
+        f"{path}:loader", budget=4.0, trace=folder / "trace.json", progress=lambda phase, done: phases.append(phase)
+    )
     return Probed(run, json.loads((folder / "trace.json").read_bytes()), phases, request.param)
 
 
@@ -259,7 +261,7 @@ class TestTrace:
 
 def test_settings_that_nobody_gave_are_a_caveat(tmp_path: Path) -> None:
     path = pipeline(tmp_path, 0)
-    run = api.probe(f"{path}:data", budget=0.25)
+    run = pipefix.probe(f"{path}:data", budget=0.25)
     caveats = {caveat.id: caveat.sentence for caveat in run.caveats}
     assert "batch_size=32" in caveats["assumed"]
     assert "FILE.py:loader" in caveats["assumed"]
@@ -267,7 +269,7 @@ def test_settings_that_nobody_gave_are_a_caveat(tmp_path: Path) -> None:
 
 def test_a_given_loader_is_none(tmp_path: Path) -> None:
     path = pipeline(tmp_path, 0)
-    run = api.probe(f"{path}:loader", budget=0.25, batch_size=16)
+    run = pipefix.probe(f"{path}:loader", budget=0.25, batch_size=16)
     assert "assumed" not in {caveat.id for caveat in run.caveats}
     assert run.settings.batch_size == 16
 
@@ -279,7 +281,7 @@ def test_an_interrupted_probe_is_a_run_all_the_same(tmp_path: Path) -> None:
         if phase == "recording samples":
             raise KeyboardInterrupt
 
-    run = api.probe(f"{path}:loader", budget=3.0, progress=interrupt, trace=tmp_path / "trace.json")
+    run = pipefix.probe(f"{path}:loader", budget=3.0, progress=interrupt, trace=tmp_path / "trace.json")
     assert run.partial
     assert run.verdict is not None
     assert (run.verdict.kind, run.verdict.confidence) == ("inconclusive", 0.0)
@@ -291,15 +293,15 @@ def test_an_interrupted_probe_is_a_run_all_the_same(tmp_path: Path) -> None:
 def test_figures_that_do_not_fit_together_are_refused_before_anything_runs(tmp_path: Path) -> None:
     path = pipeline(tmp_path, 0)
     with pytest.raises(BadUsage, match="Both a step of"):
-        api.probe(f"{path}:loader", step_ms=3.0, target_rate=10.0)
+        pipefix.probe(f"{path}:loader", step_ms=3.0, target_rate=10.0)
 
 
 class TestDoctor:
     def test_the_machine_alone(self) -> None:
-        machine, findings = api.doctor()
+        machine, findings = pipefix.doctor()
         assert machine["effective_cores"] > 0
         assert all(isinstance(one, runfile.Finding) for one in findings)
 
     def test_with_a_target(self, tmp_path: Path) -> None:
-        _, findings = api.doctor(f"{pipeline(tmp_path, 2)}:loader")
+        _, findings = pipefix.doctor(f"{pipeline(tmp_path, 2)}:loader")
         assert all(finding.advice for finding in findings)

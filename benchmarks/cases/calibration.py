@@ -45,7 +45,7 @@ def ready(samples: Any) -> Any:
 
 
 def probed(step_ms: float, workers: int, budget: float, collate: str) -> dict[str, Any]:
-    from pipefix.api import probe
+    from pipefix import probe
 
     loader = DataLoader(Free(), batch_size=4, num_workers=workers, collate_fn=ready if collate == "ready" else None)
     run = probe(loader, step_ms=step_ms, budget=budget)

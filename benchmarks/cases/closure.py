@@ -42,7 +42,7 @@ PLANTED = (
 
 def probed(target: str, **options: Any) -> dict[str, Any]:
     """A probe's parts, and what its clocks added up to before they were held against the time that no clock ran in."""
-    from pipefix.verbs import probe as verb
+    from pipefix.api import probe as verb
 
     known = []
     own = verb.diagnose

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, DistributedSampler
 
+import pipefix
 from benchmarks.harness.bar import Bar, at_least, none_of
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
-from pipefix import api
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fast_loader import FastLoader
 
@@ -115,7 +115,7 @@ def measure(options: argparse.Namespace, record: Record) -> bool:
     done: list[dict[str, Any]] = record.body.setdefault("points", [])
     warnings.simplefilter("ignore", DeprecationWarning)
     with tempfile.TemporaryDirectory() as folder:
-        api.convert(Numbered(), to="parquet", store="rows", out=folder + "/cache")
+        pipefix.convert(Numbered(), to="parquet", store="rows", out=folder + "/cache")
         datasets = dict(zip(SOURCES, (Numbered(), CachedDataset(folder + "/cache")), strict=True))
         while len(done) < options.points:
             if record.over():

@@ -37,7 +37,7 @@ def one(name: str, kept: Path, options: argparse.Namespace) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     from benchmarks.pipelines_to_fix import PIPELINES
-    from pipefix.api import fix
+    from pipefix import fix
 
     loader, consumer = PIPELINES[name](PLACE)
     out = PLACE / "out" / name.replace(" ", "-")

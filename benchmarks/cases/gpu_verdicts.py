@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pipefix
 from benchmarks.harness.bar import Bar, at_least, none_of
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
-from pipefix import api
 
 TITLE = "Verdicts beside a device"
 ISSUE = "18, bar 5"
@@ -66,7 +66,7 @@ def probed(folder: str, job: dict[str, Any]) -> dict[str, Any]:
     file = Path(folder) / "job.py"
     numbers = BATCH_BYTES // 32
     file.write_text(JOB.format(numbers=numbers, **{name: job[name] for name in ("making_ms", "workers", "pinned", "step_ms")}))
-    run = api.probe(f"{file}:loader", budget=BUDGET, trial_workers=())
+    run = pipefix.probe(f"{file}:loader", budget=BUDGET, trial_workers=())
     assert run.verdict is not None
     walls = {one.stage: one.wall_s.value * 8e3 for one in run.stages if one.wall_s is not None}
     return {"kind": run.verdict.kind, "stage": run.verdict.stage, "sentence": run.verdict.sentence, "walls_ms": walls}

@@ -53,7 +53,7 @@ def judge(drawn: Unseen, *, budget: float) -> dict[str, Any]:
 
 
 def _probed(pipeline: Unseen, file: Path, budget: float) -> Any:
-    from pipefix.api import probe
+    from pipefix import probe
 
     emulated = {"step_ms": 0.2 * pipeline.batch_size * pipeline.seconds * 1e3} if pipeline.consumer == "emulated" else {}
     return probe(f"{file}:loader", budget=budget, **emulated)

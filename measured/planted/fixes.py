@@ -111,7 +111,7 @@ def apply(fix: Fix, *, budget: float, repeats: int, seconds: float) -> dict[str,
     What the probe said plays no part in that.
     """
     from measured.planted import judge
-    from pipefix.api import probe
+    from pipefix import probe
 
     planted, half = fix.planted, (repeats + 1) // 2
     with tuning.build(planted) as pipeline:

@@ -119,7 +119,7 @@ def mean_truth(planted: Planted, readings: list[tuple[dict[str, float], float]])
 
 def judge(planted: Planted, *, budget: float, full: bool = False) -> dict[str, Any]:
     """Probe it; the outcome is right, wrong, inconclusive or drifted (the pipeline was not what had been planted)."""
-    from pipefix.api import probe
+    from pipefix import probe
 
     began = time.perf_counter()
     with tuning.build(planted) as pipeline:

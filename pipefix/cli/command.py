@@ -13,6 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Protocol, cast
 
+import pipefix
 import pipefix.cli as package
 
 
@@ -42,10 +43,10 @@ def description(command: Command) -> tuple[str, str]:
     return text.split("\n", 1)[0], text
 
 
-def used(api: Any, verb: str, arguments: Namespace) -> Callable[..., Any]:
+def used(verb: str, arguments: Namespace) -> Callable[..., Any]:
     """The verb on the target; or inside the program, where one was given or the target is one."""
-    from pipefix.verbs.inside import imported_or_run
+    from pipefix.api.inside import imported_or_run, in_program
 
     if arguments.program is None:
-        return partial(imported_or_run, getattr(api, verb), arguments.target)
-    return partial(api.in_program, verb, [arguments.target, *arguments.program])
+        return partial(imported_or_run, getattr(pipefix, verb), arguments.target)
+    return partial(in_program, verb, [arguments.target, *arguments.program])

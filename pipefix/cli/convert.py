@@ -57,7 +57,6 @@ def run(arguments: Namespace) -> int:
         arguments.target = _target_here()
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
         options: dict[str, Any] = {
             "to": arguments.to,
@@ -74,15 +73,15 @@ def run(arguments: Namespace) -> int:
             "progress": progress,
         }
         if arguments.dry_run:
-            found: Any = used(api, "forecast", arguments)(**options)
+            found: Any = used("forecast", arguments)(**options)
         else:
-            found = used(api, "convert", arguments)(update=arguments.update, **options)
+            found = used("convert", arguments)(update=arguments.update, **options)
     _deliver(found, arguments)
     return 0
 
 
 def _target_here() -> str:
-    from pipefix.verbs.history import target_here
+    from pipefix.api.history import target_here
 
     target, why = target_here(Path())
     console.note(f"converting {target}: {why}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+import pipefix
 from pipefix.cli import arguments, console
 
 
@@ -18,9 +19,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     with console.stdout_reserved():
-        from pipefix import api
-
-        machine, findings = api.doctor(arguments.target)
+        machine, findings = pipefix.doctor(arguments.target)
     if arguments.json:
         console.document({"machine": machine, "audit": findings})
     else:

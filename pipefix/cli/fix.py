@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import used
 from pipefix.cli.progress import Paced
@@ -76,10 +77,9 @@ def _undo(arguments: Namespace) -> int:
             f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given).",
             advice="Name the folder: pipefix fix --undo --out DIR",
         )
-    from pipefix import api
     from pipefix.report import fix_report, terminal
 
-    found = api.undo(arguments.out)
+    found = pipefix.undo(arguments.out)
     if arguments.json:
         console.document(found)
     else:
@@ -90,9 +90,8 @@ def _undo(arguments: Namespace) -> int:
 def _fix(arguments: Namespace) -> Any:
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
-        return used(api, "fix", arguments)(
+        return used("fix", arguments)(
             budget=arguments.budget, min_gain=arguments.min_gain, only=arguments.only, yes=arguments.yes,
             dry_run=arguments.dry_run, out=arguments.out, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
             batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(),

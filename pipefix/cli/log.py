@@ -16,13 +16,13 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix log [DIR] [options]"
     parser.add_argument("folder", metavar="DIR", nargs="?", type=Path, default=Path(), help="the folder (default: where you are)")
     parser.add_argument("--epochs", type=arguments.batch_size, metavar="N", help="epochs that are to come")
-    parser.add_argument("--price", type=arguments.rate, metavar="AMOUNT", help="of an hour of the machine")
+    parser.add_argument("--price", type=arguments.price, metavar="AMOUNT", help="of an hour of the machine")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def run(arguments: Namespace) -> int:
+    from pipefix.api import history
     from pipefix.report import history_report, terminal
-    from pipefix.verbs import history
 
     done, saved = history.history(arguments.folder), history.saved_of_an_epoch(arguments.folder)
     if arguments.json:

@@ -90,9 +90,8 @@ def _probe(arguments: Namespace) -> Run:
     begun = time.perf_counter()
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
-        found: Run = used(api, "probe", arguments)(
+        found: Run = used("probe", arguments)(
             # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
             budget=max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING),
             step_ms=arguments.step_ms,

@@ -45,7 +45,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.verbs.run import run_program
+    from pipefix.api.run import run_program
 
     words = ["-m", *arguments.module] if arguments.module is not None else list(arguments.words)
     if words[:1] == ["--"]:

@@ -28,7 +28,7 @@ def run(arguments: Namespace) -> int:
     if arguments.run == "-":
         found = runfile.decode(sys.stdin.buffer.read(), origin="standard input")
     elif Path(arguments.run).is_dir():
-        from pipefix.verbs.run import from_folder
+        from pipefix.api.run import from_folder
 
         found = from_folder(Path(arguments.run))
     else:

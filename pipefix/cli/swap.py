@@ -12,6 +12,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+import pipefix
 from pipefix.cli import arguments, console, destination
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import GateFailed
@@ -42,9 +43,8 @@ def run(arguments: Namespace) -> int:
     checked = arguments.check or arguments.html is not None
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
-        from pipefix import api
 
-        found = api.swap(
+        found = pipefix.swap(
             arguments.target, to=arguments.to, transforms=arguments.transforms, check=checked, write=arguments.write,
             run=arguments.run, samples=arguments.samples, device=arguments.device, seed=arguments.seed, progress=progress,
         )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.progress import Paced
 from pipefix.vocabulary.errors import GateFailed
@@ -32,9 +33,8 @@ def run(arguments: Namespace) -> int:
         refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading", 0.0)
-        from pipefix import api
 
-        found = api.verify(
+        found = pipefix.verify(
             arguments.cache,
             sample=arguments.sample,
             seed=arguments.seed,

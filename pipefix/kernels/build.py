@@ -92,6 +92,15 @@ def check(compiler: list[str], includes: list[str]) -> None:
                 raise CannotBuild(f"{name} cannot be compiled with.", f"To have the native kernel, {advice}, {AGAIN}")
 
 
+def why_not_loaded() -> tuple[str, str] | None:
+    """Why the kernel cannot be imported, and what to type; None: it can. Does not load PyTorch."""
+    try:
+        import pipefix.kernels._native  # noqa: F401
+    except ImportError as error:
+        return diagnosis(error)
+    return None
+
+
 def diagnosis(error: ImportError) -> tuple[str, str]:
     """Why the kernel cannot be imported, and what to type. Looks; builds nothing."""
     if PRODUCT.exists():

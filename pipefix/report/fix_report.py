@@ -167,17 +167,21 @@ def _gains(fixed: Fixed) -> list[Block]:
 
 
 def undone(undo: Undone) -> Document:
-    gone = f" Removed: {', '.join(undo.removed)}." if undo.removed else ""
-    if not undo.finished:
-        words = f"Step {undo.step} ({undo.id}) had been interrupted and was not in effect. What it left is gone.{gone}"
+    step = f"Step {undo.step}{f' ({undo.id})' if undo.id else ''}"
+    if undo.finished:
+        words = f"{step} is taken back."
+    elif undo.step:
+        words = f"{step} was not in effect: the plan is already what it was before it."
     else:
-        words = f"Step {undo.step} ({undo.id}) is taken back.{gone}"
-    if undo.edited:
-        words += " The plan had been edited since: only what the step itself had changed was put back."
-    if undo.plan is None:
+        words = "No step was taken back: caches lay there that no plan names, such as an interrupted run leaves."
+    if undo.removed:
+        words += f" Removed: {', '.join(undo.removed)}."
+    if undo.finished and undo.plan is None:
         words += " No plan is left: the loader runs as your code has it."
-    else:
-        words += f" {undo.plan} holds what was there before it."
+    elif undo.finished:
+        words += f" {undo.plan} holds what was there before it, to the letter."
+    if undo.kept_as is not None:
+        words += f" The plan as it was, with what you edited in it, is kept as {undo.kept_as}."
     return Document(sections=[Section(title="", blocks=[Paragraph(" ".join([words, *undo.left_alone]))])])
 
 

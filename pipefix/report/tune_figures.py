@@ -22,9 +22,6 @@ from pipefix.vocabulary.version import VERSION
 RESTART = 0.005
 """Share of an epoch that starting the workers anew may take before keeping them is worth it."""
 
-LESS = 0.95
-"""Part of the memory of before, from which settings are said to take less."""
-
 
 @dataclass(frozen=True)
 class ConsumerName:
@@ -138,16 +135,9 @@ class TuneReporter:
         elif list(self.start.changes(found.chosen)) == ["start_method"]:
             return f"Use {words}: as fast as before ({rate(found.after.value)}); {self._first_batch()}."
         elif math.isclose(gain, 1.0, abs_tol=0.02):
-            return f"Use {words}: as fast as before ({rate(found.after.value)}){self._with_less()}."
+            fewer = ", with fewer workers" if found.chosen.workers < self.start.workers else ""
+            return f"Use {words}: as fast as before ({rate(found.after.value)}){fewer}."
         return f"Use {words}: {told}."
-
-    def _with_less(self) -> str:
-        """What the chosen settings take less of than those of before, as far as both were run."""
-        used = {trial.settings: trial.used.memory_bytes for trial in self.found.tried if trial.status == "run"}
-        before, after = used.get(self.start, 0.0), used.get(self.found.chosen, 0.0)
-        if 0 < after < LESS * before:
-            return f", with {size(after)} of memory instead of {size(before)}"
-        return ", with fewer workers" if self.found.chosen.workers < self.start.workers else ""
 
     def _first_batch(self) -> str:
         """When it is there with the workers started as they are to be, and as they were."""

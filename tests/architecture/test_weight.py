@@ -40,6 +40,7 @@ def loaded_by(code: str, *arguments: str) -> str:
         (["show", RUN, "--html", PAGE], HEAVY),
         (["compare", RUN, RUN], HEAVY),
         (["watch", JOB, "--once"], HEAVY),
+        (["doctor"], HEAVY),
     ],
     ids=lambda given: "-".join(Path(word).name for word in given) if isinstance(given, list) else "",
 )

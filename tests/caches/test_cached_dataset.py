@@ -137,7 +137,7 @@ def test_what_is_no_cache(tmp_path):
 
 
 def test_a_cache_is_a_target(files, make, root):
-    from pipefix.verbs.target import load_target
+    from pipefix.api.target import load_target
 
     for store in ("resized", "decoded", "source"):
         folder = make(files, store, name=store).folder

@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from pipefix.api.read_back import record
 from pipefix.caches import read_back as trial
 from pipefix.caches.read_back import read_back
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.subject.load import load
-from pipefix.verbs.read_back import record
 from tests.plan.builders import JPEGS, World
 
 

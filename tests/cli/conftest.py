@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Library:
-    """What the commands find in place of ``pipefix.api``."""
+    """What the commands find in place of the library's functions."""
 
     answer: Any
     asked: list[tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
@@ -42,10 +40,8 @@ def a_run() -> Run:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch, a_run: Run) -> Library:
     stand_in = Library(answer=a_run)
-    module = ModuleType("pipefix.api")
-    module.probe = module.doctor = module.fix = module.undo = stand_in.call  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pipefix.api", module)
-    monkeypatch.setattr(pipefix, "api", module, raising=False)
+    for name in ("probe", "doctor", "fix", "undo", "swap", "tune"):
+        monkeypatch.setitem(vars(pipefix), name, stand_in.call)
     return stand_in
 
 

@@ -106,10 +106,7 @@ def test_narrow_and_ascii() -> None:
 
 
 @pytest.fixture
-def swap(library: Library, monkeypatch: pytest.MonkeyPatch) -> Library:
-    import sys
-
-    sys.modules["pipefix.api"].swap = library.call  # type: ignore[attr-defined]
+def swap(library: Library) -> Library:
     library.answer = SimpleNamespace(
         report=REPORT, sheet=[PanelPicture(original="AA", cpu="BB", swapped="CC", difference="DD", mean=0.3)]
     )

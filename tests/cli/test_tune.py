@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,7 +71,6 @@ def test_narrow_and_ascii() -> None:
 
 @pytest.fixture
 def tune(library: Library) -> Library:
-    sys.modules["pipefix.api"].tune = library.call  # type: ignore[attr-defined]
     library.answer = SimpleNamespace(report=REPORT)
     return library
 

@@ -62,10 +62,6 @@ def serve(place: str) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == here:
             listen(place + PROGRAMS)
-    import pipefix.cli.convert
-    import pipefix.cli.probe
-    import pipefix.verbs.convert
-    import pipefix.verbs.probe  # noqa: F401
 
     listen(place)
 

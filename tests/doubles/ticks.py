@@ -18,7 +18,7 @@ MEASUREMENT = (
     "pipefix.seams.charges", "pipefix.seams.tap",
 )  # fmt: skip
 """Whatever tells the time of batches and of the budget. Limits on what hangs keep the real clock."""
-PROBE = (*MEASUREMENT, "pipefix.verbs.probe")
+PROBE = (*MEASUREMENT, "pipefix.api.probe")
 CELLS = 64
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipefix import api
+import pipefix
 from pipefix.vocabulary.errors import TargetError
 from tests.faults.conftest import Tell
 
@@ -38,7 +38,7 @@ def test_a_sample_that_raises(tell: Tell, workers: int) -> None:
 
 def test_the_library_raises_the_same(target: Any) -> None:
     with pytest.raises(TargetError, match=r"dataset\[37\] raised ValueError") as raised:
-        api.probe(target(RAISES + loader("Torn()", 2, sampler="range(30, 64)")), budget=2)
+        pipefix.probe(target(RAISES + loader("Torn()", 2, sampler="range(30, 64)")), budget=2)
     assert "in __getitem__" in (raised.value.user_traceback or "")
     assert raised.value.exit_code == 3
 
@@ -347,7 +347,7 @@ def test_code_that_does_not_run_with_a_stage_replaced(target: Any) -> None:
         if "decode-recorded" in "".join(begun[-2:-1]):
             raise KeyboardInterrupt
 
-    run = api.probe(target(STATEFUL + loader("Stateful()", 0)), budget=60, progress=enough)
+    run = pipefix.probe(target(STATEFUL + loader("Stateful()", 0)), budget=60, progress=enough)
     arms = {arm.name: arm for arm in run.arms}
     declined = arms["decode-recorded"].declined or ""
     assert declined.startswith("the pipeline does not run with that replaced: dataset[") and "TypeError" in declined

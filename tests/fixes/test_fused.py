@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 
+from pipefix.api import fused as tried
 from pipefix.fixes import applied, fused, verify, whole_loader
 from pipefix.fixes.choice import candidates
 from pipefix.fixes.fixer import FixContext
@@ -38,7 +39,6 @@ from pipefix.measurement.experiments import PLAIN
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, LoaderChange, PlanFile
 from pipefix.subject.load import load
-from pipefix.verbs import fused as tried
 from tests.fixes.benchtop import MACHINE, Bench, step
 
 TRAIN = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.ToTensor()])

@@ -14,7 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix import api
+import pipefix
 from pipefix.diagnosis.attribution import exposed_share
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import UserStep
@@ -61,7 +61,7 @@ def probe(tmp_path: Path) -> Probe:
         text = SUPPLIED.replace("SUPPLY", str(supply)).replace("CYCLES", str(cycles_of(demand))).replace("PINNED", str(pinned))
         path = tmp_path / "train.py"
         path.write_text(textwrap.dedent(text), encoding="utf-8")
-        return api.probe(f"{path}:loader", budget=budget, trial_workers=())
+        return pipefix.probe(f"{path}:loader", budget=budget, trial_workers=())
 
     return run
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from pipefix import api
+import pipefix
 from pipefix.cli.main import main
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement.consumer import ModelStep
@@ -56,13 +56,13 @@ def job(folder: str, workers: int) -> str:
 
 
 def probed(folder: str, workers: int) -> dict[str, Any]:
-    run = api.probe(job(folder, workers), budget=5)
+    run = pipefix.probe(job(folder, workers), budget=5)
     assert run.verdict is not None
     return {"verdict": run.verdict.kind, "consumer": run.consumer}
 
 
 def tuned(folder: str, workers: int) -> dict[str, Any]:
-    found = api.tune(job(folder, workers), budget=6, trials=2)
+    found = pipefix.tune(job(folder, workers), budget=6, trials=2)
     return {"trials": [[trial.status, trial.reason] for trial in found.trials], "owner": ctypes.CDLL(None).fake_owner()}
 
 
@@ -114,7 +114,7 @@ def copied(folder: str, pinned: bool) -> dict[str, Any]:
     """A batch of 8 MB in every step, which takes 10 ms besides."""
     file = Path(folder) / "job.py"
     file.write_text(COPYING.replace("{pinned}", str(pinned)))
-    run = api.probe(f"{file}:loader", budget=6)
+    run = pipefix.probe(f"{file}:loader", budget=6)
     stages = {one.stage: one for one in run.stages}
     walls = {name: one.wall_s.value * 8 for name, one in stages.items() if one.wall_s is not None}
     return {
@@ -147,7 +147,7 @@ def heard(folder: str, how: str, then: str) -> dict[str, str]:
     file = Path(folder) / "job.py"
     file.write_text(STEPPING.replace("{how}", how).replace("{then}", then))
     to = torch.Tensor.to
-    run = api.probe(f"{file}:loader", budget=2)
+    run = pipefix.probe(f"{file}:loader", budget=2)
     assert torch.Tensor.to is to and torch.cuda.get_sync_debug_mode() == 0
     return {finding.id: finding.found for finding in run.audit}
 
@@ -168,7 +168,7 @@ def pinned_by_fix(folder: str) -> dict[str, Any]:
     """`pipefix fix` of a job whose copies from ordinary memory take twice its step."""
     file = Path(folder) / "job.py"
     file.write_text(COPYING.replace("{pinned}", "False"))
-    fixed = api.fix(f"{file}:loader", budget=8, only="pinning", out=Path(folder) / "out").fixed
+    fixed = pipefix.fix(f"{file}:loader", budget=8, only="pinning", out=Path(folder) / "out").fixed
     plan = Path(folder) / "out" / "pipefix.plan.toml"
     told = [[type(one).__name__, getattr(one, "why", "")] for one in fixed.outcomes]
     gains = [one.measured.gain.value for one in fixed.outcomes if one.measured is not None]
@@ -209,7 +209,7 @@ def watched(folder: str) -> dict[str, Any]:
     """The last window of a watched loop that computes on the device."""
     lines = Path(folder) / "watch.jsonl"
     loader = FastLoader(Rows(), batch_size=8, device="cuda")
-    with api.watch(loader, jsonl=lines, every=0.5) as watch:
+    with pipefix.watch(loader, jsonl=lines, every=0.5) as watch:
         until = time.monotonic() + 60
         while time.monotonic() < until and "gpu_utilisation" not in (lines.read_text() if lines.exists() else ""):
             for _ in watch:

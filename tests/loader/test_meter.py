@@ -304,6 +304,13 @@ def test_few_batches_are_looked_at():
         clock.close()
 
 
+def test_slow_samples_are_looked_at_by_their_share_alone_where_a_sample_has_no_limit():
+    clock = StageClock(CostRecord(1, shared=False), a_sample=float("inf"))
+    clock._looks = FIRST
+    clock._plan(64, 2000 * MS, cost=30 * MS)
+    assert clock._next == int(30 * MS / (2000 * MS * SHARE))
+
+
 def test_every_batch_is_counted_looked_at_or_not(monkeypatch):
     clock, record, fetcher = clocked(lambda index: index)
     plan = clock._plan  # a look costs as much as may be spent on it in some 25 batches, whatever this machine takes

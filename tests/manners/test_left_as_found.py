@@ -19,7 +19,7 @@ from PIL import Image, ImageFile
 from torch.utils.data import DataLoader
 from torchvision import transforms
 
-from pipefix import api
+import pipefix
 from pipefix.measurement import schedule
 from pipefix.vocabulary.errors import TargetError
 from tests.doubles.ticks import PROBE, Ticks
@@ -56,7 +56,7 @@ def warmed(own_temporary_folder: None) -> Iterator[None]:
 
 def _probe_once() -> None:
     for workers in (0, 1):
-        api.probe(pipelines.loader("map", workers), budget=BUDGET)
+        pipefix.probe(pipelines.loader("map", workers), budget=BUDGET)
 
 
 def test_the_objects_of_a_probe_in_the_training_process() -> None:
@@ -76,7 +76,7 @@ def test_the_objects_of_a_probe_in_the_training_process() -> None:
     parts, whole, kind = dict(vars(dataset)), dict(vars(theirs)), dict(vars(Held))
     module = {name: value for name, value in vars(pipelines).items() if not name.startswith("__")}
     listed = list(dataset.listed)
-    api.probe(theirs, budget=BUDGET)
+    pipefix.probe(theirs, budget=BUDGET)
     assert list(vars(dataset)) == list(parts) and all(vars(dataset)[name] is value for name, value in parts.items())
     assert list(vars(theirs)) == list(whole) and all(vars(theirs)[name] is value for name, value in whole.items())
     assert dict(vars(Held)) == kind
@@ -111,14 +111,14 @@ def test_libraries_and_the_interpreter(workers: int) -> None:
         return [*named, ours, queues._ForkingPickler, *interpreter, *torch_s]
 
     before = state()
-    api.probe(pipelines.loader("map", workers), budget=BUDGET)
+    pipefix.probe(pipelines.loader("map", workers), budget=BUDGET)
     assert state() == before
 
 
 def test_with_workers_the_parent_never_asks_the_dataset() -> None:
     theirs = pipelines.loader("map", 2)
     assert isinstance(theirs.dataset, pipelines.Map)
-    api.probe(theirs, budget=BUDGET)
+    pipefix.probe(theirs, budget=BUDGET)
     assert theirs.dataset.asked_in == {}
 
 
@@ -126,7 +126,7 @@ def test_a_user_s_own_iterator_goes_on() -> None:
     theirs = DataLoader(pipelines.Map(), batch_size=4, num_workers=1, persistent_workers=True)
     iterator = iter(theirs)
     first = next(iterator)[1].tolist()
-    api.probe(theirs, budget=BUDGET)
+    pipefix.probe(theirs, budget=BUDGET)
     assert theirs._iterator is iterator
     assert [first, *(batch[1].tolist() for batch in iterator)] == [list(range(at, at + 4)) for at in range(0, pipelines.LENGTH, 4)]
     iterator._shutdown_workers()  # type: ignore[attr-defined]
@@ -136,7 +136,7 @@ def test_a_user_s_own_iterator_goes_on() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_nothing_is_left_behind(kind: str, workers: int) -> None:
     before = held()
-    api.probe(pipelines.loader(kind, workers), budget=BUDGET, trial_workers=(1,))
+    pipefix.probe(pipelines.loader(kind, workers), budget=BUDGET, trial_workers=(1,))
     assert settled(before) == NOTHING
 
 
@@ -172,7 +172,7 @@ def interrupting(beginning: str) -> Any:
 def test_nothing_is_left_behind_after_an_error(kind: type[pipelines.Map], workers: int) -> None:
     before, limit = held(), sys.getrecursionlimit()
     with pytest.raises(TargetError):
-        api.probe(DataLoader(kind(), batch_size=4, num_workers=workers), budget=BUDGET)
+        pipefix.probe(DataLoader(kind(), batch_size=4, num_workers=workers), budget=BUDGET)
     assert settled(before) == NOTHING
     assert sys.getrecursionlimit() == limit and builtins.open is io.open
 
@@ -181,7 +181,7 @@ def test_nothing_is_left_behind_after_an_error(kind: type[pipelines.Map], worker
 def test_an_interrupt_gives_what_is_known_and_leaves_nothing(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
     before, handler = held(), signal.getsignal(signal.SIGINT)
-    run = api.probe(pipelines.loader("map", workers), budget=30, progress=interrupting("round 2"), step_ms=2)
+    run = pipefix.probe(pipelines.loader("map", workers), budget=30, progress=interrupting("round 2"), step_ms=2)
     assert run.partial and run.verdict is not None
     assert any(arm.rates for arm in run.arms)
     assert settled(before) == NOTHING
@@ -205,6 +205,6 @@ class Hanging(pipelines.Map):
 def test_ctrl_c_ends_a_dataset_that_hangs(workers: int) -> None:
     """The signal reaches this process only, as ``kill -INT`` sends it: the workers are still in their sample."""
     before = held()
-    run = api.probe(DataLoader(Hanging(), batch_size=4, num_workers=workers), budget=5)
+    run = pipefix.probe(DataLoader(Hanging(), batch_size=4, num_workers=workers), budget=5)
     assert run.partial
     assert settled(before) == NOTHING

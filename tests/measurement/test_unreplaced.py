@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix import api
+import pipefix
 from pipefix.measurement import experiments, schedule
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block, Row
@@ -80,7 +80,7 @@ def until_the_fourth_round(phase: str, done: float) -> None:
 def test_a_conversation_is_not_called_free_because_it_cannot_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = Ticks(1e-5).given_to(PROBE, monkeypatch)
     monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-    run = api.probe(DataLoader(Asked(ticks.passes), batch_size=4), step_ms=1.0, budget=30.0, progress=until_the_fourth_round)
+    run = pipefix.probe(DataLoader(Asked(ticks.passes), batch_size=4), step_ms=1.0, budget=30.0, progress=until_the_fourth_round)
     (arm,) = [arm for arm in run.arms if arm.name == "storage-from-memory"]
     # The answer may be made before the question's call has returned.
     whys = {f"socket.{call} runs all the same, because what it gives cannot be recorded" for call in ("recv", "sendall")}

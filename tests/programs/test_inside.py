@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from pipefix.api import inside
 from pipefix.plan import planfile
 from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.programs.launch import Ended
 from pipefix.programs.observing.inside import SECONDS, STEPS, Inside, _renewed
 from pipefix.subject.subject import Subject
-from pipefix.verbs import inside
 from pipefix.vocabulary.errors import TargetError
 from tests.programs.conftest import Place
 
@@ -156,7 +156,7 @@ def test_what_could_not_be_done_in_the_program_is_told(tmp_path: Path) -> None:
 
 class TestWork:
     def done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Any, **options: Any) -> Any:
-        monkeypatch.setattr("pipefix.verbs.probe.probe", verb)
+        monkeypatch.setattr("pipefix.api.probe.probe", verb)
         job = inside.Job(tmp_path)
         job.write("probe", options, ends=True)
         threads = torch.get_num_threads()

@@ -168,14 +168,30 @@ def test_a_run_without_throughput_cannot_even_be_forced(figures: Throughput | No
     assert str(caught.value) == "The second run, of data.py:loader, holds no throughput: there is nothing to compare."
 
 
-def test_folders_of_data_with_one_name_are_two_targets() -> None:
-    with pytest.raises(BadUsage, match="targets differ"):
-        compare(a_run(1, target="/data/imagenet/train"), a_run(1, target="/data/cifar10/train"))
-
-
 def test_checkouts_in_other_places_are_the_same_target() -> None:
     found = compare(a_run(100, target="/ci/1/data.py:loader"), a_run(100, target="/ci/2/data.py:loader"))
     assert found.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [
+        ("/data/imagenet/train", "/data/cifar10/train", False),
+        ("/data/imagenet/train/", "/data/imagenet/train", True),
+        ("/data/imagenet/train", "imagenet/train", True),
+        ("./train", "train", True),
+        ("/data/imagenet/train", "train.py", False),
+        ("/data/mytrain", "train", False),
+        ("/ci/1/train.py:14", "/ci/2/train.py:15", False),
+    ],
+)
+def test_folders_are_the_same_target_only_where_their_paths_agree(before: str, after: str, alike: bool) -> None:
+    runs = a_run(100, target=before), a_run(100, target=after)
+    if alike:
+        assert compare(*runs)
+    else:
+        with pytest.raises(BadUsage, match="their targets differ"):
+            compare(*runs)
 
 
 def test_what_makes_one_doubt_is_said() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from pipefix import api
+import pipefix
 from tests.subject import pipelines
 
 BUDGET = 0.25
@@ -19,7 +19,7 @@ ALONE = ("map", "batched", "single", "generator", "sharded", "single stream")
 
 
 def probe(loader: DataLoader[Any], **options: Any) -> Any:
-    run = api.probe(loader, budget=BUDGET, **options)
+    run = pipefix.probe(loader, budget=BUDGET, **options)
     assert not run.partial
     assert run.verdict is not None and run.verdict.sentence
     real = next(arm for arm in run.arms if arm.name == "real")

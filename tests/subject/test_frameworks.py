@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pipefix import api
+import pipefix
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.held_loaders import held_loader
@@ -163,7 +163,7 @@ def test_nodes_are_a_stream_that_begins_again(make: Any) -> None:
 
 
 def test_a_wrapper_is_probed_and_the_report_says_of_what() -> None:
-    run = api.probe(PrefetchLoader(DataLoader(Numbers(), batch_size=4)), budget=0.5)
+    run = pipefix.probe(PrefetchLoader(DataLoader(Numbers(), batch_size=4)), budget=0.5)
     assert run.settings.dataset == "Numbers"
     assert "wrapper" in {caveat.id for caveat in run.caveats}
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix import api
+import pipefix
 from pipefix.fixes.compare import differences
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.subject.load import load
@@ -83,12 +83,12 @@ def test_the_target_is_loaded_with_other_settings_too() -> None:
 
 
 def test_it_is_probed() -> None:
-    run = api.probe(loader(), budget=1.0)
+    run = pipefix.probe(loader(), budget=1.0)
     assert run.verdict is not None and run.throughput is not None
 
 
 def test_the_machine_and_the_loader_are_audited() -> None:
-    api.doctor(loader())
+    pipefix.doctor(loader())
 
 
 @pytest.mark.parametrize("engine", ["processes", "threads", "subprocess"])

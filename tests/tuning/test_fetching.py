@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from pipefix.api.tune import _space
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import as_planned, planned
 from pipefix.loader.planning.as_planned import with_settings
@@ -26,7 +27,6 @@ from pipefix.tuning.results import Goal, Preview, TrialResult
 from pipefix.tuning.search import NextTrial, Search
 from pipefix.tuning.space import Settings, Space, said
 from pipefix.tuning.tuner import Found, TrialLine
-from pipefix.verbs.tune import _space
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.doubles.ticks import Ticks
 from tests.plan.builders import MACHINE

@@ -7,6 +7,7 @@ import os
 import pytest
 from torch.utils.data import DataLoader
 
+from pipefix.api.tune import _limits, _space
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.machine import Machine
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
@@ -17,7 +18,6 @@ from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
 from pipefix.tuning.tuner import Tuner, TuningPlan
-from pipefix.verbs.tune import _limits, _space
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
 from tests.tuning import machine as made_up

@@ -17,7 +17,7 @@ from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.tuning.block_figures import TrialBlock, around, starting
 from pipefix.tuning.child import TrialWork
-from pipefix.tuning.limits import ResourceLimits, Usage
+from pipefix.tuning.limits import ResourceLimits
 from pipefix.tuning.results import Goal, TrialResult
 from pipefix.tuning.search import NOT_FORKED, Finished, NextTrial, Search
 from pipefix.tuning.space import Settings, Space, said
@@ -209,22 +209,6 @@ def telling(found: Found, how: Starting = SPAWN) -> TuneReporter:
     )  # fmt: skip
 
 
-def test_less_is_claimed_of_what_was_measured_to_be_less() -> None:
-    rate, fewer = around(400.0, 0.01), replace(START, workers=START.workers - 1)
-    for memory, words in ((4e8, ", with 400 MB of memory instead of 900 MB."), (9e8, ", with fewer workers.")):
-        rows = tuple(
-            TrialLine(settings, "", "run", rate=rate, used=replace(Usage(), memory_bytes=used))
-            for settings, used in ((START, 9e8), (fewer, memory))
-        )
-        found = Found(rows, fewer, None, rate, rate.scaled(0.999), (), None, "")
-        assert telling(found).report(created="", written=None).sentence.endswith(words)
-    more = replace(START, prefetch=START.prefetch + 2)
-    assert (
-        "with"
-        not in telling(Found(rows, more, None, rate, rate.scaled(0.999), (), None, "")).report(created="", written=None).sentence
-    )
-
-
 def test_what_is_said_and_typed() -> None:
     rate = around(400.0, 0.01)
     rows = (
@@ -262,8 +246,8 @@ def test_threads_and_reasons_are_told() -> None:
 
 
 def test_what_the_code_has_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipefix.api.tune import _starting
     from pipefix.loader.fast_loader import FastLoader
-    from pipefix.verbs.tune import _starting
 
     # As in a process that has no fork server yet.
     monkeypatch.setattr(forkserver._forkserver, "_preload_modules", ["__main__"])

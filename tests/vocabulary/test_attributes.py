@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix import api
+import pipefix
 from pipefix.vocabulary.attributes import attributes, has_any, own
 
 slower_once_asked = pytest.mark.skipif(
@@ -149,7 +149,7 @@ class Held(Dataset[Any]):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_probe_leaves_a_pipelines_objects_as_quick_as_they_were(workers: int) -> None:
     data = Held()
-    api.probe(DataLoader(data, batch_size=8, num_workers=workers), budget=1.5)
+    pipefix.probe(DataLoader(data, batch_size=8, num_workers=workers), budget=1.5)
     assert not asked_for(data)
     assert not asked_for(data.transform)
 

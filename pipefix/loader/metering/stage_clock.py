@@ -45,9 +45,16 @@ class StageClock:
     """Times fetchers of one process. Also a ``worker_init_fn``: it calls the user's own, then begins in that worker."""
 
     def __init__(
-        self, record: CostRecord, init: Callable[[int], object] | None = None, *, stages: bool = True, batched: bool = True
+        self,
+        record: CostRecord,
+        init: Callable[[int], object] | None = None,
+        *,
+        stages: bool = True,
+        batched: bool = True,
+        a_sample: float = A_SAMPLE,
     ) -> None:
-        self._record, self._init, self._stages = record, init, stages
+        """``a_sample``: nanoseconds a sample that looking may cost, besides `SHARE`."""
+        self._record, self._init, self._stages, self._a_sample = record, init, stages, a_sample
         self._page: CostPage | None = None
         self._tap = Tap()
         self._patches = Patches()
@@ -200,7 +207,7 @@ class StageClock:
         # The median of the latest: what the first looks install the others find, and a look during which the machine did something
         # else does not put off the next one for thousands of batches.
         self._look_costs.append(cost)
-        allowed = max(1.0, min(batch * SHARE, samples * A_SAMPLE))
+        allowed = max(1.0, min(batch * SHARE, samples * self._a_sample))
         self._next = min(LONGEST, max(1, int(median_low(self._look_costs) / allowed)))
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 LIBRARIES = (
     "pipefix.loader",
-    "pipefix.verbs.probe",
-    "pipefix.verbs.tune",
+    "pipefix.api.probe",
+    "pipefix.api.tune",
     "pipefix.augment.kornia",
     "pipefix.tuning.vram",
     "pynvml",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipefix import api
+import pipefix
 from tests.faults.conftest import Tell
 from tests.faults.test_samples import BOTH, STATEFUL, loader
 
@@ -14,7 +14,8 @@ from tests.faults.test_samples import BOTH, STATEFUL, loader
 @BOTH
 def test_code_that_does_not_run_with_a_stage_replaced(target: Any, workers: int) -> None:
     """What a method leaves on its object is missing where its result came from a recording. That is ours to notice, not theirs."""
-    run = api.probe(target(STATEFUL + loader("Stateful()", workers)), budget=8)  # on a busy machine 2 s end before the arm is tried
+    # On a busy machine 2 s end before the arm is tried.
+    run = pipefix.probe(target(STATEFUL + loader("Stateful()", workers)), budget=8)
     arms = {arm.name: arm for arm in run.arms}
     declined = arms["decode-recorded"].declined or ""
     assert declined.startswith("the pipeline does not run with that replaced: dataset[") and "TypeError" in declined

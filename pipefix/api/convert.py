@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+from pipefix.api.target import Progress, load_target, silent
 from pipefix.caches import convert as conversion
 from pipefix.caches import forecast as forecasting
 from pipefix.caches import publish as publishing
@@ -15,7 +16,6 @@ from pipefix.caches.forecast import Forecast as Forecast
 from pipefix.report import cache_report
 from pipefix.stores.store import is_store
 from pipefix.subject.subject import Subject
-from pipefix.verbs.target import Progress, load_target, silent
 from pipefix.vocabulary.errors import BadUsage
 
 

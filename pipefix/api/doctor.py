@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipefix.audit import observe
 from pipefix.audit.finding import AuditFacts
 from pipefix.audit.rules import audit
-from pipefix.kernels import kernel
+from pipefix.kernels import build
 from pipefix.measurement.machine import look
-from pipefix.verbs.target import load_target
 from pipefix.vocabulary.finding import Finding as Finding
 
 
@@ -23,10 +21,13 @@ def doctor(target: Any = None) -> tuple[dict[str, Any], list[Finding]]:
         Facts of the machine, and what was found with its advice.
     """
     machine = look()
-    found = kernel.native()
-    absent = (found.why, found.advice) if isinstance(found, kernel.Absent) else None
+    absent = build.why_not_loaded()
     facts = AuditFacts(machine=machine, no_kernel=absent)
     if target is not None:
+        # A target needs PyTorch; the machine alone does not.
+        from pipefix.api.target import load_target
+        from pipefix.audit import observe
+
         subject = load_target(target)
         seen = observe.loader_facts(subject.loader)
         facts = AuditFacts(machine=machine, settings=subject.settings, no_kernel=absent, **seen)

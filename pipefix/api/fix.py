@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from pipefix.api.probe import look_at
+from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes import outcome
 from pipefix.fixes import undo as undoing
 from pipefix.fixes.choice import Wishes
@@ -22,8 +24,6 @@ from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.page import page as rendered
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
-from pipefix.verbs.probe import look_at
-from pipefix.verbs.target import Progress, consumed, load_target, silent
 from pipefix.vocabulary import amounts, versioned
 from pipefix.vocabulary.errors import UnreadableFile
 
@@ -84,7 +84,7 @@ def fix(
     Returns:
         What was kept and what was left, with reasons and measured gains, and the probes before and after.
     """
-    round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken("min_gain", min_gain, amounts.share)
+    round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
     say = progress or silent
     say("loading the target", 0.0)
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)

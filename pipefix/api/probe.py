@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+from pipefix.api import fused, read_back
+from pipefix.api.runs import Run as Run
+from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.audit import observe, store_scan
 from pipefix.audit.finding import AuditFacts, Finding, StepFacts
 from pipefix.audit.on_workers import handle_before_fork
@@ -31,9 +34,6 @@ from pipefix.report import run_figures, runfile, timeline
 from pipefix.report.shown_run import shown
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
-from pipefix.verbs import fused, read_back
-from pipefix.verbs.runs import Run as Run
-from pipefix.verbs.target import Progress, consumed, load_target, silent
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import MissingExtra, TargetError, UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pipefix.api.target import Progress, load_target, silent
 from pipefix.caches import verify as verifying
 from pipefix.caches.verify import Checked as Checked
 from pipefix.stores.store import is_store
-from pipefix.verbs.target import Progress, load_target, silent
 from pipefix.vocabulary.errors import BadUsage
 
 

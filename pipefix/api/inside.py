@@ -26,7 +26,7 @@ from pipefix.vocabulary import amounts
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.errors import NothingToProbe, PipefixError, TargetError
 
-_MODULE = "pipefix.verbs.inside"
+_MODULE = "pipefix.api.inside"
 _FILES = {"forecast": "convert"}
 """Verbs that do not lie in a module of their own name."""
 _ON_LOADERS = ("fix", "probe", "tune")
@@ -214,7 +214,7 @@ def work(loader: Any, place: str, step_seconds: float, job: dict[str, Any]) -> N
         settings = {name: options.pop(name) for name in ("batch_size", "workers") if name in options}
     try:
         subject = dataclasses.replace(load(loader, **settings), target=place)
-        verb = getattr(import_module(f"pipefix.verbs.{_FILES.get(job['verb'], job['verb'])}"), job["verb"])
+        verb = getattr(import_module(f"pipefix.api.{_FILES.get(job['verb'], job['verb'])}"), job["verb"])
         answer = ("returned", verb(subject, progress=_Progress(mine), **options))
     except PipefixError as error:
         answer = ("raised", error)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from pipefix.api.inside import Job, job, with_commands
 from pipefix.plan import planfile
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.together import brought_together, noted_elsewhere, notes_in, verdict
 from pipefix.report import runfile
-from pipefix.verbs.inside import Job, job, with_commands
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile

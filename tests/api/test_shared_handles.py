@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix import api
+import pipefix
 from pipefix.vocabulary.errors import TargetError
 
 
@@ -34,6 +34,6 @@ def _archive() -> zipfile.ZipFile:
 @pytest.mark.parametrize(("opened", "blamed"), [(_archive, True), (int, False)])
 def test_a_handle_that_workers_share_is_blamed(opened: Callable[[], object], blamed: bool) -> None:
     with pytest.raises(TargetError, match="Bad CRC-32") as caught:
-        api.probe(DataLoader(Archived(opened), batch_size=4, num_workers=1, multiprocessing_context="fork"), budget=2)
+        pipefix.probe(DataLoader(Archived(opened), batch_size=4, num_workers=1, multiprocessing_context="fork"), budget=2)
     assert ("dataset.archive (zipfile.ZipFile)" in caught.value.advice) is blamed
     assert ("Mend the sample" in caught.value.advice) is not blamed

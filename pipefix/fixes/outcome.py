@@ -60,10 +60,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, tag="applied", tag_fiel
     """What making it took."""
 
     @property
-    def held(self) -> float:
-        """The measured gain as part of the predicted one: of 1.10x, 1.00x is nothing and 1.05x half."""
-        predicted = self.predicted.value - 1
-        return max(0.0, self.measured.gain.value - 1) / predicted if predicted > 0 else 1.0
+    def held(self) -> float | None:
+        """What was gained as part of what was predicted to be gained: 1.00x of a predicted 1.10x is none of it."""
+        promised = self.predicted.value - 1
+        return (self.measured.gain.value - 1) / promised if promised > 0 else None
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field="outcome"):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipefix.report.document import CommandLine, Document, Paragraph, Section
 from pipefix.report.wording import counted
-from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.quantity import percent, rate, seconds, size, times
 from pipefix.vocabulary.urls import is_far
 

@@ -81,6 +81,8 @@ class Bars(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Where the bars begin: 0 for amounts, 1 for ratios."""
     inline: bool = False
     """Whether a terminal has room for the bars too."""
+    first: int | None = None
+    """A terminal shows the first so many alone."""
     ends: tuple[str, str] | None = None
     """What the two ends of the axis are called, where the figures beside the bars do not say it."""
 

@@ -107,7 +107,8 @@ def _tiles(fixed: Fixed) -> list[tuple[str, str]]:
 
 def _kept(step: Applied) -> Item:
     measured = wording.times_between(step.measured.gain)
-    predicted = f"{wording.times_between(step.predicted)} predicted ({wording.percent(step.held)} of it)"
+    held = f" ({wording.percent(step.held)} of that gain)" if step.held is not None else ""
+    predicted = f"{wording.times_between(step.predicted)} predicted{held}"
     blocks = [
         Paragraph(f"{step.id}: {measured} measured, {predicted}, over {step.measured.pairs} pairs of runs in turn."),
         Paragraph(f"samples: {step.same.sentence}"),

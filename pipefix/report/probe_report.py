@@ -29,7 +29,8 @@ from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, exactly
 
-OPS_A_STAGE = 3
+OPERATIONS = 12
+"""A terminal shows so many, the slowest."""
 REMEDIES = 3
 """Told with the card."""
 TOLD_AT_ONCE = ("problem", "warning")
@@ -64,9 +65,8 @@ def full(run: Run) -> Document:
     listed = (
         ("Where the time of a sample goes", _stages(run), ""),
         ("What a free stage or a remedy would win", _what_if(run), "page"),
-        ("Slowest operations (own time a sample)", _slowest(run), "terminal"),
+        ("Slowest operations (own time a sample)", _operations(run), ""),
         ("Remedies", _remedies(run), ""),
-        ("Operations (own time a sample)", _operations(run), "page"),
         ("Flow", fields(_flow(run)), ""),
         ("Batch by batch", _waits(run), "page"),
         ("What samples cost", _samples(run), "page"),
@@ -266,7 +266,7 @@ def _what_if(run: Run) -> list[Block]:
         "Throughput over throughput now. Full bars were measured: the pipeline ran with the stage replaced by a recording, or with "
         "the remedy in a trial. Pale bars are the model's prediction. Gains do not add up."
     )
-    table = Table(["If", "Throughput", "How known"], [bar.cells for bar in bars], "lrl", caption="What if")
+    table = Table(["if", "throughput", "how known"], [bar.cells for bar in bars], "lrl", caption="What if")
     return [Paragraph(lead, "soft"), Bars(table=table, bars=bars, start=1.0)]
 
 
@@ -289,23 +289,6 @@ def _proposed(remedy: RemedyFigures) -> Item:
 # -- operations ------------------------------------------------------------------------------------------------------
 
 
-def _slowest(run: Run) -> list[Block]:
-    rows, notes = [], []
-    for stage in run.stages:
-        ranked = sorted((op for op in stage.ops if wording.known(op.wall_s)), key=lambda op: op.wall_s, reverse=True)
-        for op in ranked[:OPS_A_STAGE]:
-            cpu = f"CPU {wording.seconds(op.cpu_s)}" if wording.known(op.cpu_s) else ""
-            rows.append(
-                [stage.stage, op.name + (" *" if op.opaque else ""), wording.seconds(op.wall_s), cpu, wording.calls(op.calls)]
-            )
-            if op.opaque:
-                notes.append(f"* {op.name}: cannot be cut further: {op.opaque}")
-        rest = ranked[OPS_A_STAGE:]
-        if rest:
-            rows.append([stage.stage, f"and {len(rest)} more", wording.seconds(sum(op.wall_s for op in rest)), "", ""])
-    return [Table([""] * 5, rows, "llrrr"), *map(Paragraph, notes)] if rows else []
-
-
 def _operations(run: Run) -> list[Block]:
     """Every operation, the slowest first."""
     listed = [(stage.stage, op) for stage in run.stages for op in stage.ops if wording.known(op.wall_s)]
@@ -324,10 +307,8 @@ def _operations(run: Run) -> list[Block]:
             notes.append(f"{op.name} cannot be cut further: {op.opaque}")
     if not bars:
         return []
-    table = Table(
-        ["Operation", "Wall a sample", "BarPart", "CPU", "Calls"], [bar.cells for bar in bars], "lrlrr", caption="Operations"
-    )
-    return [Bars(table=table, bars=bars), *map(Paragraph, notes)]
+    table = Table(["operation", "wall/sample", "part", "CPU", "calls"], [bar.cells for bar in bars], "lrlrr", caption="Operations")
+    return [Bars(table=table, bars=bars, first=OPERATIONS), *map(Paragraph, notes)]
 
 
 # -- beside the stages -----------------------------------------------------------------------------------------------
@@ -401,7 +382,7 @@ def _waits(run: Run) -> list[Block]:
     ]
     top = wording.seconds(max(sum(column) for column in columns))
     drawn = Timeline(columns=columns, titles=titles, top=top, ends=["batch 1", f"batch {count:,}"], title="Wait for each batch")
-    table = Table(["Batch", "Wait", "Step"], rows, "lrr", caption="The ten longest waits, in order")
+    table = Table(["batch", "wait", "step"], rows, "lrr", caption="The ten longest waits, in order")
     return [Paragraph(words, "soft"), drawn, table]
 
 

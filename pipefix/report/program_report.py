@@ -12,11 +12,11 @@ from pipefix.vocabulary.commands import command
 
 KINDS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
 SMALL = 0.01
-"""BarPart of the making of batches below which a stage is left out."""
+"""Part of the making of batches below which a stage is left out."""
 ONE_BATCH = 1.2
 """Times the samples of a batch that an optimizer's step is over, from which that is told."""
 BETWEEN = 0.05
-"""BarPart of the program's time between epochs from which it is told."""
+"""Part of the program's time between epochs from which it is told."""
 _CLOCKS = "These are clocks. Which stage is slow, and what each fix is worth, experiments in the program show: "
 
 

@@ -1,4 +1,4 @@
-"""What was probed and on what: settings, consumer and machine in a few words each, and in full as pairs."""
+"""What was probed and on what, in a few words: settings, machine and cold storage."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 from pipefix.report import wording
 from pipefix.report.runfile import Run
 from pipefix.vocabulary.settings import LoaderSettings
-
-_PER_LINE = 200
 
 
 def settings_line(settings: LoaderSettings) -> list[str]:
@@ -75,47 +73,13 @@ def gpu_names(machine: Mapping[str, Any]) -> list[str]:
     return [str(gpu.get("name", "GPU")) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
 
 
-def pairs(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested facts flattened to ``outer.inner``."""
-    found: list[tuple[str, str]] = []
-    for key, value in facts.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and {"value", "low", "high"} <= value.keys():
-            found.append((name, _interval(value)))
-        elif isinstance(value, Mapping) and value:
-            found += pairs(value, prefix=f"{name}.")
-        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-            found += pairs({str(number): item for number, item in enumerate(value)}, prefix=f"{name}.")
-        else:
-            found.append((name, _fact(str(key), value)))
-    return found
-
-
-def _interval(ends: Mapping[str, Any]) -> str:
-    value, low, high = (
-        wording.number(end) if isinstance(end, (int, float)) else wording.UNKNOWN for end in map(ends.get, ("value", "low", "high"))
-    )
-    return f"{value} ({wording.between(low, high)})"
-
-
-def _fact(name: str, value: Any) -> str:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if name.endswith("bytes"):
-            return wording.size(value)
-        if name.endswith("_s"):
-            return wording.seconds(value)
-        return f"{value:,}" if isinstance(value, int) else wording.number(value)
-    return _plain(value)
-
-
 def _plain(value: Any) -> str:
     if value is None:
         return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        text = ", ".join(_plain(item) for item in value)
-        return text if len(text) <= _PER_LINE else f"{text[:_PER_LINE]}… ({len(value):,} in all)"
+        return ", ".join(map(_plain, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -125,12 +89,17 @@ def cold_sentence(run: Run) -> str | None:
         return None
     if run.cold.get("declined"):
         return f"declined: {run.cold['declined']}"
-    return "; ".join(f"{name.replace('_', ' ')} {_share(name, value)}" for name, value in pairs(run.cold))
+    return "; ".join(f"{name.replace('_', ' ')} {_cold(name, value)}" for name, value in run.cold.items())
 
 
-def _share(name: str, value: str) -> str:
-    try:
-        figure = float(value.replace(",", ""))
-    except ValueError:
-        return value
-    return wording.percent(figure) if "residen" in name else value
+def _cold(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        figure, low, high = (value.get(end) for end in ("value", "low", "high"))
+        return f"{_cold(name, figure)} ({wording.between(_cold(name, low), _cold(name, high))})"
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return _plain(value)
+    if "residen" in name:
+        return wording.percent(value)
+    return (
+        wording.size(value) if name.endswith("bytes") else wording.seconds(value) if name.endswith("_s") else wording.number(value)
+    )

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from pipefix.augment.distribution import FALSE_ALARM
-from pipefix.augment.parity import Drawn, Panel, Parity, PixelError
+from pipefix.augment.parity import Panel, Parity
 from pipefix.augment.split import Wire
 from pipefix.augment.swap import Swap
 from pipefix.report.runfile import Run
@@ -22,13 +22,11 @@ from pipefix.report.swapfile import (
     DrawnFigures,
     Moves,
     PanelPicture,
-    ParameterFigures,
     ParityFigures,
     PixelFigures,
     Stays,
     SwapReport,
     WireFigures,
-    finite,
 )
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.quantity import seconds
@@ -85,40 +83,22 @@ def _gain(run: Run | None, target: str) -> tuple[Any, str]:
     return found.speedup, status
 
 
-def _pixels(one: PixelError) -> PixelFigures:
-    return msgspec.convert(one, PixelFigures, from_attributes=True)
-
-
-def _drawn(one: Drawn) -> DrawnFigures:
-    parameters = [
-        ParameterFigures(parameter=p.parameter, ours=finite(p.ours), theirs=finite(p.theirs), p=p.p) for p in one.parameters
-    ]
-    return DrawnFigures(op=one.op, count=one.count, alike=one.alike, parameters=parameters, declined=one.declined)
-
-
 def _parity(parity: Parity) -> ParityFigures:
+    """The same figures without the pictures; what is not a number stays one that JSON has no word for."""
     return ParityFigures(
         device=parity.device,
         holds=parity.holds,
         false_alarm=FALSE_ALARM,
-        pixels=[_pixels(one) for one in parity.pixels],
-        drawn=[_drawn(one) for one in parity.drawn],
-        whole=_pixels(parity.whole) if parity.whole is not None else None,
+        pixels=msgspec.convert(parity.pixels, list[PixelFigures], from_attributes=True),
+        drawn=msgspec.convert(parity.drawn, list[DrawnFigures], from_attributes=True),
+        whole=msgspec.convert(parity.whole, PixelFigures | None, from_attributes=True),
         declined=[Stays(transform=name, why=why) for name, why in parity.declined],
     )
 
 
 def sheet(panels: Sequence[Panel]) -> list[PanelPicture]:
-    return [
-        PanelPicture(
-            original=_png(one.original),
-            cpu=_png(one.cpu),
-            swapped=_png(one.swapped),
-            difference=_png(one.difference),
-            mean=one.mean,
-        )
-        for one in panels
-    ]
+    names = ("original", "cpu", "swapped", "difference")
+    return [PanelPicture(mean=panel.mean, **{name: _png(getattr(panel, name)) for name in names}) for panel in panels]
 
 
 def _png(array: Any) -> str:

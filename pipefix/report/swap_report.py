@@ -31,7 +31,7 @@ def report(swap: SwapReport, sheet: Sequence[PanelPicture] = ()) -> Document:
     ]
     card += [Field("NOTE", [Paragraph(note) for note in swap.notes])] if swap.notes else []
     if parity is not None:
-        card.append(field("PARITY", verdict(parity), "strong" if parity.holds else "bad"))
+        card.append(field("PARITY", verdict(parity), "good" if parity.holds else "bad"))
         card += [field("UNCHECKED", f"{one.transform}: {one.why}") for one in parity.declined]
     if swap.written is not None:
         card.append(field("WRITTEN", f"{swap.written}: the operations, to be edited and imported"))
@@ -129,9 +129,10 @@ def _draws(one: DrawnFigures) -> list[list[str]]:
     ]
 
 
-def _moments(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{known[0]:.4g} to {known[1]:.4g}, {known[2]:.4g}, {known[3]:.3g}" if len(known) == 4 else "never drawn"
+def _moments(values: Sequence[float]) -> str:
+    if len(values) != 4 or not all(map(wording.known, values)):
+        return "never drawn"
+    return f"{values[0]:.4g} to {values[1]:.4g}, {values[2]:.4g}, {values[3]:.3g}"
 
 
 def _row(panel: PanelPicture) -> list[Image]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from pipefix.vocabulary.quantity import Interval
@@ -46,8 +44,8 @@ class ParameterFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Least, greatest, mean and standard deviation, both ways, and the test's p."""
 
     parameter: str
-    ours: list[float | None]
-    theirs: list[float | None]
+    ours: list[float]
+    theirs: list[float]
     p: float
 
 
@@ -99,8 +97,3 @@ class PanelPicture(msgspec.Struct, frozen=True, kw_only=True):
     swapped: str
     difference: str
     mean: float
-
-
-def finite(values: Any) -> list[float | None]:
-    """JSON has no NaN: a parameter that never came up has no moments."""
-    return [value if value == value else None for value in map(float, values)]

@@ -165,17 +165,18 @@ class _Printer:
 
     def _bars(self, block: Bars, indent: int) -> None:
         low, high = block.span
-        whole = high - low or 1.0
-        rows = [
-            (bar.cells, (bar.value.value if bar.value is not None else low, low, whole), "strong bad" if bar.marked else "")
-            for bar in block.bars
-            if not bar.note
-        ]
+        rows = []
+        for bar in block.bars[: block.first]:
+            if not bar.note:
+                filled = (bar.value.value if bar.value is not None else low, low, high - low or 1.0)
+                rows.append((bar.cells, filled if block.inline else None, "strong bad" if bar.marked else ""))
         if rows:
-            self._table(block.table, [row if block.inline else (row[0], None, row[2]) for row in rows], indent)
+            self._table(block.table, rows, indent)
         for bar in block.bars:
             if bar.note:
                 self._hang("", f"{bar.cells[0]}: {bar.note}", indent, "soft")
+        if block.first is not None and len(block.bars) > block.first:
+            self._hang("", f"and {len(block.bars) - block.first} more", indent, "soft")
 
     def _table(
         self, table: Table, rows: list[tuple[list[str], tuple[float, float, float] | None, str]], indent: int

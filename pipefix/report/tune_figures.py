@@ -250,34 +250,16 @@ def _with(base: Certificate, **values: Any) -> Certificate:
 
 
 def _setting(settings: Settings, *, persistent: bool) -> Setting:
-    return Setting(
-        num_workers=settings.workers,
-        prefetch_factor=settings.prefetch if settings.workers else None,
-        pin_memory=settings.pin_memory,
-        persistent_workers=persistent,
-        start_method=settings.start_method,
-        in_order=settings.in_order,
-        worker_threads=settings.worker_threads,
-        engine=settings.engine,
-        sharing=settings.sharing,
-        batched_fetch=settings.batched_fetch,
-        batch_size=settings.batch_size,
-    )
+    arguments = settings.arguments()
+    if not settings.workers:
+        del arguments["prefetch_factor"]
+    return Setting(**arguments, persistent_workers=persistent)
 
 
-def _figures(one: TrialLine) -> TrialFigures:
-    return TrialFigures(
-        settings=_setting(one.settings, persistent=False),
-        said=said(one.settings),
-        status=one.status,
-        why=one.why,
-        reason=one.reason,
-        rate=one.rate,
-        stall=one.stall,
-        used=msgspec.convert(one.used, Resources, from_attributes=True),
-        seconds=one.seconds,
-        started_s=one.started_s,
-    )
+def _figures(trial: TrialLine) -> TrialFigures:
+    same = {name: getattr(trial, name) for name in ("status", "why", "reason", "rate", "stall", "seconds", "started_s")}
+    used = msgspec.convert(trial.used, Resources, from_attributes=True)
+    return TrialFigures(settings=_setting(trial.settings, persistent=False), said=said(trial.settings), used=used, **same)
 
 
 def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.quantity import Interval, three_digits
 
 UNKNOWN = "unknown"
 
@@ -23,16 +23,6 @@ def usable(interval: Interval | None) -> Interval | None:
     return interval if interval is not None and math.isfinite(interval.value) else None
 
 
-def _digits(value: float) -> str:
-    """Three digits, with the tenths and hundredths that this size deserves."""
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if size >= 99.95:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}" if size >= 0.1 else f"{value:.3g}"
-
-
 def between(low: str, high: str) -> str:
     """``1.35-1.49``; with a word where a minus sign would be misread."""
     return f"{low} to {high}" if low.startswith("-") or high.startswith("-") else f"{low}-{high}"
@@ -41,32 +31,18 @@ def between(low: str, high: str) -> str:
 def _ends(interval: Interval, scale: float = 1.0) -> str:
     low, high = interval.low / scale, interval.high / scale
     if math.isfinite(low) and math.isfinite(high):
-        return between(_digits(low), _digits(high))
+        return between(three_digits(low), three_digits(high))
     if math.isfinite(low):
-        return f"at least {_digits(low)}"
-    return f"at most {_digits(high)}" if math.isfinite(high) else "no interval"
+        return f"at least {three_digits(low)}"
+    return f"at most {three_digits(high)}" if math.isfinite(high) else "no interval"
 
 
 def _exact(interval: Interval) -> bool:
     return interval.low == interval.value == interval.high
 
 
-def _unit(value: float) -> tuple[str, float]:
-    size = abs(value)
-    for unit, scale in (("h", 3600.0), ("min", 60.0)):
-        if size >= 1.5 * scale:
-            return unit, scale
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if size >= 0.9995 * scale:
-            return unit, scale
-    return ("s", 1.0) if value == 0 else ("ns", 1e-9)
-
-
 def seconds(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    unit, scale = _unit(value)
-    return f"{value / scale:.1f} {unit}" if unit in ("h", "min") else f"{_digits(value / scale)} {unit}"
+    return quantity.seconds(value) if value is not None and math.isfinite(value) else UNKNOWN
 
 
 def seconds_between(interval: Interval | None) -> str:
@@ -74,7 +50,7 @@ def seconds_between(interval: Interval | None) -> str:
     if interval is None or not math.isfinite(interval.value):
         return UNKNOWN
     text = seconds(interval.value)
-    return text if _exact(interval) else f"{text} ({_ends(interval, _unit(interval.value)[1])})"
+    return text if _exact(interval) else f"{text} ({_ends(interval, quantity.time_unit(interval.value)[1])})"
 
 
 def size(value: float | None) -> str:
@@ -112,7 +88,7 @@ def times_between(interval: Interval | None) -> str:
 
 
 def rate(value: float | None, unit: str = "samples/s") -> str:
-    return f"{_digits(value)} {unit}" if value is not None and math.isfinite(value) else UNKNOWN
+    return quantity.rate(value, unit) if value is not None and math.isfinite(value) else UNKNOWN
 
 
 def rate_between(interval: Interval | None, unit: str = "samples/s") -> str:
@@ -125,7 +101,7 @@ def rate_between(interval: Interval | None, unit: str = "samples/s") -> str:
 def number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return f"{value:,.0f}" if value == round(value) else _digits(value)
+    return f"{value:,.0f}" if value == round(value) else three_digits(value)
 
 
 def calls(a_sample: float) -> str:

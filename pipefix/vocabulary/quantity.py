@@ -37,37 +37,42 @@ def exactly(value: float) -> Interval:
     return Interval(value, value, value)
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
+    """``1,234``, ``12.3``, ``1.23``, ``0.0123``: the tenths and hundredths that this size deserves."""
     if value == 0:
         return "0"
-    if abs(value) >= 100:
+    if abs(value) >= 99.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3g}"
+
+
+def time_unit(value: float) -> tuple[str, float]:
+    """What a time is told in, and its seconds: minutes and hours from one and a half of them."""
+    for unit, scale in (("h", 3600.0), ("min", 60.0)):
+        if abs(value) >= 1.5 * scale:
+            return unit, scale
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= 0.9995 * scale:
+            return unit, scale
+    return ("s", 1.0) if value == 0 else ("ns", 1e-9)
 
 
 def seconds(value: float) -> str:
     """``0.00123`` -> ``1.23 ms``; minutes and hours above 90 s."""
-    size = abs(value)
-    if size >= 5400:
-        return f"{value / 3600:.1f} h"
-    if size >= 90:
-        return f"{value / 60:.1f} min"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if size >= scale:
-            return f"{_three_digits(value / scale)} {unit}"
-    return "0 s" if value == 0 else f"{_three_digits(value * 1e9)} ns"
+    unit, scale = time_unit(value)
+    return f"{value / scale:.1f} {unit}" if unit in ("h", "min") else f"{three_digits(value / scale)} {unit}"
 
 
 def size(value: float) -> str:
     """Bytes in decimal units, as disks and networks are sold: ``1234567`` -> ``1.23 MB``."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(value) >= scale:
-            return f"{_three_digits(value / scale)} {unit}"
+            return f"{three_digits(value / scale)} {unit}"
     return f"{value:.0f} B"
 
 
 def rate(value: float, unit: str = "samples/s") -> str:
-    return f"{_three_digits(value)} {unit}"
+    return f"{three_digits(value)} {unit}"
 
 
 def percent(share: float) -> str:

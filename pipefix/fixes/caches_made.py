@@ -21,11 +21,18 @@ NAMES = ("source", "resized-256", "decoded", "sample")
 
 def unused(folder: Path) -> list[str]:
     """Caches of ours, finished or begun, that no plan in ``folder`` names, relative to it."""
-    ours = [f"{FOLDER}/{name}" for name in NAMES if ownership.is_ours(folder / FOLDER / name)]
+    ours = [f"{FOLDER}/{name}" for name in NAMES if _is_ours(folder / FOLDER / name)]
     if not ours:
         return []
     named = _named(folder)
     return [] if named is None else [path for path in ours if os.path.realpath(folder / path) not in named]
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether this is a cache, finished or begun, or the empty folder that one which could not even be begun leaves."""
+    if ownership.is_ours(path):
+        return True
+    return path.is_dir() and not path.is_symlink() and all(map(ownership.is_left_behind, path.iterdir()))
 
 
 def _named(folder: Path) -> set[str] | None:

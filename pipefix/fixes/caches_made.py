@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipefix.caches import folder as folders
-from pipefix.caches import layout
+from pipefix.caches import folder as cache_folder
 from pipefix.plan import backups, planfile
 from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import UnreadableFile
@@ -22,7 +21,7 @@ NAMES = ("source", "resized-256", "decoded", "sample")
 
 def unused(folder: Path) -> list[str]:
     """Caches of ours, finished or begun, that no plan in ``folder`` names, relative to it."""
-    ours = [f"{FOLDER}/{name}" for name in NAMES if layout.is_ours(folder / FOLDER / name)]
+    ours = [f"{FOLDER}/{name}" for name in NAMES if cache_folder.is_ours(folder / FOLDER / name)]
     if not ours:
         return []
     named = _named(folder)
@@ -60,7 +59,7 @@ def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], lis
     for path in unused(folder):
         if only is not None and path != only:
             continue
-        why = f"{FOLDER} is a symbolic link" if (folder / FOLDER).is_symlink() else folders.remove(folder / path)
+        why = f"{FOLDER} is a symbolic link" if (folder / FOLDER).is_symlink() else cache_folder.remove(folder / path)
         if why is None:
             removed.append(path)
         else:

@@ -15,11 +15,6 @@ EXIT_CODES = {1, 2, 3, 4, 5, 130}
 """Those of the command line's contract."""
 
 
-def test_every_command_is_in_the_readme() -> None:
-    readme = (house.ROOT / "README.md").read_text(encoding="utf-8")
-    assert not [command for command in find() if f"pipefix {command}" not in readme]
-
-
 def test_every_command_explains_itself_in_a_sentence() -> None:
     first = {command: (inspect.getdoc(module) or "").split("\n")[0] for command, module in find().items()}
     assert not {command: said for command, said in first.items() if not said.endswith(".") or len(said) > 120}

@@ -87,10 +87,10 @@ def test_write_drops_nothing_where_a_block_is_not_closed(tmp_path: Path) -> None
 
 def test_a_lost_section_is_noticed(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    begin, end = text.index("## Fix it"), text.index("## In training code")
+    begin, end = text.index("## Install"), text.index("## Measured")
     (tmp_path / "README.md").write_text(text[:begin] + text[end:])
     done = subprocess.run([*CHECK, str(tmp_path / "README.md")], capture_output=True, text=True, check=False)
-    assert "the section 'Fix it' is lost" in done.stderr
+    assert "the section 'Install' is lost" in done.stderr
 
 
 def test_no_docstring_cites_a_section_of_a_document() -> None:
@@ -117,7 +117,7 @@ def test_every_exit_code_is_in_the_table() -> None:
 
 def test_it_names_the_two_commands_of_a_checkout() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    installing = text[text.index("## Install") : text.index("## Probe a pipeline")]
+    installing = text[text.index("## Install") : text.index("## Measured")]
     assert installing.index("scripts/demo ") < installing.index("scripts/test ")
 
 

@@ -117,6 +117,13 @@ def test_a_cache_that_another_plan_may_name_is_not_removed(tmp_path, text):
     assert undo(bench.out).removed == [] and (bench.out / "pipefix-caches/source/manifest.json").exists()
 
 
+@pytest.mark.parametrize("act", [undo, lambda out: Bench(out.parent, []).run()])
+def test_what_a_cache_leaves_that_was_not_even_begun_is_cleared_up(tmp_path, act):
+    (tmp_path / "out" / "pipefix-caches" / "resized-256" / "parts").mkdir(parents=True)
+    act(tmp_path / "out")
+    assert not (tmp_path / "out" / "pipefix-caches").exists()
+
+
 def test_a_backup_that_is_a_link_is_none(tmp_path):
     (tmp_path / "theirs.toml").write_text("theirs")
     (tmp_path / "pipefix.plan.before-4.toml").symlink_to("theirs.toml")

@@ -13,7 +13,7 @@ from pipefix.caches import publish as publishing
 from pipefix.caches.convert import Converted as Converted
 from pipefix.caches.convert import State
 from pipefix.caches.forecast import Forecast as Forecast
-from pipefix.report import convert_text as telling
+from pipefix.report import cache_report
 from pipefix.stores.store import is_store
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage
@@ -137,7 +137,7 @@ class _Pace:
         if new and self._begun is None:
             self._begun = now
         pace = new / (now - self._begun) if self._begun is not None and now > self._begun + 0.5 else 0.0
-        words = telling.doing(
+        words = cache_report.doing(
             state.phase, done=state.done, samples=state.samples, written=state.written, read=state.read, a_second=pace
         )
         self._say(words, state.done / state.samples if state.samples else 0.0)

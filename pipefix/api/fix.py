@@ -20,7 +20,8 @@ from pipefix.fixes.session import RUN_FILE, ProbeResult, Session
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.machine import look
 from pipefix.plan import planfile
-from pipefix.report import fix_html, fix_text, runfile
+from pipefix.report import fix_report, runfile, terminal
+from pipefix.report.page import page as rendered
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts, versioned
@@ -40,7 +41,7 @@ class FixReport:
     """The HTML report, where one was written."""
 
     def __str__(self) -> str:
-        return "\n".join(fix_text.lines(self.fixed, page=str(self.page) if self.page is not None else None))
+        return "\n".join(terminal.lines(fix_report.report(self.fixed, page=str(self.page) if self.page is not None else None)))
 
 
 def fix(
@@ -83,7 +84,7 @@ def fix(
     Returns:
         What was kept and what was left, with reasons and measured gains, and the probes before and after.
     """
-    round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken("min_gain", min_gain, amounts.share)
+    round_seconds, least = amounts.taken("budget", budget, amounts.seconds), amounts.taken_share("min_gain", min_gain)
     say = progress or silent
     say("loading the target", 0.0)
     subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
@@ -115,7 +116,7 @@ def _written(report: FixReport, folder: Path) -> FixReport:
         if report.before is not None and report.after is not None:
             runfile.write(report.before, folder / BEFORE_FILE)
             runfile.write(report.after, folder / RUN_FILE)
-        page = fix_html.page(report.fixed, report.before, report.after)
+        page = rendered(fix_report.report(report.fixed, report.before, report.after))
         versioned.write(page, folder / REPORT, what="report")
     except UnreadableFile as error:
         error.known = report

@@ -140,7 +140,7 @@ def target_here(folder: Path) -> tuple[str, str]:
     Raises:
         BadUsage: There is none, or several; they are named.
     """
-    known = [one for one in history(folder) if one.target and one.what != "run" and not made_in_program(one.target)]
+    known = [one for one in history(folder) if one.target and one.what in ("probe", "plan") and not made_in_program(one.target)]
     if known:
         return known[-1].target, f"the target of the last {known[-1].what}, {known[-1].where}"
     files = [path.name for path in sorted(folder.glob("*.py")) if makes_data(path)]

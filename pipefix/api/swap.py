@@ -121,11 +121,17 @@ def swap(
     sizes = {sampled.size_of(picture) for picture in pictures}
     cut = split(translate(place.transform), to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1)
     made = Swap(cut, place, seed)
-    parity, paces = None, {}
+    parity, paces, images = None, {}, []
     if check:
         say("checking", 0.1)
         with failure.as_target_error("The part of the transforms that stays"):
             images = front_of(cut, pictures, seed)
+    if cut.moves:
+        with failure.as_target_error("Reading samples of the dataset"):
+            sampled.refuse_more_than_pictures(subject.dataset, place, subject.loader.collate_fn)
+            if isinstance(files, tuple):
+                sampled.refuse_other_files(subject.dataset, place, *files)
+    if check:
         parity = hold(cut, pictures, images, to, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
         if where != "cpu" and to != "dali" and cut.moves:
             paces = batch_seconds(cut.ops, images, where)

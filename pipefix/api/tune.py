@@ -11,21 +11,23 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch.utils.data import DataLoader
 
 from pipefix.api.target import Progress, consumed, load_target, silent
-from pipefix.fixes.applied import tuned_on
+from pipefix.fixes.applied import fixed, tuned_on
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers.dataset_once import start_method
 from pipefix.measurement.consumer import consumer_for
 from pipefix.measurement.machine import Machine, look
 from pipefix.plan import planfile
 from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
-from pipefix.report import tune_text
+from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
 from pipefix.subject.subject import Subject
+from pipefix.tuning import written_plan
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.limits import ResourceLimits
@@ -38,7 +40,7 @@ from pipefix.tuning.tuner import Found, Tuner, TuningPlan
 from pipefix.tuning.usage import read
 from pipefix.tuning.vram import Vram
 from pipefix.vocabulary import amounts
-from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError, UnreadableFile
 from pipefix.vocabulary.generators import untouched
 
 _ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -60,7 +62,7 @@ class Tuned:
     trials: tuple[TrialFigures, ...]
     certificate: Certificate
     plan: PlanFile
-    """As written, or as it would be: an older plan's cache and augmentation are kept in it."""
+    """As written, or as it would be: what an older plan says of anything that was not tuned is kept in it."""
     report: TuneReport
 
     @property
@@ -68,7 +70,7 @@ class Tuned:
         return bool(self.report.changes)
 
     def __str__(self) -> str:
-        return "\n".join(tune_text.lines(self.report))
+        return "\n".join(terminal.lines(tune_report.report(self.report)))
 
 
 def tune(
@@ -114,7 +116,7 @@ def tune(
         max_cores: CPU cores that the loop may keep busy.
         max_vram: bytes of the device's memory (default: what is free).
         keep_order: never try ``in_order=False``.
-        write: the plan file to write, where something is to change.
+        write: the plan file to write, where something is to change; of an older one there a backup is kept.
         seed: of the sampler's order.
         progress: called with a phase and the part that is done, 0 to 1.
 
@@ -130,6 +132,7 @@ def tune(
     emulated, write = consumed(step_ms, target_rate), Path(write) if write is not None else None
     _check(trials, share)
     older = planfile.read(write) if write is not None and write.is_file() else None
+    notes: list[str] = []
     vram = Vram()
     threads = torch.get_num_threads()
     # A process that is forked after OpenMP made its threads hangs when it computes: nothing computes in parallel until then.
@@ -141,6 +144,7 @@ def tune(
         subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
         if subject.choice:
             say(subject.choice, 0.0)
+        subject = _reading_its_cache(subject, older, write, notes)
         begun = tuple(one.name for one in threading.enumerate() if one not in known)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), ranks_here()
@@ -167,7 +171,7 @@ def tune(
         subject.target, subject.settings, plan.start, space, limits, found, consumer, share, sizes, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
     )  # fmt: skip
-    return _tuned(telling, machine, older, write)
+    return _tuned(telling, machine, older, write, notes)
 
 
 def _set(name: str, value: str | None) -> str | None:
@@ -337,24 +341,56 @@ def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: TuningPlan) -
 # -- what comes out --------------------------------------------------------------------------------------------------------
 
 
-def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None) -> Tuned:
-    """The plan, written where something is to change and nothing interrupted it; and the report."""
+def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, notes: list[str]) -> Tuned:
+    """The plan, written where it says anything new and nothing interrupted the tuning; and the report."""
     found, changes = telling.found, telling.changes()
     evidence = None
     if changes and found.before is not None and found.after is not None:
         evidence = Evidence(before=found.before, after=found.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
-    plan = PlanFile(
+    same = older if older is not None and older.target in ("", telling.target) else None
+    plan = written_plan.new_plan(
+        same, changes, evidence, telling.space.declined or {}, target=telling.target, machine=tuned_on(machine),
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        target=telling.target,
-        machine=tuned_on(machine),
-        loader=loader if changes else None,
-        cache=older.cache if older is not None else None,
-        augmentation=older.augmentation if older is not None else None,
-    )
-    written = None
-    if write is not None and changes and not found.partial:
-        planfile.write(plan, write)
-        written = str(write)
-    report = telling.report(created=plan.created, written=written)
-    return Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
+    )  # fmt: skip
+    gone = written_plan.given_up(older, plan)
+    ran = any(one.status == "run" for one in found.tried)
+    writes = write is not None and not found.partial and bool(changes or (gone and ran and same is not None))
+    if write is not None and gone and not writes:
+        notes.append(f"{write} still says {', '.join(gone)}, which was not tried.")
+    report = telling.report(created=plan.created, written=str(write) if writes else None)
+    report = msgspec.structs.replace(report, notes=[*notes, *report.notes])
+    tuned = Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
+    if not writes:
+        return tuned
+    assert write is not None
+    try:
+        backup = written_plan.write(plan, write)
+    except UnreadableFile as error:
+        error.known = replace(tuned, report=msgspec.structs.replace(report, written=None))
+        raise
+    if backup is None:
+        return tuned
+    told = [f"The plan as it was is kept as {backup.name}; pipefix fix --undo puts it back."]
+    if same is None and older is not None:
+        told.insert(0, f"The older plan in {write} was one of {older.target}: nothing of it is taken over.")
+    elif gone:
+        told.insert(0, f"{write} no longer says {', '.join(gone)}: what is written now was held against your code without it.")
+    return replace(tuned, report=msgspec.structs.replace(report, notes=[*told, *report.notes]))
+
+
+def _reading_its_cache(subject: Subject, older: PlanFile | None, write: Path | None, notes: list[str]) -> Subject:
+    """The subject as it is with the cache that the plan names: tuned is what is going to run."""
+    if older is None or write is None or older.target not in ("", subject.target):
+        return subject
+    if older.augmentation is not None:
+        notes.append(f"Trials ran without the operations that {write} moves to the device.")
+    elif older.cache is not None:
+        try:
+            cached = fixed(subject, PlanFile(cache=older.cache), write.resolve().parent)
+        except PipefixError as error:
+            notes.append(f"Trials ran without the cache that {write} names: {error}")
+        else:
+            notes.append(f"Trials read from {older.cache.path}, as {write} says.")
+            return cached
+    return subject

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from pipefix.augment.batch import ImageBatch, mixed_labels
 from pipefix.augment.follow import follow
@@ -18,7 +18,6 @@ from pipefix.augment.stream import Stream, keys_of
 
 Images: TypeAlias = "torch.Tensor | list[torch.Tensor]"
 Kernels: TypeAlias = Mapping[str, Callable[..., Any]]
-_FIRST = np.zeros(1, np.int64)
 
 
 class Augment(nn.Module):
@@ -36,12 +35,13 @@ class Augment(nn.Module):
         seed: int = 0,
         dtype: torch.dtype | None = None,
         channels_last: bool = False,
-        rank: int = 0,
+        rank: int | None = None,
         first: int = 0,
     ) -> None:
         """``kernels`` does each step to the pictures of a batch.
 
-        ``dtype`` replaces that of floating-point results (float16, bfloat16). ``rank`` keeps processes without indices apart.
+        ``dtype`` replaces that of floating-point results (float16, bfloat16). ``rank`` keeps processes without indices apart; by
+        default it is the process's own in `torch.distributed`.
 
         ``first`` is the place of the first operation in the whole list, where others stay before it.
         """
@@ -54,6 +54,10 @@ class Augment(nn.Module):
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch: its numbers differ from those of any other."""
         self.epoch, self.seen = epoch, 0
+
+    def pass_over(self, samples: int) -> None:
+        """So many samples of the epoch were augmented before it is gone on with."""
+        self.seen += samples
 
     def get_extra_state(self) -> dict[str, int]:
         return {"seed": self.seed, "epoch": self.epoch, "seen": self.seen}
@@ -94,7 +98,8 @@ class Augment(nn.Module):
             position = np.arange(self.seen, self.seen + count, dtype=np.int64)
             self.seen += count
             # The upper bits tell processes apart that count for themselves.
-            return position + (np.int64(self.rank) << np.int64(40))
+            rank = _rank() if self.rank is None else self.rank
+            return position + (np.int64(rank) << np.int64(40))
         numbers = index.cpu().numpy() if isinstance(index, torch.Tensor) else np.asarray(index)
         if len(numbers) != count:
             raise ValueError(f"There are {len(numbers)} indices for {count} pictures.")
@@ -147,12 +152,15 @@ class Augment(nn.Module):
 
     def _on_list(self, images: list[torch.Tensor], step: DrawnStep, values: DeviceValues) -> Images:
         """Pictures of several sizes, one by one; a tensor again as soon as all are alike."""
+        if step.name in ("mix_up", "cut_mix"):
+            raise ValueError(
+                f"{'MixUp' if step.name == 'mix_up' else 'CutMix'} mixes pictures of one size, and these differ: end the list of "
+                "transforms before it with a crop or one size."
+            )
         new = list(images)
         there = DrawnStep(step.name, step.rows, self._given(step, values), step.fixed)
         for position, row in enumerate(step.rows):
-            alone = there.only(position)
-            alone = DrawnStep(alone.name, _FIRST, alone.values, alone.fixed)
-            new[row] = self._step(new[row][None], alone, values)[0]
+            new[row] = self._step(new[row][None], there.alone(position), values)[0]
         alike = {(one.shape, one.dtype) for one in new}
         return torch.stack(new) if len(alike) == 1 else new
 
@@ -177,6 +185,13 @@ def _several_sizes(step: DrawnStep) -> bool:
         return True
     names = {"resize": ("height", "width"), "pad": ("padding",)}.get(step.name, ())
     return any((step.values[name] != step.values[name][:1]).any() for name in names)
+
+
+def _rank() -> int:
+    """This process's number among those that train together."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return 0
 
 
 def _sizes(images: Images) -> Any:

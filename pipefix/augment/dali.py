@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from nvidia.dali.plugin.pytorch import feed_ndarray
 from PIL import Image
+from torch import distributed
 
 from pipefix.augment import dali_graph, dali_pipeline
 from pipefix.augment.augment import Augment
@@ -55,6 +56,8 @@ class DaliLoader:
 
     ``source`` is a list of files, or a function that gives the encoded bytes of an index (a cache). ``device`` "cuda" decodes with
     DALI's mixed backend. ``rest`` is called with each batch and its indices for what DALI does not compute.
+
+    ``rank`` of ``world_size`` processes makes batches of its share of an epoch, as `DistributedSampler` deals them.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class DaliLoader:
         seed: int = 0,
         lend: bool = False,
         rest: Augment | None = None,
+        rank: int = 0,
+        world_size: int | None = None,
     ) -> None:
         self.files = None if callable(source) else [str(one) for one in source]
         self.read = source if callable(source) else None
@@ -79,6 +84,13 @@ class DaliLoader:
             raise ValueError("A function that reads bytes does not tell how many there are: give length.")
         self.length = length if length is not None else len(self.files if self.files is not None else labels or ())
         self.labels = torch.as_tensor(labels) if labels is not None else torch.zeros(self.length, dtype=torch.int64)
+        self.rank, self.world_size = rank, _world_size() if world_size is None else world_size
+        if world_size is None and self.world_size > 1:
+            raise BadUsage(
+                f"{self.world_size} ranks train here, and every one of them would be given the same batches.",
+                advice="Give rank=torch.distributed.get_rank() and world_size=torch.distributed.get_world_size(), or world_size=1 "
+                "where source is this rank's share already.",
+            )
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
         self.threads, self.device, self.seed, self.epoch, self.rest, self.lend = threads, device, seed, 0, rest, lend
         self.by_name = self.files is not None
@@ -97,7 +109,8 @@ class DaliLoader:
         """What was fed and has not come out yet, with the memory that it lies in: DALI reads it there, without a copy."""
 
     def __len__(self) -> int:
-        return self.length // self.batch_size if self.drop_last else -(-self.length // self.batch_size)
+        length = -(-self.length // self.world_size)
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch that comes next. Without this each iteration is the epoch after the last."""
@@ -190,8 +203,10 @@ class DaliLoader:
         if self.shuffle:
             key = int(keys_of(self.seed, epoch, np.asarray([-1]))[0])
             order = np.random.Generator(np.random.Philox(key)).permutation(self.length)
+        share = -(-self.length // self.world_size)
+        order = np.resize(order, share * self.world_size)[self.rank :: self.world_size]
         last = len(self) * self.batch_size
-        return [order[begin : begin + self.batch_size] for begin in range(0, min(self.length, last), self.batch_size)]
+        return [order[begin : begin + self.batch_size] for begin in range(0, min(share, last), self.batch_size)]
 
     # -- what the graph is fed -----------------------------------------------------------------------------------------
 
@@ -251,6 +266,11 @@ class DaliLoader:
                 advice="See that nvidia-smi works and that DALI is built for this driver's CUDA (nvidia-dali-cuda120, -cuda130); "
                 "device='cpu' needs neither",
             ) from error
+
+
+def _world_size() -> int:
+    """How many processes train together."""
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def _cause(error: RuntimeError) -> str:

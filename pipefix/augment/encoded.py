@@ -14,6 +14,7 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Absent, Kernel, native
 from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, PictureCut, Target
+from pipefix.kernels.torchvision_resize import resizes_bytes
 
 _FILTERS = {"bilinear": Filter.BILINEAR, "bicubic": Filter.BICUBIC}
 
@@ -63,10 +64,10 @@ class Encoded:
         else:
             return None
         inside = box.x >= 0 and box.y >= 0 and box.x + box.width <= self.width and box.y + box.height <= self.height
-        if not inside or not values["antialias"] or values["interpolation"] not in _FILTERS:
+        filter = _FILTERS.get(values["interpolation"])
+        if not inside or not values["antialias"] or filter is None or not resizes_bytes(filter):
             return None
-        window = Box(0, 0, width, height)
-        return PictureCut(box, (width, height), window, filter=_FILTERS[values["interpolation"]], arithmetic=Arithmetic.TORCH)
+        return PictureCut(box, (width, height), Box(0, 0, width, height), filter=filter, arithmetic=Arithmetic.TORCH)
 
 
 def opened(path: str | Path) -> Encoded | torch.Tensor:

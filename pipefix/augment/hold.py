@@ -14,8 +14,9 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.augment import ops, parity, tensor
 from pipefix.augment.operation import Op
 from pipefix.augment.parity import Parity
-from pipefix.augment.split import Split
+from pipefix.augment.split import Split, makes_one_size
 from pipefix.augment.swap import build, dali_loader
+from pipefix.vocabulary.errors import TargetError
 
 
 def hold(
@@ -48,6 +49,13 @@ def _dali(
         if one is not None:
             found.pixels.append(one[0])
             found.whole, last = one
+        elif upto == len(listed):
+            raise TargetError(
+                "DALI's batches of the whole list are of another type than torchvision's.",
+                advice="Move to Kornia instead (--to kornia), or end the list with ToDtype(torch.float32, scale=True).",
+            )
+    if found.whole is None:
+        found.declined.append(("the list", "pictures keep different sizes to its end, so they make no batch"))
     for place, read in enumerate(cut.moves):
         progress(f"comparing results of {read.name}", 0.5 + place / (2 * len(cut.moves)))
         drawn = parity.draws_of(read, draws, seed)
@@ -64,7 +72,7 @@ def _prefixes(listed: Sequence[Op]) -> list[int]:
     """Lengths of prefixes whose results can be looked at: those that end in pictures of one size."""
     found, one_size = [], False
     for place, op in enumerate(listed):
-        one_size = one_size or isinstance(op, ops.SIZING)
+        one_size = one_size or makes_one_size(op)
         if one_size and not isinstance(op, (ops.ToTensor, ops.Identity)):
             found.append(place + 1)
     return found
@@ -75,7 +83,7 @@ def through(
 ) -> tuple[parity.PixelError, tuple[list[torch.Tensor], list[torch.Tensor]]] | None:
     """The list through DALI and through torchvision, with the same numbers."""
     batches = dali_loader(
-        encoded.__getitem__, listed, length=len(encoded), batch_size=min(len(encoded), 16), seed=seed, device=device
+        encoded.__getitem__, listed, length=len(encoded), batch_size=min(len(encoded), 16), seed=seed, device=device, world_size=1
     )
     batches.set_epoch(0)
     ours = [one.cpu().clone() for found, _ in batches for one in found]

@@ -125,6 +125,8 @@ def check(
         drawn = draws_of(read, draws, seed)
         if drawn is not None:
             found.drawn.append(drawn)
+    if any(type(read.source).__module__.startswith("albumentations.") for read in split.moves):
+        found.declined.append(("albumentations' own functions", "the target is held against torchvision's, as they were read"))
     if split.moves:
         _whole(found, split, pictures, images, build, seed=seed, device=device)
     return found

@@ -1,4 +1,4 @@
-"""Samples of a dataset as it hands them to its transforms, taken without running the transforms."""
+"""Samples of a dataset as it hands them to its transforms, and whether what these give is all that becomes of a picture."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, default_collate
 
+from pipefix.augment import encoded
+from pipefix.augment.batch import FOLLOWERS
 from pipefix.augment.swap import FoundTransforms, replaced
 from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.nested import members
+from pipefix.vocabulary.random_state import seeded
+
+DEEPEST = 8
+"""Levels of a sample that are searched for its picture."""
 
 
 class _Caught(BaseException):
@@ -49,6 +56,108 @@ def pictures(dataset: Any, place: FoundTransforms, count: int) -> list[Any]:
             advice="Leave --check away, or name a dataset that applies its transforms in __getitem__.",
         )
     return found
+
+
+class _Recorder:
+    """The transforms as they are; their calls are noted."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
+
+    def __call__(self, *sample: Any, **named: Any) -> Any:
+        made = self.transform(*sample, **named)
+        self.calls.append((sample, named, made))
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("transform", "calls"):
+            raise AttributeError(name)
+        return getattr(self.transform, name)
+
+
+def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, collate_fn: Any = None, count: int = 4) -> None:
+    """Raise `TargetError` where a sample is more than its picture, transformed once and handed on as the transforms give it.
+
+    What moves to the batch moves pictures only, and after everything that ``__getitem__`` does. A mask that the same transforms
+    turn would stay unturned beside its picture, a second view would stay as it was read, and an operation after the transforms
+    would be done before them. ``collate_fn``: the loader's.
+    """
+    recorder = _Recorder(place.transform)
+    recording = replaced(dataset, place.path, recorder)
+    for item in places(dataset, count):
+        recorder.calls.clear()
+        with seeded(item):
+            sample = next(iter(recording), None) if isinstance(dataset, IterableDataset) else recording[item]
+        why = _more_than_a_picture(recorder.calls, sample, collate_fn, stream=isinstance(dataset, IterableDataset))
+        if why is not None:
+            raise TargetError(
+                f"The dataset's {'.'.join(place.path)} cannot move to the batch: {why}.",
+                advice="Leave these transforms in the dataset; or have __getitem__ call them once, with the picture alone, and "
+                "return what they give as it is.",
+            )
+
+
+def _more_than_a_picture(
+    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]], sample: Any, collate_fn: Any, *, stream: bool
+) -> str | None:
+    for given, named, _ in calls:
+        beside = [*given[1:], *(value for name, value in named.items() if name != "image")]
+        if named.keys() - {"image"} or any(_has_unmarked(one) for one in beside):
+            return "they are called with a mask, boxes or other values beside the picture, which would not follow it"
+        if beside and collate_fn in (None, default_collate):
+            return "they move masks or boxes too, and default_collate makes plain tensors of these, which do not follow the picture"
+    if len(calls) > 1 and not stream:  # a stream may read ahead
+        return f"a sample calls them {len(calls)} times, and only one picture of it would be transformed"
+    views = sum(_holds(sample, _picture_in(made)) for _, _, made in calls)
+    if views > 1:
+        return f"a sample holds {views} pictures, and only one of them would be transformed"
+    return None if views or not calls else "__getitem__ does more with what they give than hand it on"
+
+
+def _picture_in(made: Any) -> Any:
+    if isinstance(made, dict):
+        return made.get("image")
+    return made[0] if isinstance(made, (tuple, list)) and made else made
+
+
+def _has_unmarked(value: Any, depth: int = 0) -> bool:
+    """Whether there is a picture, or an array of more than one dimension, that no tv_tensor says how to move."""
+    if isinstance(value, FOLLOWERS):
+        return False
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return value.ndim > 1
+    inner = members(value) if depth < DEEPEST else None
+    return isinstance(value, Image.Image) or any(_has_unmarked(one, depth + 1) for _, one in inner or ())
+
+
+def _holds(value: Any, picture: Any, depth: int = 0) -> int:
+    """How often a sample holds this very object."""
+    if value is picture:
+        return 1
+    if depth == DEEPEST or isinstance(value, (torch.Tensor, Image.Image)):
+        return 0
+    inner = members(value)
+    if inner is None:
+        inner = list(getattr(value, "__dict__", {}).items())  # a class of the user's own
+    return sum(_holds(one, picture, depth + 1) for _, one in inner)
+
+
+def refuse_other_files(dataset: Any, place: FoundTransforms, files: Sequence[Any], labels: Sequence[int], count: int = 8) -> None:
+    """Raise `TargetError` where samples are not pictures of the files that the dataset lists, in this order, and the numbers beside
+    them: DALI reads those, and runs none of the dataset's code."""
+    for item, picture in zip(places(dataset, count), pictures(dataset, place, count), strict=True):
+        with seeded(item):
+            sample = dataset[item]
+        label = sample[1] if isinstance(sample, (tuple, list)) and len(sample) == 2 else None
+        alike = size_of(picture)[1:] == size_of(encoded.decoded(files[item]))[1:]
+        if not alike or not isinstance(label, (int, np.integer)) or int(label) != labels[item]:
+            raise TargetError(
+                f"dataset[{item}] is not the picture of {files[item]} and the number {labels[item]}, which the dataset lists "
+                "there.",
+                advice="Move to Kornia instead (--to kornia), or give DALI your files and labels yourself: "
+                "pipefix.augment.swap.dali_loader.",
+            )
 
 
 def places(dataset: Any, count: int) -> Sequence[int]:

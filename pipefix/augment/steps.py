@@ -30,6 +30,18 @@ class DrawnStep:
         row = slice(position, position + 1)
         return DrawnStep(self.name, self.rows[row], {key: value[row] for key, value in self.values.items()}, self.fixed)
 
+    def alone(self, position: int) -> DrawnStep:
+        """The same for that sample in a batch of its own; the steps within it too."""
+        row = self.rows[position]
+        only = self.only(position)
+        fixed = dict(self.fixed)
+        if self.name == "blend":
+            fixed["chains"] = [
+                [step.alone(int(place)) for step in chain for place in np.flatnonzero(step.rows == row)]
+                for chain in fixed["chains"]
+            ]
+        return DrawnStep(self.name, np.zeros(1, np.int64), only.values, fixed)
+
     def scalars(self, position: int) -> dict[str, Any]:
         """All parameters of the sample at ``position``, as Python values."""
         return {**{key: value[position].tolist() for key, value in self.values.items()}, **self.fixed}

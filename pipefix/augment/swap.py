@@ -185,6 +185,10 @@ class Keyed(Dataset[Any]):
             _INDEX.reset(token)
         return (sample, item) if self.index else sample
 
+    def __getitems__(self, items: list[int]) -> list[Any]:
+        """One by one: a dataset that reads whole batches itself (`Subset` does) would not be told which sample is being made."""
+        return [self[item] for item in items]
+
     def __getattr__(self, name: str) -> Any:
         if name in ("dataset", "front", "index"):
             raise AttributeError(name)

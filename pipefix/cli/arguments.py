@@ -28,6 +28,7 @@ def _refused_as_argument(read: Callable[[str], _Amount]) -> Callable[[str], _Amo
 
 seconds, milliseconds = _refused_as_argument(amounts.seconds), _refused_as_argument(amounts.milliseconds)
 rate, size, share = _refused_as_argument(amounts.rate), _refused_as_argument(amounts.size), _refused_as_argument(amounts.share)
+cores, price = _refused_as_argument(amounts.cores), _refused_as_argument(amounts.price)
 
 
 def _whole(text: str, least: int, most: int, range_: str, example: str) -> int:

@@ -30,7 +30,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.report import compare, compare_html, runfile
+    from pipefix.report import compare, page, runfile, terminal
     from pipefix.report.compare_formats import FORMATS as WRITERS
     from pipefix.vocabulary import versioned
 
@@ -38,12 +38,12 @@ def run(arguments: Namespace) -> int:
     before, after = runfile.read(arguments.before), runfile.read(arguments.after)
     found = compare.compare(before, after, force=arguments.force)
     if arguments.html is not None:
-        versioned.write(compare_html.page(found, arguments.max_regression), arguments.html, what="report")
+        versioned.write(page.page(compare.report(found, arguments.max_regression)), arguments.html, what="report")
         console.note(f"report: {arguments.html}")
     if arguments.format == "json":
         console.document(compare.as_dict(found))
     elif arguments.format == "text":
-        console.report(compare.lines, found)
+        console.report(terminal.lines, compare.report(found))
     else:
         console.results(WRITERS[arguments.format](found, arguments.max_regression))
     if arguments.max_regression is not None:

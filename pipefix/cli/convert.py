@@ -89,18 +89,9 @@ def _target_here() -> str:
 
 
 def _deliver(found: Any, arguments: Namespace) -> None:
-    from pipefix.report import convert_text
+    from pipefix.report import cache_report, terminal
 
     if arguments.json:
-        console.document(convert_text.as_dict(found))
-    elif arguments.dry_run:
-        console.report(
-            convert_text.predicted, samples=found.samples, tried=found.tried, cache_bytes=found.bytes,
-            source_bytes=found.source_bytes, took=found.seconds, gain=found.gain, free=found.free, kept=found.kept,
-            live=found.live, unseen_bytes=found.unseen_bytes,
-        )  # fmt: skip
+        console.document(cache_report.as_dict(found))
     else:
-        console.report(
-            convert_text.made, found.manifest, found.url or str(found.folder), took=found.seconds, new=found.made,
-            found=found.found, changed=found.changed, unseen_bytes=found.unseen_bytes,
-        )  # fmt: skip
+        console.report(terminal.lines, (cache_report.forecast if arguments.dry_run else cache_report.converted)(found))

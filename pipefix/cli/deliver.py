@@ -27,9 +27,9 @@ def _write(run: Run, out: Path | None, html: Path | None) -> None:
         runfile.write(run, out)
         console.note(f"run file: {out}")
     if html is not None:
-        from pipefix.report.html import page
+        from pipefix.report import page, probe_report
 
-        versioned.write(page(run), html, what="report")
+        versioned.write(page.page(probe_report.full(run)), html, what="report")
         console.note(f"report: {html}")
 
 
@@ -37,9 +37,9 @@ def _print(run: Run, as_json: bool, full: bool) -> None:
     if as_json:
         console.document(run)
         return
-    from pipefix.report import program_text, text
+    from pipefix.report import probe_report, program_report, terminal
 
     if run.program is None or run.stages:
-        console.report(text.lines if full else text.short, run)
+        console.report(terminal.lines, (probe_report.full if full else probe_report.short)(run))
     if run.program is not None:
-        console.report(program_text.lines, run)
+        console.report(terminal.lines, program_report.report(run))

@@ -23,7 +23,7 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         console.document({"machine": machine, "audit": findings})
     else:
-        from pipefix.report import doctor_text
+        from pipefix.report import doctor_report, terminal
 
-        console.report(doctor_text.lines, machine, findings)
+        console.report(terminal.lines, doctor_report.report(machine, findings))
     return 0

@@ -77,13 +77,13 @@ def _undo(arguments: Namespace) -> int:
             f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given).",
             advice="Name the folder: pipefix fix --undo --out DIR",
         )
-    from pipefix.report import fix_text
+    from pipefix.report import fix_report, terminal
 
     found = pipefix.undo(arguments.out)
     if arguments.json:
         console.document(found)
     else:
-        console.report(fix_text.undone, found)
+        console.report(terminal.lines, fix_report.undone(found))
     return 0
 
 
@@ -115,7 +115,7 @@ def _deliver(report: Any, arguments: Namespace) -> None:
     if arguments.json and report.after is not None:
         console.document(report.after)
         return
-    from pipefix.report import fix_text
+    from pipefix.report import fix_report, terminal
 
     page = str(report.page) if report.page is not None else None
-    console.report(fix_text.lines, report.fixed, page=page)
+    console.report(terminal.lines, fix_report.report(report.fixed, page=page))

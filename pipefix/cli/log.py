@@ -16,18 +16,19 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix log [DIR] [options]"
     parser.add_argument("folder", metavar="DIR", nargs="?", type=Path, default=Path(), help="the folder (default: where you are)")
     parser.add_argument("--epochs", type=arguments.batch_size, metavar="N", help="epochs that are to come")
-    parser.add_argument("--price", type=arguments.rate, metavar="AMOUNT", help="of an hour of the machine")
+    parser.add_argument("--price", type=arguments.price, metavar="AMOUNT", help="of an hour of the machine")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def run(arguments: Namespace) -> int:
     from pipefix.api import history
-    from pipefix.report import history_text
+    from pipefix.report import history_report, terminal
 
     done, saved = history.history(arguments.folder), history.saved_of_an_epoch(arguments.folder)
     if arguments.json:
         console.document({"done": done, "saved_of_an_epoch_s": saved})
     else:
         rows = [(one.at, one.what, one.target, one.said) for one in done]
-        console.report(history_text.lines, rows, saved, epochs=arguments.epochs, price=arguments.price)
+        report = history_report.report(rows, saved, epochs=arguments.epochs, price=arguments.price)
+        console.report(terminal.lines, report)
     return 0

@@ -65,11 +65,11 @@ def run(arguments: Namespace) -> int:
     assert found.program is not None
     paged = _write_page(found, arguments.out / "report.html")
     if not arguments.quiet:
-        from pipefix.report import program_text, text
+        from pipefix.report import probe_report, program_report, terminal
 
         if found.stages:
-            console.aside(text.short, found)
-        console.aside(program_text.lines, found)
+            console.aside(terminal.lines, probe_report.short(found))
+        console.aside(terminal.lines, program_report.report(found))
         console.note(told)
         console.note(paged)
     return _as_the_program_ended(found.program.exit_code or 0)
@@ -89,11 +89,11 @@ def _check_folder(folder: Path) -> None:
 
 def _write_page(found: Run, path: Path) -> str:
     """What there is to say of it. A page that cannot be written costs nothing else."""
-    from pipefix.report.html import page
+    from pipefix.report import page, probe_report
     from pipefix.vocabulary import versioned
 
     try:
-        versioned.write(page(found), path, what="report")
+        versioned.write(page.page(probe_report.full(found)), path, what="report")
     except UnreadableFile as error:
         return f"pipefix: {error}"
     return f"report: {path}"

@@ -55,18 +55,16 @@ def run(arguments: Namespace) -> int:
 
 
 def _deliver(found: object, arguments: Namespace) -> None:
-    from pipefix.report import swap_text
+    from pipefix.report import page, swap_report, terminal
     from pipefix.vocabulary import versioned
 
     report = found.report  # type: ignore[attr-defined]
     if arguments.html is not None:
-        from pipefix.report.swap_html import page
-
-        versioned.write(page(report, found.sheet), arguments.html, what="report")  # type: ignore[attr-defined]
+        versioned.write(page.page(swap_report.report(report, found.sheet)), arguments.html, what="report")  # type: ignore[attr-defined]
         console.note(f"report: {arguments.html}")
     if arguments.write is not None:
         console.note(f"code: {arguments.write}")
     if arguments.json:
         console.document(report)
     else:
-        console.report(swap_text.lines, report)
+        console.report(terminal.lines, swap_report.report(report))

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 from pipefix.cli import arguments, console, destination
 from pipefix.cli.command import used
 from pipefix.cli.progress import Progress
-from pipefix.vocabulary.errors import Interrupted
+from pipefix.vocabulary.errors import Interrupted, UnreadableFile
 
 PLAN = Path("pipefix.plan.toml")
 
@@ -43,7 +44,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--max-shm", type=arguments.size, metavar="SIZE", help="of /dev/shm (default: what is free)")
     parser.add_argument("--max-files", type=arguments.batch_size, metavar="N", help="open in one process (default: ulimit -n)")
-    parser.add_argument("--max-cores", type=arguments.rate, metavar="N", help="CPU cores that the loop may keep busy")
+    parser.add_argument("--max-cores", type=arguments.cores, metavar="N", help="CPU cores that the loop may keep busy")
     parser.add_argument("--max-vram", type=arguments.size, metavar="SIZE", help="of the device (default: what is free)")
     parser.add_argument("--keep-order", action="store_true", help="never try in_order=False")
     place = parser.add_mutually_exclusive_group()
@@ -56,10 +57,23 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(plan=arguments.write)
+    try:
+        report = _tune(arguments)
+    except UnreadableFile as error:
+        if error.known is not None:  # the plan could not be written; what was found is told all the same
+            _deliver(error.known.report, arguments)  # type: ignore[attr-defined]
+        raise
+    _deliver(report, arguments)
+    if report.partial:
+        raise Interrupted("Interrupted: the figures above are what was known by then, and no plan was written.")
+    return 0
+
+
+def _tune(arguments: Namespace) -> Any:
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
 
-        found = used("tune", arguments)(
+        tuned = used("tune", arguments)(
             stall=arguments.stall, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
             batch_size=arguments.batch_size, workers=arguments.workers, batch_sizes=arguments.batch_sizes,
             budget=arguments.budget, trials=arguments.trials, max_workers=arguments.max_workers,
@@ -67,15 +81,15 @@ def run(arguments: Namespace) -> int:
             max_cores=arguments.max_cores, max_vram=arguments.max_vram, keep_order=arguments.keep_order, write=arguments.write,
             seed=arguments.seed, progress=progress,
         )  # fmt: skip
-    report = found.report
+    return tuned.report
+
+
+def _deliver(report: Any, arguments: Namespace) -> None:
     if report.written is not None:
         console.note(f"plan: {report.written}")
     if arguments.json:
         console.document(report)
-    else:
-        from pipefix.report import tune_text
+        return
+    from pipefix.report import terminal, tune_report
 
-        console.report(tune_text.lines, report)
-    if report.partial:
-        raise Interrupted("Interrupted: the figures above are what was known by then, and no plan was written.")
-    return 0
+    console.report(terminal.lines, tune_report.report(report))

@@ -37,16 +37,12 @@ def run(arguments: Namespace) -> int:
             seed=arguments.seed,
             progress=progress,
         )
-    from pipefix.report import convert_text
+    from pipefix.report import cache_report, terminal
 
     if arguments.json:
-        console.document(convert_text.as_dict(found, sound=found.sound))
+        console.document(cache_report.as_dict(found, sound=found.sound))
     else:
-        console.report(
-            convert_text.checked, found.manifest, found.url or str(found.folder), records=found.records, damage=found.damage,
-            changed=found.changed, changed_count=found.changed_count, missing_count=found.missing_count,
-            copy_damaged=found.copy_damaged,
-        )  # fmt: skip
+        console.report(terminal.lines, cache_report.verified(found))
     if not found.sound:
         far = not isinstance(arguments.cache, Path)
         anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -12,16 +10,13 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from pipefix.caches import convert as conversion
-from pipefix.caches import folder as folders
 from pipefix.caches.convert import State
+from pipefix.fixes.caches_made import FOLDER
 from pipefix.fixes.fixer import FixContext, Fixer, Say
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import CacheChange, PlanFile
 from pipefix.vocabulary.quantity import size
 
-FOLDER = "pipefix-caches"
-"""Beside the plan file; nothing but caches that `fix` made."""
-_NAME = re.compile(rf"{FOLDER}/\w[\w.-]*", re.ASCII)
 LATER = ("source", "resized", "decoded", "sample")
 """What is stored, by how far a sample has come."""
 SPARE = 1.1
@@ -91,19 +86,3 @@ def _free(folder: Path) -> int | None:
 def bytes_of(folder: Path) -> int:
     """What a cache takes on the disk."""
     return sum(entry.stat().st_size for root, _, files in os.walk(folder) for entry in map(Path(root).joinpath, files))
-
-
-def remove(folder: Path, makes: str) -> str | None:
-    """Take a cache from the disk that a step made, by its name in the log. Why it stays, or something of it; None where it is gone.
-
-    A log may come from anybody: what it names is removed only where `make` would have put it, and where it says itself what it is.
-    """
-    if _NAME.fullmatch(makes) is None:
-        return f"only what lies in {FOLDER} is ever removed"
-    caches = folder / FOLDER
-    if caches.is_symlink():
-        return f"{FOLDER} is a symbolic link"
-    why = folders.remove(folder / makes)
-    with contextlib.suppress(OSError):  # other caches are in it
-        caches.rmdir()
-    return why

@@ -1,8 +1,4 @@
-"""``pipefix.log.jsonl``: what was tried, kept, refused, taken back, and why. Written ahead of what it tells of; only appended to.
-
-Whatever moment the power goes, log and plan together say what holds: a step is begun in the log before anything is made for it, and
-is in effect from the moment that the plan file is replaced. `steps` reads that out of the entries, and decides nothing else.
-"""
+"""``pipefix.log.jsonl``: what was tried, kept, refused, taken back, and why. A record for people: appended to, never obeyed."""
 
 from __future__ import annotations
 
@@ -10,20 +6,17 @@ import datetime
 import errno
 import os
 import stat
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
 
 import msgspec
 
+from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
 NAME = "pipefix.log.jsonl"
-
-OPEN = ("begun", "keeping", "undoing")
-"""What an interruption can leave a step in."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,7 +24,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     at: str = ""
     event: str
-    """started, refused, begun, keeping, kept, dropped, undoing, undone, swept, left or ended."""
+    """started, refused, begun, kept, dropped, undone, removed or ended."""
     step: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
     id: str | None = None
     """Of the remedy."""
@@ -39,46 +32,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pipefix: str | None = None
     makes: str | None = None
     """What the step puts on the disk, relative to the log."""
-    before: str | None = None
-    """The plan file's text before the step; None where there was none."""
-    after: str | None = None
-    """Its text with the step in it."""
     why: str | None = None
     predicted: Any = None
     measured: Any = None
     same: Any = None
-
-
-class LoggedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One change as far as it got."""
-
-    number: int
-    id: str
-    status: str
-    """begun, keeping, kept, dropped, undoing or undone."""
-    makes: str | None = None
-    before: str | None = None
-    after: str | None = None
-    interrupted: bool = False
-
-
-def steps(entries: Sequence[Entry]) -> list[LoggedStep]:
-    found: dict[int, LoggedStep] = {}
-    for entry in entries:
-        if entry.step is None:
-            continue
-        if entry.event == "begun":
-            made = LoggedStep(number=entry.step, id=entry.id or "", status="begun", makes=entry.makes, before=entry.before)
-            found[entry.step] = made
-        elif entry.step in found:
-            now = found[entry.step]
-            after = entry.after if entry.event == "keeping" else now.after
-            interrupted = entry.event == "dropped" and entry.why == INTERRUPTED
-            found[entry.step] = msgspec.structs.replace(now, status=entry.event, after=after, interrupted=interrupted)
-    return [found[number] for number in sorted(found)]
-
-
-INTERRUPTED = "interrupted before it was in effect"
 
 
 class Log:
@@ -88,9 +45,10 @@ class Log:
         self.folder = folder
         self.path = folder / NAME
         self._file: Any = None
-        self.entries: list[Entry] = []
-        self._read = 0
-        """Entries that were there before this process wrote any."""
+        self._entries: list[Entry] = []
+        """Those that were there before this process wrote any."""
+        self.unwritten: list[str] = []
+        """A sentence where lines could not be written."""
 
     def __enter__(self) -> Log:
         try:
@@ -102,8 +60,11 @@ class Log:
             ) from error
         self._lock()
         self._file.seek(0)
-        self.entries = read_entries(self._file.read(), origin=str(self.path))
-        self._read = len(self.entries)
+        try:
+            self._entries = read_entries(self._file.read(), origin=str(self.path))
+        except UnreadableFile:
+            self._file.close()
+            raise
         return self
 
     def _open(self) -> Any:
@@ -116,9 +77,9 @@ class Log:
         return open(descriptor, "a+b", buffering=0)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not os.fstat(self._file.fileno()).st_size:
+            files.remove(self.path)
         self._file.close()
-        if self.path.exists() and not self.path.stat().st_size:
-            self.path.unlink()
 
     def _lock(self) -> None:
         import fcntl
@@ -132,8 +93,8 @@ class Log:
                 f"Another pipefix fix is at work in {self.folder}.", advice="Wait until it is done, or give this one --out DIR."
             ) from None
 
-    def write(self, event: str, **facts: Any) -> Entry:
-        """Append one line and bring it to the disk: only then does what it tells of begin."""
+    def write(self, event: str, **facts: Any) -> None:
+        """Append one line and bring it to the disk. Where that cannot be done, what it tells of holds all the same."""
         entry = Entry(at=datetime.datetime.now().astimezone().isoformat(timespec="seconds"), event=event, **facts)
         line = _encoded(entry) + b"\n"
         try:
@@ -146,33 +107,14 @@ class Log:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise UnreadableFile(
-                f"The log {self.path} could not be written: {error.strerror or error}.",
-                advice="Make room, and run the same command again: it goes on from what the log says.",
-            ) from error
-        self.entries.append(entry)
-        return entry
+            self.unwritten = [f"The log {self.path} could not be written to its end: {error.strerror or error}."]
 
     def begin(self, target: str) -> None:
         self.write("started", target=target, pipefix=VERSION)
 
-    @property
-    def left_alone(self) -> dict[str, str]:
-        """What this process was to remove and did not, by its name in the log; and why."""
-        return {
-            entry.makes: entry.why for entry in self.entries[self._read :] if entry.event == "left" and entry.makes and entry.why
-        }
-
-    def told_left_alone(self) -> list[str]:
-        return [f"{makes} is left alone: {why}." for makes, why in self.left_alone.items()]
-
-    @property
-    def steps(self) -> list[LoggedStep]:
-        return steps(self.entries)
-
-    @property
-    def next_step(self) -> int:
-        return max((step.number for step in self.steps), default=0) + 1
+    def name_of(self, step: int) -> str:
+        """What an earlier run called a step that it kept, for people to read; empty where the log does not say."""
+        return next((entry.id or "" for entry in reversed(self._entries) if entry.event == "kept" and entry.step == step), "")
 
 
 def _encoded(entry: Entry) -> bytes:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-import numpy as np
 import torch
 
-from pipefix.augment import encoded, support
 from pipefix.augment import samples as sampled
+from pipefix.augment import support
 from pipefix.augment.hold import hold
 from pipefix.augment.parity import front_of
 from pipefix.augment.split import Split, split
-from pipefix.augment.swap import FoundTransforms, files_of, find
+from pipefix.augment.swap import files_of, find
 from pipefix.augment.translate import translate
 from pipefix.fixes.fixer import FixContext, Fixer, Say
 from pipefix.loader.planning import by_dali, planned
@@ -62,7 +61,9 @@ class MoveAugment(Fixer):
         dataset = planned.before_moving(context.subject.dataset, context.plan, context.folder)
         at = find(dataset)
         assert at is not None
-        pictures = _pictures(dataset, at)
+        with failure.as_target_error("Reading samples of the dataset"):
+            sampled.refuse_more_than_pictures(dataset, at, context.subject.loader.collate_fn)
+            pictures = sampled.pictures(dataset, at, PICTURES)
         with failure.as_target_error("The part of the transforms that stays"):
             images = front_of(cut, pictures, 0)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -96,28 +97,10 @@ class DecodeByDali(MoveAugment):
         )
 
     def make(self, step: Proposed, context: FixContext, say: Say) -> None:
-        _held_to_files(context.subject.dataset)
+        dataset = context.subject.dataset
+        at, listed = find(dataset), files_of(dataset)
+        assert at is not None
+        assert not isinstance(listed, str)
+        with failure.as_target_error("Reading samples of the dataset"):
+            sampled.refuse_other_files(dataset, at, *listed, PICTURES)
         super().make(step, context, say)
-
-
-def _held_to_files(dataset: Any) -> None:
-    """Samples are pictures of the files that the dataset lists, in this order, and the numbers beside them."""
-    at, listed = find(dataset), files_of(dataset)
-    assert at is not None
-    assert not isinstance(listed, str)
-    for place, picture in zip(sampled.places(dataset, PICTURES), _pictures(dataset, at), strict=True):
-        file, number = listed[0][place], listed[1][place]
-        with failure.as_target_error(f"dataset[{place}]"):
-            sample = dataset[place]
-        label = sample[1] if isinstance(sample, (tuple, list)) and len(sample) == 2 else None
-        like = sampled.size_of(picture)[1:] == sampled.size_of(encoded.decoded(file))[1:]
-        if not like or not isinstance(label, (int, np.integer)) or int(label) != number:
-            raise TargetError(
-                f"dataset[{place}] is not the picture of {file} and the number {number}, which the dataset lists there.",
-                advice="Have DALI read your files by what this writes: pipefix swap TARGET --to dali --write augment.py",
-            )
-
-
-def _pictures(dataset: Any, at: FoundTransforms) -> list[Any]:
-    with failure.as_target_error("Reading samples of the dataset"):
-        return list(sampled.pictures(dataset, at, PICTURES))

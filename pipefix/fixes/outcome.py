@@ -52,7 +52,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True, tag="applied", tag_fiel
     measured: Measured
     same: Sameness
     step: int
-    """Its number in the log."""
+    """Its number in the log, and that of the plan's backup."""
     makes: str | None = None
     """What it put on the disk, relative to the plan file."""
     disk_bytes: int | None = None
@@ -135,17 +135,19 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str
     id: str
+    """Of its remedy, as the log calls it; empty where that does not say."""
     step: int
+    """The backup's number; 0 where no backup was used."""
     finished: bool = True
-    """False where the step was never in effect: an interrupted one left something lying about."""
+    """False where no step in effect was taken back: an interrupted one had left something lying about."""
     removed: list[str] = []
     """What was taken from the disk."""
     plan: str | None = None
     """The plan file as it is now; None where none is left."""
-    edited: bool = False
-    """The plan had been edited since: only what the step itself had changed was taken back."""
+    kept_as: str | None = None
+    """Where the plan that gave way is kept, edits included."""
     left_alone: list[str] = []
-    """Parts of the plan that were edited since, and what was to be removed from the disk and was not: sentences that say why."""
+    """What was to be removed from the disk, or written, and was not: sentences that say why."""
 
 
 def as_dicts(fixed: Fixed) -> list[dict[str, Any]]:

@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from pipefix.fixes import applied, build_cache, keep_workers, verify
+from pipefix.fixes import applied, build_cache, caches_made, keep_workers, verify
 from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
 from pipefix.fixes.fixer import FixContext, Fixer, Say
 from pipefix.fixes.log import Log, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.registry import ByHand, fixer_for
-from pipefix.fixes.undo import plan_text, recover, remove, replace_plan, sweep, take_back
+from pipefix.fixes.undo import settle
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.machine import Machine
-from pipefix.plan import planfile
+from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import Evidence, PlanFile
 from pipefix.plan.remedies.starting import PersistentWorkers
@@ -72,6 +72,8 @@ class Session:
     whole_same: Sameness | None = None
     _log: Log | None = None
     _told: set[str] = field(default_factory=set)
+    _attempt: _Attempt | None = None
+    _left_alone: list[str] = field(default_factory=list)
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
@@ -83,23 +85,29 @@ class Session:
         interrupted = False
         with Log(self.folder) as log:
             self._log = log
-            recover(log)
+            settle(self.folder)
             self._take_up()
             log.begin(self.subject.target)
             try:
                 interrupted = not self._rounds()
                 if not interrupted:
                     self._confirm()
-                    sweep(log)
+                    self._remove_unused()
             except KeyboardInterrupt:
                 interrupted = True
             finally:
                 with contextlib.suppress(UnreadableFile):  # a full disk: the next run settles it
-                    recover(log)
+                    settle(self.folder)
             if interrupted:
                 self.stopped = "interrupted"
+                self._log_interrupted()
             log.write("ended", why=self.stopped, measured=msgspec.to_builtins(self.total))
             return self._fixed(interrupted=interrupted)
+
+    def _log_interrupted(self) -> None:
+        if self._attempt is not None:
+            holds = self._attempt.number in backups.numbers(self.path)
+            self.log.write("kept" if holds else "dropped", step=self._attempt.number, id=self._attempt.step.id, why="interrupted")
 
     def _make_folder(self) -> None:
         try:
@@ -111,13 +119,13 @@ class Session:
 
     def _take_up(self) -> None:
         """Start from the plan that lies there."""
-        text = plan_text(self.folder)
+        text = planfile.text_of(self.path)
         if text is None:
             return
-        self.plan = planfile.decode(text, origin=str(self.folder / planfile.NAME))
+        self.plan = planfile.decode(text, origin=str(self.path))
         if self.plan.target and self.plan.target != writable(self.subject.target):
             raise BadUsage(
-                f"{self.folder / planfile.NAME} is the plan of {self.plan.target}, not of {self.subject.target}.",
+                f"{self.path} is the plan of {self.plan.target}, not of {self.subject.target}.",
                 advice="Give this target a folder of its own: --out DIR",
             )
 
@@ -228,11 +236,8 @@ class Session:
         why = fixer.refuses(step, context) or self._not_allowed(step, fixer)
         if why is not None:
             return self._refuse(step, why, by_hand=isinstance(fixer, ByHand))
-        attempt = _Attempt(step, fixer.makes(step, context), self.log.next_step)
-        self.log.write(
-            "begun", step=attempt.number, id=step.id, makes=attempt.makes, before=plan_text(self.folder),
-            predicted=_plain(step.speedup),
-        )  # fmt: skip
+        attempt = self._attempt = _Attempt(step, fixer.makes(step, context), backups.next_number(self.path))
+        self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=_plain(step.speedup))
         try:
             attempt.plan = fixer.plan(step, context)
             begun = time.perf_counter()
@@ -243,7 +248,9 @@ class Session:
             why = str(error).rstrip(".")
         except OSError as error:
             why = f"{error.strerror or error}"
-        return self._drop(attempt, why) if why is not None else self._keep(attempt)
+        outcome = self._drop(attempt, why) if why is not None else self._keep(attempt)
+        self._attempt = None
+        return outcome
 
     def _judge(self, attempt: _Attempt, alters: str | None) -> str | None:
         """Why the change is not kept."""
@@ -281,38 +288,37 @@ class Session:
 
     def _drop(self, attempt: _Attempt, why: str) -> Refused:
         step = attempt.step
-        facts = {"measured": _plain(attempt.measured), "same": _plain(attempt.same)}
-        try:
-            self.log.write("dropped", step=attempt.number, id=step.id, why=why, **facts)
-        except UnreadableFile:
-            # The disk is full, most likely of what this step made.
-            self._remove(attempt)
-            self.log.write("dropped", step=attempt.number, id=step.id, why=why, **facts)
-        self._remove(attempt)
+        self._remove_unused(attempt.makes)  # first, where the disk is full of it
+        self.log.write(
+            "dropped", step=attempt.number, id=step.id, why=why, measured=_plain(attempt.measured), same=_plain(attempt.same)
+        )
         return refused(step, why, measured=attempt.measured, same=attempt.same)
 
-    def _remove(self, attempt: _Attempt) -> None:
-        if attempt.makes is not None and (self.plan.cache is None or self.plan.cache.path != attempt.makes):
-            remove(self.log, attempt.makes)
+    def _remove_unused(self, only: str | None = "") -> None:
+        """Remove caches that no plan names: all of them, or this one alone. What an attempt would have made may be None."""
+        if only is None:
+            return
+        removed, left = caches_made.remove_unused(self.folder, only or None)
+        self._left_alone += [sentence for sentence in left if sentence not in self._left_alone]
+        for path in removed:
+            self.log.write("removed", makes=path)
 
     def _keep(self, attempt: _Attempt) -> Outcome:
         step, measured, same = attempt.step, attempt.measured, attempt.same
         assert measured is not None
         assert same is not None
         plan = self._with_evidence(attempt.plan, measured)
-        text = planfile.encode(plan)
         try:
-            self.log.write("keeping", step=attempt.number, id=step.id, after=text)
-            replace_plan(self.folder, text)
+            number = backups.replace(self.path, planfile.encode(plan))
         except UnreadableFile as error:
             return self._drop(attempt, str(error).rstrip("."))
         # From here on it holds, whatever becomes of the next line.
         self.plan = plan
-        self.log.write("kept", step=attempt.number, id=step.id, measured=_plain(measured), same=_plain(same))
+        self.log.write("kept", step=number, id=step.id, measured=_plain(measured), same=_plain(same))
         folder = self.folder / attempt.makes if attempt.makes else None
         return Applied(
             id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
-            step=attempt.number, makes=attempt.makes, seconds=attempt.seconds,
+            step=number, makes=attempt.makes, seconds=attempt.seconds,
             disk_bytes=build_cache.bytes_of(folder) if folder is not None else None,
         )  # fmt: skip
 
@@ -346,26 +352,30 @@ class Session:
             return
         why = f"all steps together made it slower: {span(self.total.gain)}"
         for one in reversed(kept):
-            step = next(known for known in self.log.steps if known.number == one.step)
-            self.log.write("undoing", step=step.number, id=step.id, why=why)
-            take_back(self.log, step)
+            backups.put_back(self.path, written=planfile.encode(self.plan))
+            text = planfile.text_of(self.path)
+            self.plan = planfile.decode(text, origin=planfile.NAME) if text is not None else PlanFile()
+            self.log.write("undone", step=one.step, id=one.id, why=why)
             self.outcomes[self.outcomes.index(one)] = Refused(
                 id=one.id, title=one.title, stage=one.stage, why=why, predicted=one.predicted, measured=one.measured, same=one.same
             )  # fmt: skip
-        text = plan_text(self.folder)
-        self.plan = planfile.decode(text, origin=planfile.NAME) if text is not None else PlanFile()
         self.total, self.stopped = None, why
 
     def _fixed(self, *, interrupted: bool) -> Fixed:
-        there = (self.folder / planfile.NAME).exists()
+        there = self.path.exists()
         now = self.plan.cache.path if self.plan.cache is not None else None
         unread = [one.makes for one in self.outcomes if isinstance(one, Applied) and one.makes and one.makes != now]
         return Fixed(
-            target=self.subject.target, folder=str(self.folder), plan=str(self.folder / planfile.NAME) if there else None,
+            target=self.subject.target, folder=str(self.folder), plan=str(self.path) if there else None,
             interrupted=interrupted, outcomes=list(self.outcomes), stopped=self.stopped, total=self.total, same=self.whole_same,
             length=self.subject.epoch, no_longer_read=unread,
-            left_alone=self._log.told_left_alone() if self._log is not None else [],
+            left_alone=[*self._left_alone, *(self._log.unwritten if self._log is not None else [])],
         )  # fmt: skip
+
+    @property
+    def path(self) -> Path:
+        """The plan file."""
+        return self.folder / planfile.NAME
 
     @property
     def log(self) -> Log:

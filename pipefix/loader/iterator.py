@@ -26,7 +26,7 @@ from pipefix.loader.metering.stats import FEW, Course
 from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy
 from pipefix.loader.ranks import RemainingOrder
-from pipefix.loader.resume import Standing, set_as_then
+from pipefix.loader.resume import Standing, begin_augmenting, set_as_then
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.comparison import HandoverTrial
 from pipefix.loader.slots.portable import Portable
@@ -98,9 +98,7 @@ class LoaderIterator(AnyIterator):
         self._staged.clear()
         if self._work.quarantine is not None:
             self._work.quarantine.begin()
-        for step in self._work.steps:
-            if hasattr(step, "set_epoch"):
-                step.set_epoch(self.begin.epoch)
+        begin_augmenting(self._work.steps, self.begin, loader.batch_size)
 
     # -- parts that torch sets ---------------------------------------------------------------------------------------------
 

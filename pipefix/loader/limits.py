@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import psutil
 
 _V2 = Path("/sys/fs/cgroup")
+_V1 = _V2 / "memory"
 
 
 def memory_left() -> int:
-    """Bytes that can be taken before the kernel kills somebody."""
-    left = int(psutil.virtual_memory().available)
-    limits = [_figure("/sys/fs/cgroup/memory.max"), _figure("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
-    used = [_figure("/sys/fs/cgroup/memory.current"), _figure("/sys/fs/cgroup/memory/memory.usage_in_bytes")]
-    for limit, taken in zip(limits, used, strict=True):
-        if limit is not None:
-            left = min(left, max(0, limit - (taken or 0)))
-    return left
+    """Bytes that can be taken before the kernel kills somebody. What the page cache holds of files is given up before that."""
+    left = [int(psutil.virtual_memory().available)]
+    left += [_left_in(group, "memory.max", "memory.current", "") for group in (_V2, *_own_groups())]
+    left.append(_left_in(_V1, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
+    return min(left)
+
+
+def _left_in(group: Path, limit: str, used: str, prefix: str) -> int:
+    """Of a control group's memory; a lot where it has no limit."""
+    most, taken = _figure(group / limit), _figure(group / used)
+    if most is None or taken is None:
+        return 1 << 62
+    files = 0
+    with contextlib.suppress(OSError, ValueError):
+        figures = dict(line.split() for line in (group / "memory.stat").read_text(encoding="ascii").splitlines())
+        files = int(figures.get(f"{prefix}active_file", 0)) + int(figures.get(f"{prefix}inactive_file", 0))
+    return max(0, most - max(0, taken - files))
 
 
 def shared_memory_left() -> int | None:
@@ -77,7 +88,7 @@ def out_of_memory_kills() -> int | None:
     return None
 
 
-def _figure(path: str) -> int | None:
+def _figure(path: str | Path) -> int | None:
     try:
         with open(path, encoding="ascii") as file:
             return int(file.read())

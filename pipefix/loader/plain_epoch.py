@@ -37,6 +37,7 @@ class PlainEpoch:
         planned = loader._planned
         module = None if planned is None else planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
+        resume.begin_augmenting(self._steps, begin, loader.batch_size)
         self._carrier = None if loader.device is None else Carrier(loader.device)
         twin = copy.copy(loader)
         twin.__class__ = DataLoader

@@ -11,7 +11,7 @@ process's own generators are put back afterwards: they belong to the user's chec
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +46,15 @@ class Beginning:
     """Samples of the epoch's order, all ranks together, after which it was dealt anew: ``passed`` counts from there."""
     redealt: bool = False
     """Whether the ranks it is gone on with are others than those it began with."""
+
+
+def begin_augmenting(steps: Iterable[Any], begin: Beginning, batch_size: int | None) -> None:
+    """Tell what is done to batches which epoch begins, and how many of its samples lie behind."""
+    for step in steps:
+        if hasattr(step, "set_epoch"):
+            step.set_epoch(begin.epoch)
+        if begin.passed and batch_size and hasattr(step, "pass_over"):
+            step.pass_over(begin.passed * batch_size)
 
 
 @dataclass

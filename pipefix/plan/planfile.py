@@ -23,7 +23,7 @@ from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.plan/1"
 NAME = "pipefix.plan.toml"
-_LARGEST = 16_000_000
+LARGEST = 16_000_000
 """Bytes: a hundred thousand times what a plan takes."""
 _MOST_SHOWN = 200
 """Characters of a wrong value that an error repeats."""
@@ -242,9 +242,9 @@ def _said(head: dict[str, Any], error: str) -> str:
 def text_of(path: Path) -> str | None:
     """What the plan file holds; None where there is none."""
     try:
-        data = read_regular(path, _LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise UnreadableFile(f"{path} is not a plan file: it is longer than {size(_LARGEST)}.", advice=_ADVICE)
+        data = read_regular(path, LARGEST + 1)
+        if len(data) > LARGEST:
+            raise UnreadableFile(f"{path} is not a plan file: it is longer than {size(LARGEST)}.", advice=_ADVICE)
         return data.decode("utf-8")
     except FileNotFoundError:
         return None

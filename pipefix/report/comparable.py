@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ SAME_MEMORY = 0.05
 def unlike(before: Run, after: Run) -> list[str]:
     """Differences that make a ratio of the two meaningless."""
     found = []
-    if _target(before.target) != _target(after.target):
+    if not _same_target(before.target, after.target):
         found.append(f"their targets differ ({before.target or 'unnamed'} and {after.target or 'unnamed'})")
     found += _machines(before.machine, after.machine)
     if _consumer(before.consumer) != _consumer(after.consumer):
@@ -25,9 +26,18 @@ def unlike(before: Run, after: Run) -> list[str]:
     return found
 
 
-def _target(target: str) -> str:
-    """A target without its directory: checkouts of the same project lie in different places."""
-    return target.replace("\\", "/").rstrip("/").rpartition("/")[2]
+def _same_target(before: str, after: str) -> bool:
+    """Checkouts of the same project lie in different places, so a file counts without its directory. Folders of samples do not:
+    half of all datasets have a ``train``. There, one path may leave out where the other begins."""
+    old, new = (target.replace("\\", "/").rstrip("/") for target in (before, after))
+    if _is_file(old) and _is_file(new):
+        return old.rpartition("/")[2] == new.rpartition("/")[2]
+    longer, shorter = sorted((old.removeprefix("./"), new.removeprefix("./")), key=len, reverse=True)
+    return longer == shorter or (shorter != "" and longer.endswith(f"/{shorter}"))
+
+
+def _is_file(target: str) -> bool:
+    return re.search(r"\.py(:[^/]*)?\Z", target) is not None
 
 
 def _consumer(consumer: str) -> str:
@@ -65,7 +75,7 @@ def doubts(before: Run, after: Run) -> list[str]:
             found.append(f"The {name} run was interrupted: its figures are what was known by then.")
         if not run.machine:
             found.append(f"The {name} run does not say on which machine it was made.")
-    if before.target != after.target and _target(before.target) == _target(after.target):
+    if before.target != after.target and _same_target(before.target, after.target):
         found.append(f"The targets lie in different places: {before.target} and {after.target}.")
     versions = (before.machine.get("versions"), after.machine.get("versions"))
     if all(isinstance(one, Mapping) for one in versions) and versions[0] != versions[1]:

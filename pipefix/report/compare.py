@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import msgspec
 
-from pipefix.report import wording
-from pipefix.report.columns import Paint, for_terminal
+from pipefix.report import terminal, wording
 from pipefix.report.comparable import changed_settings, doubts, unlike
+from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Section, Table, field, points
 from pipefix.report.machine_part import MachinePart, machine_part
-from pipefix.report.runfile import Run, StageFigures
+from pipefix.report.runfile import Run, StageFigures, encode
+from pipefix.report.side_by_side import side_by_side
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.version import VERSION
+
+HEADS = ["stage", "after/before", "before", "after", "share"]
 
 
 class StageChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +64,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return self.machine.told and all(not one.low <= 1.0 <= one.high for one in (self.ratio, own))
 
     def __str__(self) -> str:
-        return "\n".join(lines(self))
+        return "\n".join(terminal.lines(report(self)))
 
     @property
     def own(self) -> Interval:
@@ -195,43 +198,6 @@ def _named(run: Run) -> dict[str, object]:
     return {"target": run.target, "created": run.created, "delivered": _rates(run)}
 
 
-@for_terminal
-def lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
-    """The comparison for the terminal."""
-    good = ("green",) if comparison.ratio.value >= 1 else ("red",)
-    yield from paint.paragraph(comparison.sentence, "bold", *(good if comparison.settled else ("yellow",)))
-    yield ""
-    for name, run in (("before", comparison.before), ("after", comparison.after)):
-        verdict = run.verdict.sentence if run.verdict is not None else "no verdict"
-        yield from paint.labelled(f"  {name}", ", ".join(part for part in (run.target, run.created) if part), "dim", indent=10)
-        yield from paint.labelled("", verdict, indent=10)
-    rows = [("stage", "before", "after", "after/before", "share"), *map(row, comparison.stages)]
-    if len(rows) > 1:
-        yield ""
-        yield from paint.table(rows, "lrrrr")
-        if any(change.ratio is not None and not change.settled for change in comparison.stages):
-            yield paint.ink("  ~ within noise", "dim")
-    if comparison.beside:
-        yield ""
-        yield from paint.table([("", "before", "after"), *((one.what, one.before, one.after) for one in comparison.beside)], "lrr")
-    changed = changed_settings(comparison.before, comparison.after)
-    for title, notes in (("Changed settings", changed), ("Doubts", comparison.doubts)):
-        if notes:
-            yield ""
-            yield paint.ink(title, "bold")
-        for note in notes:
-            yield from paint.paragraph(note, first="  - ")
-
-
-def row(change: StageChange) -> tuple[str, ...]:
-    """Stage, seconds a sample before and after, their ratio, and the shares of the delivered time."""
-    ratio_ = wording.times_between(change.ratio) if change.ratio is not None else "-"
-    noise = "" if change.settled or change.ratio is None else " ~"
-    shares = [wording.percent(share) if wording.known(share) else "-" for share in (change.before_share, change.after_share)]
-    figures = [wording.seconds(one.value) if one is not None else "-" for one in (change.before_s, change.after_s)]
-    return change.stage, *figures, ratio_ + noise, " -> ".join(shares)
-
-
 def _rates(run: Run) -> Interval:
     assert run.throughput is not None
     return run.throughput.delivered
@@ -269,3 +235,81 @@ def _greatest(changes: list[StageChange]) -> str:
     if first.split()[-1] == second.split()[-1]:
         first = first.split()[0]
     return f"{name} {first} -> {second}/sample"
+
+
+# -- as a document ---------------------------------------------------------------------------------------------------
+
+
+def report(comparison: Comparison, limit: float | None = None) -> Document:
+    """``limit``: the loss that the gate allows."""
+    kind = "warn" if not comparison.settled else "good" if comparison.ratio.value >= 1 else "bad"
+    card = [field("RESULT", comparison.sentence, f"strong {kind}")]
+    if limit is not None:
+        kind = "bad" if regressed(comparison, limit) else kind
+        card.append(field("GATE", gate_sentence(comparison, limit)))
+    card += [_told("BEFORE", comparison.before), _told("AFTER", comparison.after)]
+    listed = (
+        ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),
+        ("Seconds a sample, after over before", _by_stage(comparison), ""),
+        ("Beside the rate", _table_beside(comparison), ""),
+        ("Changed settings", points(changed_settings(comparison.before, comparison.after)), ""),
+        ("Doubts", points(comparison.doubts), ""),
+    )
+    return Document(
+        command="pipefix compare",
+        target=comparison.after.target,
+        kind=kind,
+        card=card,
+        tiles=list(_tiles(comparison)),
+        sections=[Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks],
+        version=VERSION,
+        data=encode(comparison.after),
+    )
+
+
+def _told(label: str, run: Run) -> Field:
+    verdict = run.verdict.sentence if run.verdict is not None else "no verdict"
+    return Field(label, [Paragraph(verdict), Paragraph(", ".join(part for part in (run.target, run.created) if part), "soft")])
+
+
+def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
+    rates = [
+        (label, wording.rate_between(run.throughput.delivered, run.throughput.unit))
+        for label, run in (("before", comparison.before), ("after", comparison.after))
+        if run.throughput is not None
+    ]
+    own = [("without the machine's part", wording.times_between(comparison.own))] if comparison.machine.sentence else []
+    return [*rates, ("after over before", wording.times_between(comparison.ratio)), *own]
+
+
+def _by_stage(comparison: Comparison) -> list[Block]:
+    bars = [
+        Bar(cells=row(change), value=change.ratio or Interval(1.0, 1.0, 1.0), stage=change.stage, title=_word(change))
+        for change in comparison.stages
+    ]
+    if not bars:
+        return []
+    noise = any(change.ratio is not None and not change.settled for change in comparison.stages)
+    table = Table(HEADS, [bar.cells for bar in bars], "lrrrr", ["share"], "Stages")
+    return [Bars(table=table, bars=bars, start=1.0), *([Paragraph("~ within noise", "soft")] if noise else [])]
+
+
+def _word(change: StageChange) -> str:
+    if change.ratio is None:
+        return f"{change.stage}: in one of the two only"
+    word = "within noise" if not change.settled else "slower" if change.ratio.value > 1 else "faster"
+    return f"{change.stage}: {wording.times_between(change.ratio)}, {word}"
+
+
+def row(change: StageChange) -> list[str]:
+    """Stage, the ratio of its seconds a sample, these seconds before and after, and its shares of the delivered time."""
+    ratio = wording.times_between(change.ratio) if change.ratio is not None else "-"
+    noise = "" if change.settled or change.ratio is None else " ~"
+    shares = [wording.percent(share) if wording.known(share) else "-" for share in (change.before_share, change.after_share)]
+    clocks = [wording.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
+    return [change.stage, ratio + noise, *clocks, " -> ".join(shares)]
+
+
+def _table_beside(comparison: Comparison) -> list[Block]:
+    rows = [[change.what, change.before, change.after] for change in comparison.beside]
+    return [Table(["figure", "before", "after"], rows, "lrr", caption="Beside the rate")] if rows else []

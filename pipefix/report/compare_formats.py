@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from pipefix.report.comparable import changed_settings
-from pipefix.report.compare import Comparison, gate_sentence, regressed, row
+from pipefix.report.compare import HEADS, Comparison, gate_sentence, regressed, row
 from pipefix.vocabulary.terminal import printable
 
 
@@ -16,15 +16,15 @@ def markdown(found: Comparison, limit: float | None) -> list[str]:
     lines = ["### pipefix compare", "", f"**{_cell(found.sentence)}**"]
     if limit is not None:
         lines += ["", _cell(gate_sentence(found, limit))]
-    lines += _table(("stage", "before", "after", "after/before", "share"), [row(change) for change in found.stages])
-    lines += _table(("figure", "before", "after"), [(one.what, one.before, one.after) for one in found.beside])
+    lines += _table(HEADS, [row(change) for change in found.stages])
+    lines += _table(["figure", "before", "after"], [[one.what, one.before, one.after] for one in found.beside])
     for title, notes in (("Changed settings", changed_settings(found.before, found.after)), ("Doubts", found.doubts)):
         if notes:
             lines += ["", f"{title}:", "", *(f"- {_cell(note)}" for note in notes)]
     return lines
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(heads: list[str], rows: list[list[str]]) -> list[str]:
     if not rows:
         return []
     head, *body = (f"| {' | '.join(map(_cell, cells))} |" for cells in (heads, *rows))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-from pipefix.report import runfile, text, wording
-from pipefix.report.html import page
+from pipefix.report import probe_report, runfile, terminal, wording
+from pipefix.report.page import page
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import versioned
 
@@ -17,7 +17,7 @@ class ShownRun(Run, frozen=True, kw_only=True):
     """What `pipefix.probe` and `pipefix.load` return: every figure of a run file by its name, and ways to look at it."""
 
     def __str__(self) -> str:
-        return "\n".join(text.short(self))
+        return "\n".join(terminal.lines(probe_report.short(self)))
 
     def __repr__(self) -> str:
         kind = self.verdict.kind if self.verdict is not None else "no verdict"
@@ -32,7 +32,7 @@ class ShownRun(Run, frozen=True, kw_only=True):
 
     def html(self, path: str | Path | None = None) -> str:
         """The page that ``--html`` writes, as text; written to ``path`` where one is given."""
-        made = page(self)
+        made = page(probe_report.full(self))
         if path is not None:
             versioned.write(made, Path(path), what="report")
         return made

@@ -1,40 +1,35 @@
-"""The stages of two runs drawn to one scale, with their figures as a table below."""
+"""The stages of two runs drawn to one scale, with their figures as the table behind."""
 
 from __future__ import annotations
 
-from pipefix.report import plots, wording
-from pipefix.report.markup import Markup, Piece, el, join, name, table
-from pipefix.report.plots import BarPart, hue
-from pipefix.report.runfile import Run, StageFigures
+from pipefix.report import wording
+from pipefix.report.document import Bar, BarPart, Bars, Block, Paragraph, Table
+from pipefix.report.runfile import Run
+
+_LEAD = "Seconds of a delivered sample by stage, drawn to one scale; a stage that runs beside something slower is left out."
 
 
-def side_by_side(before: Run | None, after: Run | None) -> Markup:
-    runs = [(label, run) for label, run in (("before", before), ("after", after)) if run is not None and _seconds(run)]
+def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
+    runs = [
+        (label, run, taken) for label, run in (("before", before), ("after", after)) if run is not None and (taken := _taken(run))
+    ]
     if not runs:
-        return Markup("")
-    longest = max(sum(value for _, value in _seconds(run)) for _, run in runs)
-    bars: list[Piece] = []
-    for label, run in runs:
-        found = _seconds(run)
-        whole = sum(value for _, value in found)
-        parts = [BarPart(value, hue(stage), f"{stage}: {wording.seconds(value)}") for stage, value in found]
-        words = f"{label}: " + "; ".join(part.title for part in parts)
-        bars += [
-            el("figcaption", f"{label}: {wording.seconds(whole)} a sample"),
-            plots.stacked(parts, longest, height=34, label=words),
-        ]
-    names = list(dict.fromkeys(stage.stage for _, run in runs for stage in run.stages))
-    rows: list[list[Piece]] = []
-    for one in names:
-        cells = [_figures(run, one) for _, run in runs]
-        if any(cells):
-            rows.append([name(one), *cells])
-    heads = ("Stage, wall a sample", *(label for label, _ in runs))
-    lead = "Seconds of a delivered sample by stage, drawn to one scale; a stage that runs beside something slower is left out."
-    return join((el("p", lead, class_="lead"), el("figure", bars), table("Stages before and after", heads, rows)))
+        return []
+    names = list(dict.fromkeys(stage.stage for _, run, _ in runs for stage in run.stages))
+    bars = []
+    for label, _, taken in runs:
+        parts, at = [], 0.0
+        for stage, value in taken:
+            parts.append(BarPart(at, at + value, stage, f"{stage}: {wording.seconds(value)}"))
+            at += value
+        bars.append(Bar(cells=[label, f"{wording.seconds(at)} a sample"], parts=parts, title=label))
+    rows = [[name, *(_clock(run, name) for _, run, _ in runs)] for name in names]
+    heads = ["stage, wall a sample", *(label for label, _, _ in runs)]
+    table = Table(heads, [row for row in rows if any(row[1:])], "lrr", caption="Stages before and after")
+    return [Paragraph(_LEAD, "soft"), Bars(table=table, bars=bars)]
 
 
-def _seconds(run: Run) -> list[tuple[str, float]]:
+def _taken(run: Run) -> list[tuple[str, float]]:
     """What each stage takes of a delivered sample's time."""
     whole = wording.usable(run.sample_s)
     if whole is None:
@@ -46,8 +41,8 @@ def _seconds(run: Run) -> list[tuple[str, float]]:
     ]
 
 
-def _figures(run: Run, wanted: str) -> str:
-    stage: StageFigures | None = next((one for one in run.stages if one.stage == wanted), None)
+def _clock(run: Run, name: str) -> str:
+    stage = next((stage for stage in run.stages if stage.stage == name), None)
     if stage is None or wording.usable(stage.wall_s) is None:
         return ""
     return wording.seconds_between(stage.wall_s) + (", hidden" if stage.hidden else "")

@@ -135,7 +135,8 @@ class TuneReporter:
         elif list(self.start.changes(found.chosen)) == ["start_method"]:
             return f"Use {words}: as fast as before ({rate(found.after.value)}); {self._first_batch()}."
         elif math.isclose(gain, 1.0, abs_tol=0.02):
-            return f"Use {words}: as fast as before ({rate(found.after.value)}), with less."
+            fewer = ", with fewer workers" if found.chosen.workers < self.start.workers else ""
+            return f"Use {words}: as fast as before ({rate(found.after.value)}){fewer}."
         return f"Use {words}: {told}."
 
     def _first_batch(self) -> str:

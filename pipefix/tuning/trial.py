@@ -18,6 +18,7 @@ from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
 from pipefix.tuning.limits import BatchCost, Usage
 from pipefix.tuning.space import Settings
 from pipefix.tuning.vram import Vram
+from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
@@ -27,6 +28,8 @@ PATIENCE = 45.0
 """Seconds beyond the longest block that a trial may keep silent: workers start slowly under spawn."""
 LEAVING = 2.0
 """Seconds that a trial has to end by itself."""
+CLEANING = 30.0
+"""Seconds that processes which clean up after others have to end by themselves when the others are gone."""
 
 Watch = Callable[[Usage], "str | None"]
 """Told what the trial takes; why it must be ended, or None."""
@@ -43,7 +46,8 @@ class TrialEnded(Exception):
 
 
 class TrialProcess:
-    """Settings that run. ``close`` leaves no process, no shared memory and no file behind."""
+    """Settings that run. ``close`` leaves no process behind, and removes no shared memory by its name: that of a killed process
+    goes with the descriptors and maps that held it, or is removed by torch's own manager, which was told of it."""
 
     def __init__(self, work: TrialWork, settings: Settings, lot: int, watch: Watch, vram: Vram | None = None) -> None:
         context = multiprocessing.get_context("fork")
@@ -54,7 +58,6 @@ class TrialProcess:
         self._process = context.Process(target=serve, args=(theirs, work, settings, lot, os.getpid()), name="pipefix-trial")
         self._begun = time.perf_counter()
         self._cpu: tuple[float, float] | None = None
-        self._known: set[int] = set()
         self.used = Usage()
         """The most of each figure so far."""
         self.now = Usage()
@@ -95,7 +98,7 @@ class TrialProcess:
         self._process.join(1.0)
         code = self._process.exitcode
         if code is not None and code < 0:
-            return f"its process was killed by signal {-code} ({signal.Signals(-code).name})"
+            return f"its process ended: {death.manner(code)}"
         return "its process ended"
 
     def _look(self) -> float:
@@ -120,9 +123,7 @@ class TrialProcess:
 
     def _processes(self) -> list[int]:
         pid = self._process.pid
-        found = reading.group(pid) if pid is not None else []
-        self._known.update(found)
-        return found
+        return reading.group(pid) if pid is not None else []
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
@@ -134,17 +135,14 @@ class TrialProcess:
             with suppress(OSError):
                 self._ours.send(None)
             self._process.join(LEAVING)
-        left = self._processes()
-        _end([pid for pid in left if not _cleans_up(pid)])
+        _end([pid for pid in self._processes() if not _cleans_up(pid)])
         self._process.join(LEAVING)
-        # Those that clean up after others leave by themselves when the others are gone.
-        until = time.monotonic() + LEAVING
+        until = time.monotonic() + CLEANING
         while (left := self._processes()) and time.monotonic() < until:
             _end([pid for pid in left if not _cleans_up(pid)])
             time.sleep(0.01)
         _end(left)
         self._ours.close()
-        _unlink(self._known)
 
 
 def _end(processes: list[int]) -> None:
@@ -160,19 +158,6 @@ def _cleans_up(pid: int) -> bool:
     except OSError:
         return False
     return b"resource_tracker" in command or b"torch_shm_manager" in command
-
-
-def _unlink(processes: set[int]) -> None:
-    """Shared memory that carries the name of a process that is gone."""
-    try:
-        names = os.listdir(reading.SHM)
-    except OSError:
-        return
-    for name in names:
-        parts = name.split("_")
-        if len(parts) > 2 and parts[0] == "torch" and parts[1].isdigit() and int(parts[1]) in processes:
-            with suppress(OSError):
-                os.unlink(f"{reading.SHM}/{name}")
 
 
 class TrialProcesses:

@@ -11,7 +11,7 @@ from pipefix.vocabulary.errors import BadUsage
 
 _Amount = TypeVar("_Amount", int, float)
 
-_NUMBER = re.compile(r"\s*([+-]?[\d.,_]*\d\.?(?:[eE][+-]?\d+)?)\s*([^\d\s]*)\s*$")
+_NUMBER = re.compile(r"\s*([+-]?[\d._]*\d\.?(?:[eE][+-]?\d+)?)\s*([^\d\s]*)\s*$")
 _SECONDS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "ms": 1e-3}
 _BYTES = {
     "": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40,
@@ -25,13 +25,23 @@ def _split(text: str) -> tuple[float, str] | None:
     if match is None:
         return None
     try:
-        value = float(match[1].replace("_", "").replace(",", ""))
+        value = float(match[1].replace("_", ""))
     except ValueError:
         return None
     return (value, match[2].lower()) if math.isfinite(value) else None
 
 
+def _without_comma(text: str) -> None:
+    """Half of the world parts decimals by it, and the other half thousands."""
+    point, joined = text.replace(",", ".", 1), text.replace(",", "")
+    if "," in text and _split(joined) is not None:
+        thousands = re.match(r"\s*[+-]?\d{1,3}(,\d{3})+(?!\d)", text) is not None
+        said = [one for one, fits in ((point, text.count(",") == 1), (joined, thousands)) if fits] or [joined]
+        raise ValueError(f"{text!r} has a comma in it; write {' or '.join(one.strip() for one in said)}")
+
+
 def _scaled(text: str, units: dict[str, float], what: str, examples: str) -> float:
+    _without_comma(text)
     parts = _split(text)
     if parts is None or parts[1] not in units:
         raise ValueError(f"{text!r} is not {what}; write {examples}")
@@ -55,6 +65,14 @@ def rate(text: str) -> float:
     return _scaled(text, {"": 1.0, "/s": 1.0, "samples/s": 1.0}, "a number of samples a second", "1200")
 
 
+def cores(text: str) -> float:
+    return _scaled(text, {"": 1.0, "core": 1.0, "cores": 1.0}, "a number of CPU cores", "4 or 2.5")
+
+
+def price(text: str) -> float:
+    return _scaled(text, {"": 1.0}, "an amount of money", "3.50")
+
+
 def size(text: str) -> int:
     value = _scaled(text, _BYTES, "a size", "500MB, 2GB or 1GiB")
     if value < 1:
@@ -64,14 +82,29 @@ def size(text: str) -> int:
 
 def share(text: str) -> float:
     """``5%`` is 0.05. A bare number is per cent too; a bare fraction could be meant either way."""
+    _without_comma(text)
     parts = _split(text)
     if parts is None or parts[1] not in ("", "%"):
         raise ValueError(f"{text!r} is not a percentage; write 5%")
     if not 0 <= parts[0] <= 100:
         raise ValueError(f"{text!r} is not between 0% and 100%; write 5%")
     if 0 < parts[0] < 1 and not parts[1]:
-        raise ValueError(f"{text!r} could mean {parts[0]:g}% or {100 * parts[0]:g}%; write it with its sign")
+        raise ValueError(f"{text!r} could mean {parts[0]:g}% or {100 * parts[0]:g}%; write {100 * parts[0]:g}% or {parts[0]:g}%")
     return parts[0] / 100
+
+
+def taken_share(name: str, value: float | str) -> float:
+    """A share that a call may be given as text or as a number, which is no percentage.
+
+    Raises:
+        BadUsage: It is neither.
+    """
+    part = taken(name, value, share)
+    if not 0 <= part <= 1:
+        raise BadUsage(
+            f"{name} is a share from 0 to 1, and {part:g} is not.", advice=f"Write {name}={part / 100:g}, or {name}='{part:g}%'."
+        )
+    return part
 
 
 def taken(name: str, value: _Amount | str, read: Callable[[str], _Amount]) -> _Amount:

@@ -80,15 +80,76 @@ def remove_plain(path: Path, called: re.Pattern[str]) -> None:
 
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """``path`` holds all of ``data``, or what it held before; its rights stay. With ``durable`` also after a power failure."""
-    with drafted(path) as draft, open(draft, "xb") as file:
-        if hasattr(os, "fchmod") and path.exists():
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
-        file.write(data)
-        if durable:
+    draft, file = _new_draft(path)
+    try:
+        with file:
+            if hasattr(os, "fchmod") and path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+            file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
+            if os.name != "nt":
+                os.replace(draft, path)
+        if os.name == "nt":  # an open file has no other name there
+            os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
     if durable:
         sync_folder(path.parent)
+
+
+def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
+    """A file that is locked while it is open: those of living processes can be told from what a killed one left."""
+    while True:
+        draft = draft_beside(path)
+        file = open(draft, "xb")  # noqa: SIM115 - for who asked
+        _lock(file, wait=True)
+        with contextlib.suppress(FileNotFoundError):  # `remove_drafts` came between
+            if os.path.samestat(os.fstat(file.fileno()), draft.stat()):
+                return draft, file
+        file.close()
+
+
+def _lock(file: BinaryIO, *, wait: bool) -> bool:
+    """Whether the lock is held; a file system may have none."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what killed processes began to write in ``folder``: files called as drafts are, of our content, that nobody writes."""
+    for path in sorted(folder.iterdir()):
+        if DRAFT.fullmatch(path.name) is None or path.is_symlink():
+            continue
+        with contextlib.suppress(OSError), open_regular(path) as file:
+            head = file.read(4096)
+            if (not head or b"pipefix" in head) and _lock(file, wait=False):
+                path.unlink()
+
+
+def move(path: Path, to: Path) -> None:
+    """Give a file another name, in place of what bears that; also after a power failure."""
+    os.replace(path, to)
+    sync_folder(to.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a link, that we made. That it is gone already is no error."""
+    path.unlink(missing_ok=True)
+
+
+def remove_empty_folder(path: Path) -> None:
+    """Remove a folder that we made, where nothing is in it."""
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def sync_folder(folder: Path) -> None:

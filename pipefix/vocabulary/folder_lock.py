@@ -8,18 +8,26 @@ import os
 import re
 import socket
 import stat
+import threading
 from pathlib import Path
 from typing import BinaryIO
 
+from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 NAME = ".lock"
 _OURS = re.compile(rb"(pipefix )?\d+ on \S+\s*\Z")
 """What stands in a lock file of ours; past versions left out the first word."""
 
+_held: set[str] = set()
+"""Lock files that this process holds. The kernel lets it lock one twice, and drops the lock when any of its files is closed."""
+_HELD = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_held.clear)
+
 
 class FolderLock:
-    """A lock file in ``folder``, held by the process: it goes with it, however that ends.
+    """A lock file in ``folder``, held by the process, and by one thread of it: it goes with the process, however that ends.
 
     Raises `BadUsage` where another process holds it (``work`` is what it is called then), or where the file is not ours.
     """
@@ -27,17 +35,32 @@ class FolderLock:
     def __init__(self, folder: Path, work: str) -> None:
         self._folder, self._work = folder, work
         self._path = folder / NAME
+        self._name = os.path.realpath(folder / NAME)
         self._file: BinaryIO | None = None
         self._keep = False
         """The file was there, and empty: nothing says that it is ours to remove."""
 
     def __enter__(self) -> FolderLock:
+        with _HELD:
+            if self._name in _held:
+                raise self._busy(str(os.getpid()))
+            _held.add(self._name)
+        try:
+            self._file = self._locked()
+        except BaseException:
+            _held.discard(self._name)
+            raise
+        return self
+
+    def _locked(self) -> BinaryIO:
         while True:
             try:
                 self._keep = self._path.exists() and not self._path.stat().st_size
                 file = _open(self._path)
                 if not _taken(file):
-                    raise self._busy(file)
+                    holder = file.read(200).decode("utf-8", "replace").removeprefix("pipefix ").strip() or "unknown"
+                    file.close()
+                    raise self._busy(holder)
             except OSError as error:
                 raise unwritable(self._folder, error) from error
             if _is_at(file, self._path):
@@ -45,12 +68,9 @@ class FolderLock:
             file.close()  # its holder removed it just before it let go
         file.truncate(0)
         file.write(f"pipefix {os.getpid()} on {socket.gethostname()}".encode())
-        self._file = file
-        return self
+        return file
 
-    def _busy(self, file: BinaryIO) -> BadUsage:
-        holder = file.read(200).decode("utf-8", "replace").removeprefix("pipefix ").strip() or "unknown"
-        file.close()
+    def _busy(self, holder: str) -> BadUsage:
         return BadUsage(
             f"{self._folder} is being written by another {self._work} (process {holder}).",
             advice="Wait until it is done, or give this one another directory: --out DIR",
@@ -58,13 +78,19 @@ class FolderLock:
 
     def moved(self, folder: Path) -> None:
         """The directory was renamed."""
-        self._folder, self._path = folder, folder / NAME
+        with _HELD:
+            _held.discard(self._name)
+            self._folder, self._path, self._name = folder, folder / NAME, os.path.realpath(folder / NAME)
+            _held.add(self._name)
 
     def __exit__(self, *why: object) -> None:
         assert self._file is not None
-        with contextlib.suppress(OSError):
-            self._file.truncate(0) if self._keep else self._path.unlink()
-        self._file.close()
+        try:
+            with contextlib.suppress(OSError):
+                self._file.truncate(0) if self._keep else files.remove(self._path)
+        finally:
+            self._file.close()
+            _held.discard(self._name)
 
 
 def unwritable(folder: Path, error: OSError) -> UnreadableFile:
@@ -76,6 +102,8 @@ def unwritable(folder: Path, error: OSError) -> UnreadableFile:
 
 def is_lock(path: Path) -> bool:
     """Whether this is a lock file of ours, perhaps one that a killed process left."""
+    if os.path.realpath(path) in _held:
+        return True
     try:
         _open(path, create=False).close()
     except (OSError, BadUsage):

@@ -48,7 +48,7 @@ def test_runs_and_files_are_compared_alike(tmp_path: Path) -> None:
     run = pipefix.load(FILE)
     found = pipefix.compare(run, str(FILE))
     assert isinstance(found, pipefix.Comparison)
-    assert str(found).startswith("No change that these runs can tell from noise: delivered 1.00x")
+    assert "No change that these runs can tell from noise: delivered 1.00x" in str(found)
     assert isinstance(run, pipefix.Run)
 
 

@@ -60,5 +60,5 @@ def test_amounts_are_numbers_or_text(name: str, value: Any, read: Any, found: fl
 def test_a_text_that_is_no_amount_is_told_with_its_name() -> None:
     with pytest.raises(BadUsage, match="budget: 'soon' is not a number of seconds; write 60, 90s or 2m"):
         amounts.taken("budget", "soon", amounts.seconds)
-    with pytest.raises(BadUsage, match=r"min_gain: '0\.05' could mean 0.05% or 5%; write it with its sign"):
+    with pytest.raises(BadUsage, match=r"min_gain: '0\.05' could mean 0.05% or 5%; write 5% or 0\.05%"):
         amounts.taken("min_gain", "0.05", amounts.share)

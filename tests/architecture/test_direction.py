@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     # The report reads the noun files of the rooms that it tells.
     "report": {
         "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "diagnosis.diagnosis", "plan.plan",
-        "plan.planfile", "fixes.outcome", "caches.manifest",
+        "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert", "caches.forecast", "caches.verify",
         "augment.swap", "augment.split", "augment.parity", "augment.distribution",
         "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits",
     },

@@ -58,8 +58,8 @@ def test_a_command_loads_no_more_than_it_needs(words: list[str], never: set[str]
         ("import pipefix.plan.advise; from pipefix.plan.remedy import all_remedies; all_remedies()", {"torch"}),
         ("import pipefix.plan.planfile", {"torch", "numpy", "pipefix.measurement"}),
         (
-            "import pipefix.report.text, pipefix.report.compare, pipefix.report.html, pipefix.report.trace",
-            {"torch", "numpy", "rich"},
+            "import pipefix.report.probe_report, pipefix.report.compare, pipefix.report.page, pipefix.report.trace",
+            {"torch", "numpy"},
         ),
         ("from pipefix.measurement.machine import look; look()", {"torch", "numpy", "cv2"}),
         ("import pipefix.watching.follow, pipefix.watching.prometheus", {"torch"}),

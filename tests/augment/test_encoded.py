@@ -87,9 +87,18 @@ def test_the_kernel_makes_what_it_can(folder: Path, name: str, expected: int, mo
         return found
 
     monkeypatch.setattr(Encoded, "begun", counted)
+    monkeypatch.setattr(encoded, "resizes_bytes", lambda filter: True)
     samples(folder, LISTS[name])
     # Of six kinds four are plain JPEGs; where a flip came first, its half of them is decoded whole.
     assert sum(made) == pytest.approx(expected, abs=0 if name != "flip, then a crop" else 6)
+
+
+@needs_native
+def test_where_torchvision_resizes_floats_pictures_are_decoded_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoded, "resizes_bytes", lambda filter: False)
+    picture = encoded.opened(folder / "one" / "0-usual.jpg")
+    assert isinstance(picture, Encoded)
+    assert picture.begun("resize", {"height": 20, "width": 30, "interpolation": "bilinear", "antialias": True}) is None
 
 
 @needs_native

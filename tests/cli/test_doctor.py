@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipefix.cli.main import main
-from pipefix.report import doctor_text
+from pipefix.report import doctor_report, terminal
 from pipefix.report.runfile import Finding
 from tests.cli.conftest import Library
 
@@ -27,7 +27,7 @@ def doctor(library: Library) -> Library:
 
 
 def test_the_worst_comes_first() -> None:
-    assert doctor_text.lines(MACHINE, [NOTE, PROBLEM]) == [
+    assert terminal.lines(doctor_report.report(MACHINE, [NOTE, PROBLEM])) == [
         "A processor, 2 of 4 CPUs, 8.00 GB of memory, no GPU, Python 3.12.1",
         "1 problem, 1 note.",
         "",
@@ -40,12 +40,14 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_a_healthy_machine() -> None:
-    assert doctor_text.lines({}, []) == ["Nothing was found that would slow a pipeline down or break it."]
+    assert terminal.lines(doctor_report.report({}, [])) == ["Nothing was found that would slow a pipeline down or break it."]
 
 
 def test_narrow_and_ascii() -> None:
-    said = doctor_text.lines(
-        MACHINE, [Finding(id="x", severity="warning", found="µ" * 60, advice="a b " * 30)], width=40, unicode=False
+    said = terminal.lines(
+        doctor_report.report(MACHINE, [Finding(id="x", severity="warning", found="µ" * 60, advice="a b " * 30)]),
+        width=40,
+        unicode=False,
     )
     assert all(len(line) <= 40 and line.isascii() for line in said)
 

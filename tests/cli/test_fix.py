@@ -71,7 +71,7 @@ def test_a_page_that_could_not_be_written_costs_the_page_only(fixing, capsys):
     fixing.meanwhile = full
     assert main(["fix", "data.py", "-q"]) == 4
     streams = capsys.readouterr()
-    assert "KEPT" in streams.out and "No space left" in streams.err
+    assert "Kept" in streams.out and "No space left" in streams.err
 
 
 UNDONE = Undone(folder="out", id="cache-source", step=2, removed=["pipefix-caches/source"], plan="pipefix.plan.toml")
@@ -85,8 +85,12 @@ UNDONE = Undone(folder="out", id="cache-source", step=2, removed=["pipefix-cache
             "Step 2 (cache-source) is taken back. Removed: pipefix-caches/source. pipefix.plan.toml holds what",
         ),
         ({"plan": None}, "No plan is left: the loader runs as your code has it."),
-        ({"finished": False}, "Step 2 (cache-source) had been interrupted and was not in effect. What it left is gone."),
-        ({"edited": True}, "The plan had been edited since: only what the step itself had changed was put back."),
+        ({"finished": False}, "Step 2 (cache-source) was not in effect: the plan is already what it was before it."),
+        ({"finished": False, "step": 0, "id": ""}, "No step was taken back: caches lay there that no plan names"),
+        (
+            {"kept_as": "pipefix.plan.undone-2.toml"},
+            "The plan as it was, with what you edited in it, is kept as pipefix.plan.undone-2.toml.",
+        ),
     ],
 )
 def test_undo_says_what_it_did(library, capsys, changes, said):
@@ -122,7 +126,7 @@ def test_mistakes_are_told_in_sentences(capsys, arguments, said):
 def test_undo_where_nothing_was_done(tmp_path, capsys):
     assert main(["fix", "--undo", "--out", str(tmp_path)]) == 2
     notes = capsys.readouterr().err
-    assert "There is no log of pipefix fix in" in notes and "Traceback" not in notes
+    assert "There is nothing to take back in" in notes and "Traceback" not in notes
 
 
 class Terminal:

@@ -78,6 +78,11 @@ class TestTargetHere:
         (folder / "other.py").write_text(DATASET)
         assert target_here(folder)[0] == "data.py:loader"
 
+    def test_a_log_names_no_code_to_run(self, folder: Path) -> None:
+        with open(folder / "pipefix.log.jsonl", "a") as file:
+            file.write('{"at": "2099-01-01T00:00:00+00:00", "event": "kept", "id": "x", "target": "evil.py:loader"}\n')
+        assert target_here(folder)[0] == "data.py:loader"
+
     def test_the_only_file_with_a_dataset(self, tmp_path: Path) -> None:
         (tmp_path / "data.py").write_text(DATASET)
         (tmp_path / "model.py").write_text("import torch\n")
@@ -99,4 +104,4 @@ class TestTargetHere:
     def test_convert_takes_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.chdir(folder)
         assert main(["convert", "--to", "lmdb"]) == 3  # data.py was not made, and is told as any target
-        assert "converting data.py:loader: the target of the last fix" in capsys.readouterr().err
+        assert "converting data.py:loader: the target of the last probe" in capsys.readouterr().err

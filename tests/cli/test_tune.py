@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipefix.cli.main import main
-from pipefix.report import tune_text
+from pipefix.report import terminal, tune_report
 from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
@@ -46,7 +46,7 @@ REPORT = TuneReport(
 
 
 def text(report: TuneReport, **manner: Any) -> str:
-    return "\n".join(tune_text.lines(report, **manner))
+    return "\n".join(terminal.lines(tune_report.report(report), **manner))
 
 
 def test_the_whole_report() -> None:
@@ -56,7 +56,7 @@ def test_the_whole_report() -> None:
     assert "FED      The emulated consumer (25 ms a batch) is fed" in said
     assert "no workers" in said and "83 %" in said and "410 MB" in said and "the settings as they are" in said
     assert "ended: it took too much" in said
-    assert said.count("it would take about 9 GB") == tune_text.REFUSALS
+    assert said.count("it would take about 9 GB") == tune_report.REFUSALS
     assert "3 more, for the same kind of reason." in said
     assert "ENOUGH   No more was tried: 8 trials were made." in said
     assert "LEFT     pin_memory: no CUDA device is present." in said
@@ -66,7 +66,7 @@ def test_the_whole_report() -> None:
 
 
 def test_narrow_and_ascii() -> None:
-    assert all(line.isascii() for line in tune_text.lines(REPORT, width=40, unicode=False))
+    assert all(line.isascii() for line in terminal.lines(tune_report.report(REPORT), width=40, unicode=False))
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import statistics
 from collections.abc import Iterator
 
 from pipefix.report.card import FREE, card
-from pipefix.report.html import page
+from pipefix.report.page import page
+from pipefix.report.probe_report import full
 from pipefix.report.runfile import Run, StageFigures
-from pipefix.report.text import lines
+from pipefix.report.terminal import lines
 from pipefix.vocabulary.evidence import FEWEST_RESAMPLED
 from pipefix.vocabulary.quantity import Interval
 
@@ -35,8 +36,8 @@ def _measured(run: Run, ran: dict[str, int]) -> Iterator[str]:
     """Nothing is worded or drawn as measured where no such arm ran."""
     said = card(run)
     told = " ".join([said.verdict, *(sentence for _, sentence in said.why), *said.next])
-    drawn = page(run)
-    shown = "\n".join(lines(run, width=160))
+    drawn = page(full(run))
+    shown = "\n".join(lines(full(run), width=160))
     for stage in run.stages:
         if OWN_ARM.get(stage.stage) in ran:
             continue

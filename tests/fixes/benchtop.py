@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.fixes import session, verify
+from pipefix.fixes import verify
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.session import ProbeResult, Session
@@ -110,8 +110,11 @@ class Killed(BaseException):
 @contextlib.contextmanager
 def killed_at(number: int) -> Iterator[list[str]]:
     """Inside, the process dies before its ``number``-th act that changes anything on the disk. Yields the acts so far."""
+    from pipefix.caches import folder as cache_folder
     from pipefix.caches.building import Building
-    from pipefix.fixes import build_cache, log, undo
+    from pipefix.fixes import log
+    from pipefix.plan import planfile
+    from pipefix.vocabulary import files
 
     acts: list[str] = []
 
@@ -126,8 +129,8 @@ def killed_at(number: int) -> Iterator[list[str]]:
 
     with contextlib.ExitStack() as stack:
         for owner, name in (
-            (log.Log, "write"), (undo, "replace_plan"), (session, "replace_plan"), (build_cache, "remove"), (Building, "finished"),
-            (Building, "seal"),
+            (log.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
+            (cache_folder, "remove"), (Building, "finished"), (Building, "seal"),
         ):  # fmt: skip
             stack.enter_context(mock.patch.object(owner, name, dying(name, getattr(owner, name))))
         yield acts

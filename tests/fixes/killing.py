@@ -12,18 +12,19 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.fixes import verify
+from pipefix.fixes import caches_made, verify
 from pipefix.fixes.choice import Wishes
-from pipefix.fixes.log import NAME, Log
+from pipefix.fixes.log import NAME, read_entries
 from pipefix.fixes.session import ProbeResult, Session
-from pipefix.fixes.undo import leftovers, plan_text, undo
+from pipefix.fixes.undo import undo
 from pipefix.measurement.consumer import Consumer
-from pipefix.plan import planfile
+from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import BadUsage
@@ -181,20 +182,14 @@ class Project:
         """At rest: the plan is that of the last step that is in effect, and what it names is there. Returns the plan's text."""
         if self._theirs() != self._print:
             self.wrong.append("the user's files changed")
-        text = plan_text(self.folder)
-        if not (self.folder / NAME).exists():
-            if text is not None:
-                self.wrong.append("a plan without a log")
-            return text
-        with Log(self.folder) as log:
-            still = [one for one in log.steps if one.status not in ("kept", "dropped", "undone")]
-            kept = [one for one in log.steps if one.status == "kept"]
-            left = leftovers(log)
-        if still:
-            self.wrong.append(f"step {still[0].number} is still {still[0].status}")
-        if text != (kept[-1].after if kept else None):
-            self.wrong.append("the plan is not that of the last step in effect")
-        if swept and left:
+        plan = self.folder / planfile.NAME
+        text = planfile.text_of(plan)
+        states = [backups.before(plan, number).read_text() for number in backups.numbers(plan)]
+        if any(one == other for one, other in pairwise([*states, text or ""])):
+            self.wrong.append("a change of the plan was begun and is not settled")
+        if text is not None and not states:
+            self.wrong.append("a plan without a backup of what was there before")
+        if swept and (left := caches_made.unused(self.folder)):
             self.wrong.append(f"left over: {left}")
         if text is not None:
             self._check_cache(planfile.decode(text, origin="plan"))
@@ -210,7 +205,7 @@ class Project:
             self.wrong.append(f"the cache holds {len(found)} of {self.samples} samples")
 
     def undo_all(self) -> None:
-        """Take everything back: the project is as it was before the first run."""
+        """Take everything back: the project is as it was before the first run, but for plans that gave way."""
         while True:
             try:
                 undo(self.folder)
@@ -285,7 +280,9 @@ def campaign(
 
 
 def _in_a_step(folder: Path) -> int:
-    if not (folder / NAME).exists():
+    """Whether the log, which tells of each step as it begins, ends in the middle of one."""
+    try:
+        entries = read_entries((folder / NAME).read_bytes(), origin=NAME)
+    except FileNotFoundError:
         return 0
-    with Log(folder) as log:
-        return int(any(one.status in ("begun", "keeping", "undoing") for one in log.steps))
+    return int(bool(entries) and entries[-1].event == "begun")

@@ -12,7 +12,7 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 from pipefix.augment import support
-from pipefix.fixes import applied, build_cache
+from pipefix.fixes import applied, build_cache, caches_made
 from pipefix.fixes.fixer import FixContext
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
@@ -133,7 +133,9 @@ def test_caches_are_built_beside_the_plan_and_read_through_it(place, id):
     assert fixed.dataset[2][0].shape == (3, 16, 16)
     folder = place.folder / plan.cache.path
     assert build_cache.bytes_of(folder) > 0
-    assert build_cache.remove(place.folder, plan.cache.path) is None and not folder.parent.exists()
+    assert caches_made.remove_unused(place.folder) == ([], [])
+    (place.folder / planfile.NAME).unlink()
+    assert caches_made.remove_unused(place.folder) == ([plan.cache.path], []) and not folder.parent.exists()
 
 
 def test_an_earlier_store_does_not_follow_a_later_one(place):

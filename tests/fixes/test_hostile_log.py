@@ -1,4 +1,4 @@
-"""A log may come from anybody, with a repository that was cloned: whatever it says, nothing of the user's is removed."""
+"""Log, plans and backups may come from anybody, with a repository: whatever they say, nothing of the user's is lost."""
 
 from __future__ import annotations
 
@@ -66,8 +66,11 @@ class Yard:
         (self.out / logs.NAME).write_text(text)
 
     def theirs(self) -> dict[str, object]:
-        ours = (logs.NAME, planfile.NAME)
-        return {name: what for name, what in tree(self.folder).items() if Path(name).name not in ours}
+        """But for the log, and plans, which may change names."""
+        return {
+            name: what for name, what in tree(self.folder).items()
+            if not Path(name).name.startswith(("pipefix.log", "pipefix.plan"))
+        }  # fmt: skip
 
     def fix(self) -> object:
         """A whole run that finds nothing to do, and the way back."""
@@ -105,53 +108,67 @@ def hostile_paths(draw) -> str:
     return draw(st.sampled_from(("", "YARD/"))) + path
 
 
-def steps_with(makes: str, status: str) -> list[dict[str, object]]:
-    after = planfile.encode(planfile.PlanFile())
-    events: dict[str, list[dict[str, object]]] = {
-        "begun": [], "dropped": [{"event": "dropped"}],
-        "keeping": [{"event": "keeping", "after": after}],
-        "kept": [{"event": "keeping", "after": after}, {"event": "kept"}],
-        "undoing": [{"event": "keeping", "after": after}, {"event": "kept"}, {"event": "undoing"}],
-        "undone": [{"event": "keeping", "after": after}, {"event": "kept"}, {"event": "undone"}],
-    }  # fmt: skip
-    begun = {"event": "begun", "step": 1, "id": "cache-source", "makes": makes}
-    return [begun, *({**line, "step": 1} for line in events[status])]
+NUMBERS = st.sampled_from(["", ".before-1", ".before-9", ".undone-9", ".mine"])
 
 
 @settings(deadline=None)
-@given(hostile_paths(), st.sampled_from(("begun", "dropped", "keeping", "kept", "undoing", "undone")), st.booleans())
-def test_no_path_in_a_log_removes_what_pipefix_did_not_make(tmp_path_factory, a_cache, makes, status, undone_first):
+@given(hostile_paths(), st.sampled_from(["begun", "dropped", "kept", "swept"]), st.dictionaries(NUMBERS, hostile_paths()))
+def test_no_path_in_a_file_removes_what_pipefix_did_not_make(tmp_path_factory, a_cache, makes, event, plans):
     # Deeper than a path has "..", so that a fault which this test is to find reaches no folder of the machine.
     yard = Yard(tmp_path_factory.getbasetemp() / "a/b/c/d/e/f/hostile", a_cache)
-    yard.write_log(*steps_with(makes.replace("YARD", str(yard.folder)), status))
+    begun = {"event": "begun", "step": 1, "id": "cache-source", "makes": makes.replace("YARD", str(yard.folder))}
+    yard.write_log(begun, {**begun, "event": event})
+    for number, path in plans.items():
+        cache = planfile.CacheChange(path=path.replace("YARD", str(yard.folder)) or ".", store="source")
+        (yard.out / f"pipefix.plan{number}.toml").write_text(planfile.encode(planfile.PlanFile(cache=cache)))
     before = yard.theirs()
-    if undone_first:
+    for _ in range(2):
         with contextlib.suppress(PipefixError):
             undo(yard.out)
         assert yard.theirs() == before
-    yard.fix()
+    with contextlib.suppress(PipefixError):
+        yard.fix()
     assert yard.theirs() == before
 
 
 @pytest.mark.parametrize(
-    ("makes", "why"),
+    ("name", "why"),
     [
-        ("../../victim", "only what lies in pipefix-caches"),
-        ("data", "only what lies in pipefix-caches"),
-        (f"{CACHES}/..", "only what lies in pipefix-caches"),
-        (f"{CACHES}/away", "is a symbolic link"),
-        (f"{CACHES}/moved", "is a symbolic link"),
-        (f"{CACHES}/hollow", "is a symbolic link"),
-        (f"{CACHES}/notes", "nothing in it says that pipefix made it"),
+        ("source", "is a symbolic link"),  # the cache was moved to a larger disk
+        ("decoded", "parts is a symbolic link"),
+        ("sample", "it holds what pipefix did not make, such as 'thesis.txt'"),
     ],
 )
-def test_what_is_refused_is_told(tmp_path, a_cache, makes, why):
-    yard = Yard(tmp_path / "yard", a_cache)
-    yard.write_log(*steps_with(makes, "dropped"))
-    told = yard.fix().left_alone
-    assert len(told) == 1 and told[0].startswith(makes) and why in told[0]
-    yard.write_log(*steps_with(makes, "kept"))
-    assert why in undo(yard.out).left_alone[0]
+def test_what_is_left_alone_is_told(tmp_path, a_cache, name, why):
+    caches, moved = tmp_path / "out" / CACHES, tmp_path / "large-disk"
+    shutil.copytree(a_cache, moved)
+    caches.mkdir(parents=True)
+    if name == "source":
+        (caches / name).symlink_to(moved)
+    else:
+        shutil.copytree(a_cache, caches / name)
+    if name == "decoded":
+        shutil.rmtree(caches / name / "parts")
+        (caches / name / "parts").symlink_to(moved / "parts")
+    elif name == "sample":
+        (caches / name / "thesis.txt").write_text("mine")
+    before = tree(moved)
+    for left in (Bench(tmp_path, []).run().left_alone, undo(tmp_path / "out").left_alone if name != "sample" else None):
+        assert left is None or (len(left) == 1 and left[0].startswith(f"{CACHES}/{name} is left alone") and why in left[0])
+    assert tree(moved) == before
+
+
+def test_folders_of_the_users_own_in_our_folder_stay(tmp_path, a_cache):
+    """Whatever they are called: of another name, or without our mark in them."""
+    for name in ("theirs", "mine"):
+        shutil.copytree(a_cache, tmp_path / "out" / CACHES / name)
+    (tmp_path / "out" / CACHES / "source" / "parts").mkdir(parents=True)
+    (tmp_path / "out" / CACHES / "source" / "parts" / "00000.mdb").write_text("mine")
+    before = tree(tmp_path / "out" / CACHES)
+    assert Bench(tmp_path, []).run().left_alone == []
+    with pytest.raises(BadUsage, match="nothing to take back"):
+        undo(tmp_path / "out")
+    assert tree(tmp_path / "out" / CACHES) == before
 
 
 def test_caches_behind_a_link_that_replaces_their_folder_stay(tmp_path, a_cache):
@@ -165,8 +182,6 @@ def test_caches_behind_a_link_that_replaces_their_folder_stay(tmp_path, a_cache)
     assert found.plan is None and found.removed == []
     assert found.left_alone == [f"pipefix-caches/source is left alone: {CACHES} is a symbolic link."]
     assert tree(tmp_path / "large-disk") == before
-    with pytest.raises(BadUsage, match="nothing to take back"):
-        undo(bench.out)
 
 
 def test_of_a_cache_of_ours_only_what_it_lists_is_removed(tmp_path):
@@ -247,6 +262,6 @@ def test_lines_of_any_kind_end_in_a_sentence_or_are_passed_over(tmp_path_factory
     (bench.out / planfile.NAME).unlink(missing_ok=True)
     if plan is not None:
         (bench.out / planfile.NAME).write_text(plan)
-    for act in (bench.run, lambda: undo(bench.out), lambda: undo(bench.out)):
+    for act in (bench.run, lambda: undo(bench.out)):
         with contextlib.suppress(PipefixError):
             act()

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.fixes.log import Log
-from pipefix.fixes.undo import leftovers, recover, undo
-from pipefix.plan import planfile
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.fixes import caches_made
+from pipefix.fixes.undo import settle, undo
+from pipefix.plan import backups, planfile
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.fixes.benchtop import Bench, Killed, killed_at, step
 
 PLANS = ([step("workers-2", 1.8)], [step("cache-source", 3.0)], [step("cache-sample", 2.0)], [step("cache-decoded", 2.0)], [])
 
 
 def settled(bench):
-    """What must hold at rest: the plan names what is there, and nothing else of ours lies about."""
-    with Log(bench.out) as log:
-        recover(log)
-        assert all(one.status in ("kept", "dropped", "undone") for one in log.steps)
-        effective = [one for one in log.steps if one.status == "kept"]
-        left = leftovers(log)
+    """What must hold at rest: the plan names what is there, and each backup is of another plan than the next."""
+    settle(bench.out)
+    path = bench.out / planfile.NAME
     text = bench.plan_text()
-    assert text == (effective[-1].after if effective else None)
+    states = [backups.before(path, number).read_text() for number in backups.numbers(path)]
+    assert all(one != other for one, other in pairwise([*states, text or ""]))
     if text is not None:
         plan = planfile.decode(text, origin="plan")
         if plan.cache is not None:
-            found = CachedDataset(bench.out / plan.cache.path, dataset=bench.data)
-            assert [str(found[index]) for index in range(len(found))] == [str(bench.data[index]) for index in range(12)]
+            cached = CachedDataset(bench.out / plan.cache.path, dataset=bench.data)
+            assert [str(cached[index]) for index in range(len(cached))] == [str(bench.data[index]) for index in range(12)]
     assert not list(bench.out.glob(".pipefix-*"))
-    return effective, left
 
 
 def taken_back(bench):
@@ -47,7 +46,7 @@ def test_steps_are_taken_back_one_by_one(tmp_path):
     bench = Bench(tmp_path, *PLANS[:3], [])
     bench.run()
     first = undo(bench.out)
-    assert (first.id, first.removed) == ("cache-sample", ["pipefix-caches/sample"])
+    assert (first.id, first.step, first.removed) == ("cache-sample", 3, ["pipefix-caches/sample"])
     assert planfile.read(bench.out / planfile.NAME).cache.store == "source"
     assert undo(bench.out).id == "cache-source"
     last = undo(bench.out)
@@ -57,27 +56,82 @@ def test_steps_are_taken_back_one_by_one(tmp_path):
         undo(bench.out)
 
 
-def test_a_folder_without_a_log(tmp_path):
-    with pytest.raises(BadUsage, match="There is no log"):
-        undo(tmp_path)
-
-
-def test_a_plan_that_was_edited_keeps_the_edit(tmp_path):
-    bench = Bench(tmp_path, [step("workers-2", 1.8)], [step("persistent-workers", 1.5)], [])
-    bench.run()
+def test_the_plan_of_before_is_put_back_to_the_letter_and_the_edited_one_is_kept(tmp_path):
+    mine = '# mine\nformat = "pipefix.plan/1"  # and this\n[loader]\npin_memory = false\n'
+    bench = Bench(tmp_path, [step("workers-2", 1.8)], [])
+    bench.out.mkdir()
     path = bench.out / planfile.NAME
-    path.write_text(path.read_text().replace("num_workers = 2", "num_workers = 6"))
-    found = undo(bench.out)
-    assert found.edited
-    plan = planfile.read(path)
-    assert plan.loader.num_workers == 6 and plan.loader.persistent_workers is None
+    path.write_text(mine)
+    bench.run()
+    edited = path.read_text().replace("num_workers = 2", "num_workers = 6")
+    path.write_text(edited)
+    taken = undo(bench.out)
+    assert path.read_text() == mine
+    assert taken.kept_as == "pipefix.plan.undone-1.toml" and (bench.out / taken.kept_as).read_text() == edited
+    with pytest.raises(BadUsage, match="nothing to take back"):
+        undo(bench.out)
+    assert path.read_text() == mine
+
+
+def test_a_plan_that_cannot_be_read_any_more_is_taken_back_like_any_other(tmp_path):
+    bench = Bench(tmp_path, [step("workers-2", 1.8)], [step("cache-source", 1.5)], [])
+    bench.run()
+    (bench.out / planfile.NAME).write_text("[loader")
+    assert undo(bench.out).id == "cache-source"
+    assert planfile.read(bench.out / planfile.NAME).loader.num_workers == 2
+    assert not (bench.out / "pipefix-caches").exists()
+
+
+def test_without_a_log_undo_does_the_same(tmp_path):
+    bench = Bench(tmp_path, *PLANS[:2], [])
+    bench.run()
+    (bench.out / "pipefix.log.jsonl").unlink()
+    taken = undo(bench.out)
+    assert (taken.id, taken.step, taken.removed) == ("", 2, ["pipefix-caches/source"])
+    assert undo(bench.out).plan is None
+
+
+def test_a_folder_in_which_nothing_was_done(tmp_path):
+    with pytest.raises(BadUsage, match="nothing to take back"):
+        undo(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_plan_that_was_taken_away_stays_away(tmp_path):
     bench = Bench(tmp_path, [step("workers-2", 1.8)], [])
     bench.run()
     (bench.out / planfile.NAME).unlink()
-    assert undo(bench.out).plan is None and bench.plan_text() is None
+    taken = undo(bench.out)
+    assert (taken.plan, taken.finished, taken.step) == (None, False, 1) and bench.plan_text() is None
+
+
+@pytest.mark.parametrize(
+    "text", ["[cache", '[cache]\npath = "./pipefix-caches/source"\nstore = "source"\n', "\ufeffpipefix-caches"]
+)
+def test_a_cache_that_another_plan_may_name_is_not_removed(tmp_path, text):
+    """However it writes the path, and whether it can be read or not."""
+    bench = Bench(tmp_path, [step("cache-source", 3.0)], [])
+    bench.run()
+    head = "" if text[1:] == "cache" else 'format = "pipefix.plan/1"\n'
+    (bench.out / "pipefix.plan.mine.toml").write_text(head + text)
+    assert undo(bench.out).removed == [] and (bench.out / "pipefix-caches/source/manifest.json").exists()
+
+
+def test_a_backup_that_is_a_link_is_none(tmp_path):
+    (tmp_path / "theirs.toml").write_text("theirs")
+    (tmp_path / "pipefix.plan.before-4.toml").symlink_to("theirs.toml")
+    path = tmp_path / planfile.NAME
+    with pytest.raises(BadUsage):
+        undo(tmp_path)
+    assert backups.replace(path, planfile.encode(planfile.PlanFile())) == 5
+    assert undo(tmp_path).step == 5 and (tmp_path / "theirs.toml").read_text() == "theirs"
+
+
+def test_a_plan_that_is_no_file_is_told(tmp_path):
+    (tmp_path / planfile.NAME).mkdir()
+    (tmp_path / "pipefix.plan.before-1.toml").write_text("x")
+    with pytest.raises(UnreadableFile, match=r"pipefix\.plan\.toml could not be read: it is not a regular file"):
+        undo(tmp_path)
 
 
 def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp_path):
@@ -97,8 +151,8 @@ def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp
             settled(bench)
             again = Bench(folder, [])
             again.run()
-            _, left = settled(again)
-            assert not left
+            settled(again)
+            assert not caches_made.unused(bench.out)
         acts += 1
     assert acts >= 10
 

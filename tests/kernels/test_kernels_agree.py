@@ -18,6 +18,7 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.kernels.errors import BadRequest
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, PictureCut, Ramp, Target, normalised
+from pipefix.kernels.torchvision_resize import resizes_bytes
 from pipefix.kernels.twin import TwinKernel
 from tests.kernels.conftest import Draw
 
@@ -47,8 +48,11 @@ def resized_by_its_library(pixels: np.ndarray[Any, Any], cut: PictureCut) -> np.
     part = np.ascontiguousarray(pixels[box.y : box.y + box.height, box.x : box.x + box.width])
     if cut.arithmetic is Arithmetic.TORCH:
         mode = InterpolationMode.BILINEAR if cut.filter is Filter.BILINEAR else InterpolationMode.BICUBIC
-        size = [cut.full[1], cut.full[0]]
-        whole = tv.resize(torch.from_numpy(part).permute(2, 0, 1), size, interpolation=mode, antialias=True).numpy()
+        tensor, size = torch.from_numpy(part).permute(2, 0, 1), [cut.full[1], cut.full[0]]
+        if resizes_bytes(cut.filter):
+            whole = tv.resize(tensor, size, interpolation=mode, antialias=True).numpy()
+        else:  # torchvision asks torch for floats here: torch's bytes are what is promised
+            whole = torch.nn.functional.interpolate(tensor[None], size=size, mode=mode.value, antialias=True)[0].numpy()
     else:
         filter = Image.Resampling.BILINEAR if cut.filter is Filter.BILINEAR else Image.Resampling.BICUBIC
         middle = (box.width, cut.full[1]) if cut.down_first else (cut.full[0], box.height)

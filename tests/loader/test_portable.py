@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import os
 import pickle
 import re
 from pathlib import Path
@@ -56,6 +58,19 @@ def test_memory_of_workers_that_ended_is_given_up() -> None:
         list(loader)
     gc.collect()
     assert len(portable._known) <= 4
+
+
+def test_memory_goes_back_when_its_worker_has_ended() -> None:
+    portable._known.clear()
+    batch: Any = None
+    for batch in prepare(DataLoader(pipelines.Tensors(64), batch_size=32, num_workers=1)):
+        expected = batch.clone()
+    ((_, arena),) = portable._known.values()
+    held = os.fstat(arena._fd).st_blocks
+    assert torch.equal(batch, expected)
+    del batch
+    assert os.fstat(arena._fd).st_blocks < held
+    assert os.fstat(arena._fd).st_blocks * 512 == mmap.PAGESIZE, "more than the marks of its slots is kept"
 
 
 def test_without_workers_it_is_the_function_itself() -> None:

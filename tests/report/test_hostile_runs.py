@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.cli.main import main
-from pipefix.report import compare, html, runfile, text
+from pipefix.report import compare, page, probe_report, runfile, terminal
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.errors import PipefixError
 from pipefix.watching import baseline
@@ -45,10 +45,11 @@ def test_whatever_stands_in_it(changes: list[tuple[tuple[Any, ...], Any]]) -> No
             inner[place[-1]] = copy.deepcopy(value)
     with contextlib.suppress(PipefixError):
         run = runfile.decode(json.dumps(changed).encode(), origin="run.json")
-        assert all(line.isprintable() for line in text.lines(run, width=80))
-        assert html.page(run).startswith("<!DOCTYPE html>")
+        assert all(line.isprintable() for line in terminal.lines(probe_report.full(run), width=80))
+        assert page.page(probe_report.full(run)).startswith("<!DOCTYPE html>")
         assert runfile.decode(runfile.encode(run).encode(), origin="it").target == run.target
-        compare.lines(compare.compare(run, runfile.decode(json.dumps(GOOD).encode(), origin="it"), force=True))
+        compared = compare.compare(run, runfile.decode(json.dumps(GOOD).encode(), origin="it"), force=True)
+        assert page.page(compare.report(compared)).startswith("<!DOCTYPE html>")
         baseline.from_run(run, "run.json")
 
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pipefix.report.compare import compare, gate_sentence, lines, regressed
+from pipefix.report import terminal
+from pipefix.report.compare import compare, gate_sentence, regressed
+from pipefix.report.compare import report as compare_report
 from pipefix.report.machine_part import machine_part
 from pipefix.report.runfile import Run
 from tests.report.made_runs import Load, busy, probed, slower_stage, some_costs
@@ -76,7 +78,7 @@ def test_what_the_machine_did_is_a_doubt_in_words() -> None:
     )
     assert found.sentence.startswith("No change that these runs can tell from the machine's: delivered 0.3")
     assert "Repeat the run when the machine does nothing else." in gate_sentence(found, ALLOWED)
-    assert any("other programs" in line for line in lines(found, width=200))
+    assert any("other programs" in line for line in terminal.lines(compare_report(found), width=200))
 
 
 def test_a_neighbour_whose_cost_no_figure_tells_leaves_the_gate_open() -> None:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from rich.cells import cell_len
 
-from pipefix.report.columns import cells
-from pipefix.report.compare import Comparison, compare, gate_sentence, lines, ratio, regressed
+from pipefix.report import terminal
+from pipefix.report.compare import Comparison, compare, gate_sentence, ratio, regressed
+from pipefix.report.compare import report as compare_report
 from pipefix.report.runfile import Run, StageFigures, Throughput, read
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -45,18 +47,21 @@ def test_the_sentence_names_the_ratio_its_interval_and_the_stage() -> None:
 
 def test_a_comparison_in_full() -> None:
     after = faster_decode(a_run(1153, settings=LoaderSettings(num_workers=4), partial=True))
-    assert lines(compare(a_run(812), after), width=80) == [
-        "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20",
-        "ms/sample.",
+    assert terminal.lines(compare_report(compare(a_run(812), after)), width=80) == [
+        "pipefix compare data.py:loader",
+        "─" * 80,
+        "RESULT   Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 ->",
+        "         1.20 ms/sample.",
+        "BEFORE   no verdict",
+        "         data.py:loader",
+        "AFTER    no verdict",
+        "         data.py:loader",
+        "─" * 80,
         "",
-        "  before  data.py:loader",
-        "          no verdict",
-        "  after   data.py:loader",
-        "          no verdict",
-        "",
-        "  stage     before    after         after/before         share",
-        "  storage  1.00 ms  1.00 ms  1.00x (0.87-1.15) ~  20 % -> 20 %",
-        "  decode   3.10 ms  1.20 ms    0.39x (0.37-0.41)  70 % -> 40 %",
+        "Seconds a sample, after over before",
+        "  stage           after/before   before    after         share",
+        "  storage  1.00x (0.87-1.15) ~  1.00 ms  1.00 ms  20 % -> 20 %",
+        "  decode     0.39x (0.37-0.41)  3.10 ms  1.20 ms  70 % -> 40 %",
         "  ~ within noise",
         "",
         "Changed settings",
@@ -168,6 +173,27 @@ def test_checkouts_in_other_places_are_the_same_target() -> None:
     assert found.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "alike"),
+    [
+        ("/data/imagenet/train", "/data/cifar10/train", False),
+        ("/data/imagenet/train/", "/data/imagenet/train", True),
+        ("/data/imagenet/train", "imagenet/train", True),
+        ("./train", "train", True),
+        ("/data/imagenet/train", "train.py", False),
+        ("/data/mytrain", "train", False),
+        ("/ci/1/train.py:14", "/ci/2/train.py:15", False),
+    ],
+)
+def test_folders_are_the_same_target_only_where_their_paths_agree(before: str, after: str, alike: bool) -> None:
+    runs = a_run(100, target=before), a_run(100, target=after)
+    if alike:
+        assert compare(*runs)
+    else:
+        with pytest.raises(BadUsage, match="their targets differ"):
+            compare(*runs)
+
+
 def test_what_makes_one_doubt_is_said() -> None:
     versions = {**MACHINE, "versions": {"torch": "2.9", "pillow": "11"}}, {**MACHINE, "versions": {"torch": "2.10", "pillow": "11"}}
     found = compare(a_run(100, machine=versions[0]), a_run(100, machine=versions[1], partial=True))
@@ -181,8 +207,8 @@ def test_what_makes_one_doubt_is_said() -> None:
 def test_a_stage_that_only_one_run_measured_is_shown_with_a_dash() -> None:
     before = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", declined="no workers")])
     after = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", wall_s=exactly(1e-4))])
-    row = next(line for line in lines(compare(before, after)) if "ipc" in line)
-    assert row.split() == ["ipc", "-", "100", "µs", "-", "-", "->", "-"]
+    row = next(line for line in terminal.lines(compare_report(compare(before, after))) if "ipc" in line)
+    assert row.split() == ["ipc", "-", "-", "100", "µs", "-", "->", "-"]
 
 
 @pytest.mark.parametrize("unicode", [True, False])
@@ -191,6 +217,6 @@ def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
     runs = [read(path) for path in sorted(RUNS.glob("*.json")) if read(path).throughput is not None]
     assert len(runs) >= 6
     for before in runs:
-        for line in lines(compare(before, runs[0], force=True), width=width, unicode=unicode):
-            assert cells(line) <= width
+        for line in terminal.lines(compare_report(compare(before, runs[0], force=True)), width=width, unicode=unicode):
+            assert cell_len(line) <= width
             assert unicode or line.isascii()

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan.planfile import LoaderChange
-from pipefix.report import tune_text
+from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.tuning.block_figures import TrialBlock, around, starting
@@ -228,7 +228,7 @@ def test_what_is_said_and_typed() -> None:
     )
     assert "if __name__ == '__main__':" in report.notes[-1]
     assert "start_method" not in report.declined
-    text = " ".join(" ".join(tune_text.lines(report, width=200)).split())
+    text = " ".join(" ".join(terminal.lines(tune_report.report(report), width=200)).split())
     assert "DataLoader(..., multiprocessing_context='forkserver', persistent_workers=True)" in text
     assert [one.started_s for one in report.trials] == [9.1, 1.6]
 

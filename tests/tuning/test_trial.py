@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +21,9 @@ from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning.paced import Paced, as_list
+from tests.tuning.real_trials import Wide, nothing_left
+
+__all__ = ["nothing_left"]  # a fixture
 
 
 class Failing(Dataset[Any]):
@@ -33,32 +36,6 @@ class Failing(Dataset[Any]):
         return index
 
 
-def children() -> list[int]:
-    """Processes that descend from this one."""
-    mine, found = {os.getpid()}, []
-    for name in sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int):
-        fields = usage._stat(int(name))
-        if fields is not None and fields[0] != "Z" and int(fields[1]) in mine:
-            mine.add(int(name))
-            found.append(int(name))
-    return found
-
-
-@pytest.fixture
-def nothing_left() -> Any:
-    before, shm = set(children()), set(os.listdir(usage.SHM))
-    yield
-    assert set(children()) <= before
-    left = {name for name in set(os.listdir(usage.SHM)) - shm if name.startswith("torch_")}
-    # What other test processes hand over lies there for a moment too; what nobody removes stays.
-    for _ in range(1500):
-        if not left:
-            break
-        time.sleep(0.05)
-        left &= set(os.listdir(usage.SHM))
-    assert not left
-
-
 @pytest.mark.usefixtures("nothing_left")
 def test_a_model_that_cannot_be_fed_is_no_consumer_in_any_trial() -> None:
     subject = replace(load(DataLoader(Paced(0.001), batch_size=8, collate_fn=as_list)), model=torch.nn.Linear(3, 1))
@@ -69,6 +46,20 @@ def test_a_model_that_cannot_be_fed_is_no_consumer_in_any_trial() -> None:
         assert not any(trial.block(0.05).steps)
     finally:
         trial.close()
+
+
+def test_shared_memory_of_another_program_stays_whatever_number_its_process_has() -> None:
+    """With --ipc=host /dev/shm is the machine's, and the numbers of processes are the container's."""
+    bench = TrialProcesses(TrialWork(load(DataLoader(Paced(0.0), batch_size=4)), lambda one: consumer_for(one), lots=1))
+    trial = bench.start(Settings(0), lambda _: None)
+    theirs = Path(f"/dev/shm/torch_{trial._process.pid}_1234_0")
+    theirs.write_bytes(b"a neighbour's tensor")
+    try:
+        trial.block(0.01)
+        trial.close()
+        assert theirs.exists()
+    finally:
+        theirs.unlink(missing_ok=True)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -84,15 +75,6 @@ def test_what_does_not_fit_together_is_refused() -> None:
         pipefix.tune(loader, trials=0)
     with pytest.raises(BadUsage, match="cannot wait 1"):
         pipefix.tune(loader, stall=1.0)
-
-
-def state(pid: int) -> str:
-    fields = usage._stat(pid)
-    return fields[0] if fields is not None else ""
-
-
-def alive(pid: int) -> bool:
-    return state(pid) not in ("", "Z")
 
 
 def test_a_copy_of_the_loader_has_the_settings_and_the_loader_keeps_its_own() -> None:
@@ -126,16 +108,6 @@ def test_what_a_process_takes_can_be_read() -> None:
     assert reading.processes == 1
     assert usage.read([2**22 - 1]).processes == 0
     assert os.getpid() in usage.group(os.getsid(0)) or os.getsid(0) == 0
-
-
-class Wide(Dataset[Any]):
-    """Samples of a few tensors each, a batch large enough to be felt."""
-
-    def __len__(self) -> int:
-        return 100_000
-
-    def __getitem__(self, index: int) -> list[torch.Tensor]:
-        return [torch.full((3000,), float(index)) for _ in range(20)]
 
 
 @pytest.mark.usefixtures("nothing_left")

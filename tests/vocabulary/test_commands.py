@@ -19,7 +19,7 @@ PROGRAMS = (
 )
 COMMAND = re.compile(rf"(?:^|[\s`(:]){PROGRAMS}\b(?! (?:is|in|fix is)\b)[^.;:`\n]*$")
 """Text that ends within a command."""
-TITLES = ("report/fix_text.py", "report/text.py", "report/tune_text.py", "report/swap_text.py")
+TITLES = ("report/fix_report.py", "report/probe_report.py", "report/tune_report.py", "report/swap_report.py")
 """Their first line repeats the command that was given, for people to read: it suggests nothing."""
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.files import DRAFT, draft_beside, open_regular, read_regular, write_whole
+from pipefix.vocabulary.files import DRAFT, draft_beside, open_regular, read_regular, remove_drafts, write_whole
 from pipefix.vocabulary.folder_lock import FolderLock, is_lock
 
 
@@ -35,6 +37,53 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         write_whole(tmp_path / "file", b"newer")
     assert (tmp_path / "file").read_bytes() == b"new" and sorted(os.listdir(tmp_path)) == ["file", "other"]
     assert DRAFT.match(draft_beside(tmp_path / "file").name)
+
+
+def test_drafts_of_killed_processes_go_and_no_others(tmp_path: Path) -> None:
+    mine, killed, empty, linked, living = (tmp_path / f".pipefix-{number:012x}" for number in range(5))
+    mine.write_text("theirs")
+    killed.write_text("# Written by pipefix.")
+    empty.touch()
+    linked.symlink_to(killed)
+    (tmp_path / ".pipefix-mine").write_text("pipefix")
+    with open(living, "xb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        remove_drafts(tmp_path)
+        assert sorted(os.listdir(tmp_path)) == sorted([mine.name, linked.name, living.name, ".pipefix-mine"])
+
+
+def test_a_draft_is_locked_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever removes what killed processes left meanwhile takes nothing from this one."""
+    monkeypatch.setattr(os, "fsync", lambda _: remove_drafts(tmp_path))
+    write_whole(tmp_path / "file", b"pipefix")
+    assert (tmp_path / "file").read_bytes() == b"pipefix"
+
+
+def in_another_process(work: Callable[[], object]) -> bool:
+    """Whether it is refused there."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BadUsage:
+            os._exit(7)
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_one_thread_of_one_process_holds_a_lock(tmp_path: Path) -> None:
+    def take() -> None:
+        with FolderLock(tmp_path, "test"):
+            pass
+
+    with FolderLock(tmp_path, "test"):
+        with pytest.raises(BadUsage, match=f"is being written by another test \\(process {os.getpid()}"):
+            take()
+        assert is_lock(tmp_path / ".lock")
+        assert in_another_process(take), "neither attempt nor question has let go of it"
+    take()
+    assert not in_another_process(take) and os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("content", ["mine", "123", "pipefix 12 on a host\nand more"])

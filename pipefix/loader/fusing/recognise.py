@@ -16,6 +16,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
 from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
+from pipefix.kernels.torchvision_resize import resizes_bytes
 from pipefix.loader.fusing import steps
 from pipefix.loader.fusing.recipe import FusedRecipe, NotFused
 from pipefix.loader.fusing.sample_random import seeded
@@ -236,15 +237,6 @@ def _with_ramp(table: np.ndarray[Any, Any], normalising: list[Any]) -> Finish:
 
 
 # ---- what resizes the list's pictures ----
-
-
-@functools.cache
-def resizes_bytes(filter: Filter) -> bool:
-    """Whether torchvision's v2 resizes bytes as bytes, found by asking it: older versions turn them into floats on some CPUs."""
-    mode = next(mode for mode, found in FILTERS.items() if found is filter)
-    pixels = torch.from_numpy(np.random.default_rng(5).integers(0, 256, (3, 40, 61), dtype=np.uint8))
-    own = v2.functional.resize(pixels, [30, 41], interpolation=mode, antialias=True)
-    return torch.equal(own, torch.nn.functional.interpolate(pixels[None], size=(30, 41), mode=mode.value, antialias=True)[0])
 
 
 @functools.cache

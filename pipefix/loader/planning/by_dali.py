@@ -47,7 +47,9 @@ class DaliBatches:
             raise BadUsage(f"The plan has DALI make the batches: {unusable}.", advice=ADVICE)
         swap = planned.swap_of(given, plan.augmentation)
         self.names = [type(op).__name__ for op in swap.split.ops]
-        self._made = swap.loader(given, batch_size=_largest(loader), threads=max(1, loader.num_workers), device=self.device)
+        threads = max(1, loader.num_workers)
+        # The loader's own sampler deals samples to ranks.
+        self._made = swap.loader(given, batch_size=_largest(loader), threads=threads, device=self.device, world_size=1)
 
     def batches(self, orders: Any, epoch: int) -> Iterator[list[torch.Tensor]]:
         """Of these indices, as `default_collate` puts images and labels together."""

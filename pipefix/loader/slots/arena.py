@@ -9,11 +9,13 @@ The file has no name, and its size is room that may be used, not memory.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import secrets
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -25,15 +27,40 @@ from pipefix.loader.slots.anonymous_memory import AnonymousMemory
 
 FREE, LENT, RETIRED = 0, 1, 2
 SPARE = 16
-"""Slots a worker has beyond those it needs: used in the place of those that a fork retired."""
+"""Slots a worker has beyond those it needs: used in the place of those that a forked child may still look at."""
 REMOVE: int = getattr(mmap, "MADV_REMOVE", 0)
 """Gives pages of a file in memory back to the kernel; where it is missing, no arena is made."""
 LARGEST = 1 << 28
 """Bytes of a slot. A larger batch goes torch's way."""
 SMALLEST = 1 << 16
 _numbers = count()
+_forking = threading.local()
 _arenas: weakref.WeakValueDictionary[str, Arena] = weakref.WeakValueDictionary()
 """By key, in the process that receives."""
+
+
+class Fork:
+    """A child that was forked while batches were lent, and the processes that it forks: they share a pipe's other end."""
+
+    def __init__(self) -> None:
+        self.child_ended = False
+        self._ours: int | None = None
+        self._childs: int | None = None
+        with contextlib.suppress(OSError):  # too many files are open: it is taken to live for ever
+            self._ours, self._childs = os.pipe()
+            os.set_blocking(self._ours, False)
+            weakref.finalize(self, os.close, self._ours)
+
+    def in_parent(self) -> None:
+        if self._childs is not None:
+            os.close(self._childs)
+
+    def over(self) -> bool:
+        """Whether nobody of them is left."""
+        if not self.child_ended and self._ours is not None:
+            with contextlib.suppress(BlockingIOError):
+                self.child_ended = os.read(self._ours, 1) == b""
+        return self.child_ended
 
 
 class Arena(AnonymousMemory):
@@ -50,14 +77,16 @@ class Arena(AnonymousMemory):
         self._make(f"pipefix-{self.key}", self._start(self.workers * self.slots))
         self._closed = False
         self._lent: dict[int, weakref.ref[Lease]] = {}
+        self._retired: dict[int, list[Fork]] = {}
+        """Slots that the caller has dropped, and the children that may look at them."""
         _arenas[self.key] = self
 
     def _start(self, slot: int) -> int:
-        header = -(-(self.workers * self.slots + 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        header = -(-(self.workers * self.slots + 2) // mmap.PAGESIZE) * mmap.PAGESIZE
         return header + slot * self.capacity
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "receiver": None, "_closed": False, "_lent": {}})
+        super().__setstate__({**state, "receiver": None, "_closed": False, "_lent": {}, "_retired": {}})
 
     @property
     def verdict(self) -> int:
@@ -67,6 +96,11 @@ class Arena(AnonymousMemory):
     @verdict.setter
     def verdict(self, number: int) -> None:
         self._map[self.workers * self.slots] = number
+
+    @property
+    def writer_ended(self) -> bool:
+        """Whether its only worker has ended."""
+        return bool(self._map[self.workers * self.slots + 1])
 
     # -- in a worker ---------------------------------------------------------------------------------------------------------
 
@@ -83,6 +117,13 @@ class Arena(AnonymousMemory):
         """The memory of a slot, to write into."""
         return _lease_type(self.capacity).from_buffer(self._map, self._start(slot))
 
+    def writer_ends(self) -> None:
+        """Nobody writes any more: memory that is not lent goes back, the rest with its batch."""
+        self._map[self.workers * self.slots + 1] = 1
+        for slot in range(self.workers * self.slots):
+            if self.is_free(slot):
+                self._forget(slot)
+
     def given_away(self) -> None:
         """It is another process that receives."""
         self.receiver = None
@@ -97,27 +138,40 @@ class Arena(AnonymousMemory):
 
     def lease(self, slot: int) -> Lease:
         """The memory of a slot; the slot is free again when this, and all that was made of it, is gone."""
+        self._reclaim()
         lease = self.window(slot)
-        lease.slot, lease.arena, lease.retired = slot, self, False
+        lease.slot, lease.arena, lease.forks = slot, self, []
         return lease
 
     def dropped(self, lease: Lease) -> None:
         self._lent.pop(lease.slot, None)
-        if self._closed:
-            self._forget(lease.slot)
+        forks = [fork for fork in lease.forks if not fork.over()]
+        if forks:
+            self._map[lease.slot] = RETIRED
+            self._retired[lease.slot] = forks
         else:
-            self._map[lease.slot] = RETIRED if lease.retired else FREE
+            self._give_back(lease.slot)
+
+    def _reclaim(self) -> None:
+        """Slots whose children have ended are free again."""
+        for slot, forks in list(self._retired.items()):
+            if all(fork.over() for fork in forks):
+                self._retired.pop(slot, None)
+                self._give_back(slot)
+
+    def _give_back(self, slot: int) -> None:
+        if not self._closed:
+            self._map[slot] = FREE
+        if self._closed or self.writer_ended:
+            self._forget(slot)
 
     def opened(self, lease: Lease) -> None:
         """The caller sees it from now on."""
         self._lent[lease.slot] = weakref.ref(lease)
 
-    def retire(self) -> None:
-        """A child may have views of what the caller holds now: those slots are not written again."""
-        for known in list(self._lent.values()):
-            lease = known()
-            if lease is not None:
-                lease.retired = True
+    def leases(self) -> list[Lease]:
+        """What the caller holds now."""
+        return [lease for known in list(self._lent.values()) if (lease := known()) is not None]
 
     def close(self) -> None:
         """Nobody writes any more: memory that the caller does not hold goes back at once, the rest with its batch."""
@@ -125,14 +179,13 @@ class Arena(AnonymousMemory):
             return
         self._closed = True
         _arenas.pop(self.key, None)
+        self._reclaim()
         for slot in range(self.workers * self.slots):
-            if slot not in self._lent:
+            if slot not in self._lent and slot not in self._retired:
                 self._forget(slot)
 
     def _forget(self, slot: int) -> None:
-        # A child that was forked may still read a slot that was retired.
-        if self._map[slot] != RETIRED:
-            self._map.madvise(REMOVE, self._start(slot), self.capacity)
+        self._map.madvise(REMOVE, self._start(slot), self.capacity)
 
 
 class Lease(ctypes.Array):  # type: ignore[type-arg]
@@ -142,7 +195,8 @@ class Lease(ctypes.Array):  # type: ignore[type-arg]
     _length_ = 0
     slot: int
     arena: Arena
-    retired: bool
+    forks: list[Fork]
+    """Children that may have views of it: the slot is not written as long as one of them lives."""
 
     def __del__(self, getpid: Callable[[], int] = os.getpid, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         arena = self.__dict__.get("arena")
@@ -160,14 +214,22 @@ def arena_of(key: str) -> Arena | None:
     return _arenas.get(key)
 
 
-def _retire_all() -> None:
-    for arena in list(_arenas.values()):
-        if arena.receiver == os.getpid():
-            arena.retire()
+def _before_fork() -> None:
+    own = os.getpid()
+    leases = [lease for arena in list(_arenas.values()) if arena.receiver == own for lease in arena.leases()]
+    _forking.fork = Fork() if leases else None
+    for lease in leases:
+        lease.forks.append(_forking.fork)
+
+
+def _forked() -> None:
+    fork, _forking.fork = getattr(_forking, "fork", None), None
+    if fork is not None:
+        fork.in_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_parent=_retire_all)
+    os.register_at_fork(before=_before_fork, after_in_parent=_forked)
 
 
 def room(batches: int) -> int:

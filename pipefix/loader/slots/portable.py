@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
+from multiprocessing import util
 from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, default_collate, get_worker_info
@@ -50,6 +51,7 @@ class Portable:
             except (AttributeError, OSError, ValueError):
                 return None
             arena.given_away()
+            util.Finalize(None, arena.writer_ends, exitpriority=0)  # when this worker ends
             self._mine = os.getpid(), Assembler(self.collate_fn, arena, alone=True)
         return self._mine[1]
 

@@ -34,8 +34,8 @@ class Looks:
     def __init__(self) -> None:
         self.due = clock() + float(os.environ.get("PIPEFIX_RUN_LOOK_AFTER") or AFTER)
         self.possible = "PIPEFIX_RUN_BLIND" not in os.environ and find_spec("pipefix") is not None
-        self._clocks: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
-        """Of loaders whose batches are made in this process: their clock, and the record that it writes to."""
+        self._here: weakref.WeakKeyDictionary[Any, LooksHere] = weakref.WeakKeyDictionary()
+        """Of loaders whose batches are made in this process."""
 
     def before(self, loader: Any) -> Any:
         """Called before a loader makes an iterator: workers that start now look later. What `after` is to be given."""
@@ -61,16 +61,15 @@ class Looks:
         return record
 
     def here(self, loader: Any, iterator: Any) -> Any:
-        """From now on batches that ``iterator`` makes in this process are looked at, if the time has come; their record."""
+        """Have batches that ``iterator`` makes in this process looked at once the time has come; what tells of these looks."""
         fetcher = getattr(iterator, "__dict__", {}).get("_dataset_fetcher")
-        if fetcher is None or "fetch" in vars(fetcher) or clock() < self.due or not self._can_look(loader, None):
+        if fetcher is None or "fetch" in vars(fetcher) or not self._can_look(loader, None):
             return None
-        known = self._clocks.get(loader)
-        if known is None:
-            record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, shared=False)
-            known = self._clocks[loader] = _begun(record, 0, _makes_batches(loader)), record
-        vars(fetcher)["fetch"] = functools.partial(known[0].timed(type(fetcher).fetch), weakref.proxy(fetcher))
-        return known[1]
+        here = self._here.get(loader)
+        if here is None:
+            here = self._here[loader] = LooksHere(self.due, _makes_batches(loader))
+        vars(fetcher)["fetch"] = functools.partial(here.fetch, type(fetcher).fetch, weakref.proxy(fetcher))
+        return here
 
     def _can_look(self, loader: Any, given: Any) -> bool:
         watched = "_pipefix_watch" in vars(loader) or type(given).__module__.startswith("pipefix.") or isinstance(given, LooksLater)
@@ -78,7 +77,42 @@ class Looks:
 
     def cost_s(self) -> float:
         """Seconds that looks took in this process."""
-        return float(sum(record.totals().cost_ns for _, record in self._clocks.values())) / 1e9
+        return sum(here.cost_s() for here in self._here.values())
+
+
+class LooksHere:
+    """Looks at batches that are made in this process, from a moment on: also in the middle of a long epoch."""
+
+    def __init__(self, due: float, batched: bool) -> None:
+        self._due, self._batched = due, batched
+        self._record: Any = None
+        self._timed: dict[Any, Any] = {}
+        """The fetcher's own method, timed, by that method."""
+
+    def fetch(self, own: Any, fetcher: Any, order: Any) -> Any:
+        if clock() >= self._due and own not in self._timed:
+            self._timed[own] = self._begin(own)
+        try:
+            return self._timed.get(own, own)(fetcher, order)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    def _begin(self, own: Any) -> Any:
+        try:
+            if self._record is None:
+                self._record = import_module("pipefix.loader.metering.cost_record").CostRecord(1, shared=False)
+                self._clock = _begun(self._record, 0, self._batched)
+            return self._clock.timed(own)
+        except Exception:  # noqa: BLE001 - stages stay unknown, and the program goes on
+            return own
+
+    def looks(self) -> Any:
+        return () if self._record is None else self._record.looks()
+
+    def cost_s(self) -> float:
+        return 0.0 if self._record is None else float(self._record.totals().cost_ns) / 1e9
 
 
 class LooksLater:

@@ -74,6 +74,13 @@ def test_what_batches_are_made_of_is_told(workers: str, place: Place) -> None:
     assert ("Making them is mostly decoding" in " ".join(ran.err.split())) == surely
 
 
+def test_an_epoch_that_goes_on_is_looked_into(place: Place) -> None:
+    """Its iterator was made before the time had come."""
+    place.write(DECODES)
+    ran = place.run("train.py", "0", "", "none", env={"PIPEFIX_RUN_LOOK_AFTER": "3"})
+    assert ran.program.loops[0].looked >= 8, ran.err
+
+
 @pytest.mark.parametrize("fault", ["gone", "torn"])
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_errors_show_no_frame_of_ours(workers: str, fault: str, place: Place) -> None:

@@ -13,44 +13,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import pipefix
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile
 from pipefix.subject.load import load
 from pipefix.tuning import trial as trials
-from pipefix.tuning import usage
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
 from tests.tuning.paced import Paced, as_list
+from tests.tuning.real_trials import Wide, alive, children, nothing_left, state
 
-
-def children() -> list[int]:
-    """Processes that descend from this one."""
-    mine, found = {os.getpid()}, []
-    for name in sorted((name for name in os.listdir("/proc") if name.isdigit()), key=int):
-        fields = usage._stat(int(name))
-        if fields is not None and fields[0] != "Z" and int(fields[1]) in mine:
-            mine.add(int(name))
-            found.append(int(name))
-    return found
-
-
-@pytest.fixture
-def nothing_left() -> Any:
-    before, shm = set(children()), set(os.listdir(usage.SHM))
-    yield
-    assert set(children()) <= before
-    left = {name for name in set(os.listdir(usage.SHM)) - shm if name.startswith("torch_")}
-    # What other test processes hand over lies there for a moment too; what nobody removes stays.
-    for _ in range(1500):
-        if not left:
-            break
-        time.sleep(0.05)
-        left &= set(os.listdir(usage.SHM))
-    assert not left
+__all__ = ["nothing_left"]  # a fixture
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -139,6 +115,9 @@ import sys
 sys.path.insert(0, {root!r})
 from torch.utils.data import DataLoader
 from tests.tuning.paced import Paced, as_list
+from tests.tuning.real_trials import Wide, alive, children, nothing_left, state
+
+__all__ = ["nothing_left"]  # a fixture
 import pipefix
 print("ready", flush=True)
 pipefix.tune(DataLoader(Paced(0.01), batch_size=4, num_workers=2, collate_fn=as_list), budget=60.0)
@@ -161,22 +140,3 @@ def test_nothing_outlives_a_tuner_that_is_killed(root: Path) -> None:
     while (left := [pid for pid in born if alive(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left
-
-
-def state(pid: int) -> str:
-    fields = usage._stat(pid)
-    return fields[0] if fields is not None else ""
-
-
-def alive(pid: int) -> bool:
-    return state(pid) not in ("", "Z")
-
-
-class Wide(Dataset[Any]):
-    """Samples of a few tensors each, a batch large enough to be felt."""
-
-    def __len__(self) -> int:
-        return 100_000
-
-    def __getitem__(self, index: int) -> list[torch.Tensor]:
-        return [torch.full((3000,), float(index)) for _ in range(20)]

@@ -1,0 +1,188 @@
+"""What `fix` did as a document: what was kept and what it brought, what was left alone and why, stages before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipefix.fixes.outcome import Applied, Fixed, Refused, Undone
+from pipefix.report import wording
+from pipefix.report.document import (
+    Bar,
+    BarPart,
+    Bars,
+    Block,
+    CommandLine,
+    Document,
+    Field,
+    Item,
+    Items,
+    Paragraph,
+    Section,
+    Table,
+    field,
+    sentence,
+)
+from pipefix.report.runfile import Run, encode
+from pipefix.report.side_by_side import side_by_side
+from pipefix.vocabulary.commands import command, with_plan
+from pipefix.vocabulary.version import VERSION
+
+
+def report(fixed: Fixed, before: Run | None = None, after: Run | None = None, *, page: str | None = None) -> Document:
+    """``before`` and ``after``: what was probed; ``page``: where the page lies that was written of this."""
+    listed: tuple[tuple[str, list[Block], str], ...] = (
+        ("Kept", [Items([_kept(step) for step in fixed.applied])] if fixed.applied else [], ""),
+        (
+            "Would be tried, in this order",
+            [Items([_ahead(step) for step in fixed.ahead], numbered=True)] if fixed.ahead else [],
+            "",
+        ),
+        ("Left alone, and why", [Items([_left(step) for step in fixed.refused])] if fixed.refused else [], ""),
+        ("Before and after", side_by_side(before, after), "page"),
+        ("From before to after", _waterfall(fixed, after), "page"),
+        ("Predicted and measured", _gains(fixed), "page"),
+    )
+    return Document(
+        command="pipefix fix",
+        target=fixed.target + (" --dry-run" if fixed.dry else ""),
+        kind="good" if fixed.applied else "warn",
+        card=list(_card(fixed, page)),
+        card_last=True,
+        tiles=_tiles(fixed),
+        sections=[Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks],
+        version=VERSION,
+        data=encode(after) if after is not None else "{}",
+    )
+
+
+def _card(fixed: Fixed, page: str | None) -> Iterator[Field]:
+    yield field("RESULT", result(fixed), "strong")
+    if fixed.same is not None:
+        yield field("SAMPLES", _capital(fixed.same.sentence))
+    if fixed.stopped:
+        yield field("STOPPED", _capital(fixed.stopped))
+    notes = [f"{path} is no longer read; only --undo needs it. Remove it to have its room." for path in fixed.no_longer_read]
+    if notes or fixed.left_alone:
+        yield Field("NOTE", [Paragraph(note) for note in (*notes, *fixed.left_alone)])
+    if fixed.plan is not None and not fixed.dry:
+        back = command("pipefix", "fix", "--undo", *(["--out", fixed.folder] if fixed.folder != "." else []))
+        yield Field(
+            "USE",
+            [
+                CommandLine(with_plan(fixed.plan, fixed.target)),
+                Paragraph("Without plan=... it runs as before. To take the last step back:"),
+                CommandLine(back),
+            ],
+        )
+    if page is not None:
+        yield field("REPORT", page)
+
+
+def result(fixed: Fixed) -> str:
+    """What a person reads first."""
+    if fixed.dry:
+        count = len(fixed.ahead)
+        return f"{wording.counted(count, 'step')} would be tried, in this order." if count else "Nothing would be tried."
+    if not fixed.applied:
+        return "Nothing was changed." if not fixed.interrupted else "Interrupted: nothing was changed."
+    steps = wording.counted(len(fixed.applied), "step")
+    if fixed.total is None:
+        return f"{steps} kept; interrupted before the whole was measured."
+    saved = ""
+    if fixed.saved_s is not None and fixed.saved_s > 0:
+        saved = f", and saves {wording.seconds(fixed.saved_s)} of each epoch"
+    rates = f"{wording.rate(fixed.total.before.value)} -> {wording.rate(fixed.total.after.value)}"
+    whole = " (starts of epochs counted in)" if fixed.total.epochs else ""
+    speed = f"{wording.times_between(fixed.total.gain)} as fast: {rates}{whole}"
+    return f"{speed}{saved}. {steps} kept, predicted to bring {wording.times(fixed.promised)} together."
+
+
+def _tiles(fixed: Fixed) -> list[tuple[str, str]]:
+    if fixed.total is None:
+        return []
+    saved = [("saved of each epoch", wording.seconds(fixed.saved_s))] if fixed.saved_s is not None else []
+    rates = [("before", wording.rate_between(fixed.total.before)), ("after", wording.rate_between(fixed.total.after))]
+    return [*rates, ("gain", wording.times_between(fixed.total.gain)), *saved]
+
+
+def _kept(step: Applied) -> Item:
+    measured = wording.times_between(step.measured.gain)
+    predicted = f"{wording.times_between(step.predicted)} predicted ({wording.percent(step.held)} of it)"
+    blocks = [
+        Paragraph(f"{step.id}: {measured} measured, {predicted}, over {step.measured.pairs} pairs of runs in turn."),
+        Paragraph(f"samples: {step.same.sentence}"),
+    ]
+    if step.makes is not None:
+        blocks.append(Paragraph(f"{step.makes}: {wording.size(step.disk_bytes)}, made in {wording.seconds(step.seconds)}"))
+    return Item(text=sentence(step.title), figure=f"{measured} measured", certain=True, blocks=list(blocks))
+
+
+def _ahead(step: Refused) -> Item:
+    asked = [Paragraph(f"{step.why}: asked before, or --yes")] if step.why else []
+    worth = f"{wording.times_between(step.predicted)} predicted"
+    return Item(text=f"{step.id}: {_capital(step.title)}", figure=worth, blocks=[*asked])
+
+
+def _left(step: Refused) -> Item:
+    hand = [Paragraph(f"by hand: {step.command}", "to-do")] if step.command else []
+    figure = f"{wording.times_between(step.measured.gain)} measured" if step.measured is not None else ""
+    return Item(text=f"{step.id}: {step.why}", style="soft", figure=figure, certain=bool(figure), blocks=[*hand])
+
+
+def _waterfall(fixed: Fixed, after: Run | None) -> list[Block]:
+    """The rate as each kept step raised it, and what the consumer could take: the ceiling."""
+    if fixed.total is None or not fixed.applied:
+        return []
+    rate = fixed.total.before.value
+    rows = [("before", 0.0, rate, "none")]
+    for step in fixed.applied:
+        rows.append((step.id, rate, rate * step.measured.gain.value, step.stage))
+        rate = rows[-1][2]
+    rows.append(("after, both run in turn", 0.0, fixed.total.after.value, "augment"))
+    demand = wording.usable(after.throughput.demand) if after is not None and after.throughput is not None else None
+    if demand is not None:
+        rows.append(("the consumer could take", 0.0, demand.value, "none"))
+    bars = []
+    for label, begin, end, stage in rows:
+        text = wording.rate(end) if not begin else f"{wording.number(begin)} to {wording.rate(end)}"
+        bars.append(Bar(cells=[label, text], parts=[BarPart(min(begin, end), max(begin, end), stage, text)], title=text))
+    table = Table(["step", "rate"], [bar.cells for bar in bars], "lr", caption="What each kept step added")
+    return [Paragraph("What each kept step added, as it was measured when it was kept.", "soft"), Bars(table=table, bars=bars)]
+
+
+def _gains(fixed: Fixed) -> list[Block]:
+    bars = []
+    for step in fixed.outcomes:
+        if step.predicted is None or step.measured is None:
+            continue
+        for how, gain in (("predicted", step.predicted), ("measured", step.measured.gain)):
+            cells = [f"{step.id}, {how}", wording.times_between(gain)]
+            bars.append(Bar(cells=cells, value=gain, stage=step.stage, modelled=how == "predicted", title=": ".join(cells)))
+    if not bars:
+        return []
+    table = Table(["step", "times the throughput"], [bar.cells for bar in bars], "lr", caption="Gains")
+    lead = "Each step's gain over the pipeline as it was before that step; pale bars are predictions."
+    return [Paragraph(lead, "soft"), Bars(table=table, bars=bars, start=1.0)]
+
+
+def undone(undo: Undone) -> Document:
+    step = f"Step {undo.step}{f' ({undo.id})' if undo.id else ''}"
+    if undo.finished:
+        words = f"{step} is taken back."
+    elif undo.step:
+        words = f"{step} was not in effect: the plan is already what it was before it."
+    else:
+        words = "No step was taken back: caches lay there that no plan names, such as an interrupted run leaves."
+    if undo.removed:
+        words += f" Removed: {', '.join(undo.removed)}."
+    if undo.finished and undo.plan is None:
+        words += " No plan is left: the loader runs as your code has it."
+    elif undo.finished:
+        words += f" {undo.plan} holds what was there before it, to the letter."
+    if undo.kept_as is not None:
+        words += f" The plan as it was, with what you edited in it, is kept as {undo.kept_as}."
+    return Document(sections=[Section(title="", blocks=[Paragraph(" ".join([words, *undo.left_alone]))])])
+
+
+def _capital(text: str) -> str:
+    return sentence(text[:1].upper() + text[1:])

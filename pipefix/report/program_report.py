@@ -1,0 +1,115 @@
+"""A training program's loops as a document: when each ran and waited, what its ranks do to each other, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipefix.report import wording
+from pipefix.report.document import Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
+from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
+from pipefix.vocabulary import quantity
+from pipefix.vocabulary.commands import command
+
+KINDS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
+SMALL = 0.01
+"""BarPart of the making of batches below which a stage is left out."""
+ONE_BATCH = 1.2
+"""Times the samples of a batch that an optimizer's step is over, from which that is told."""
+BETWEEN = 0.05
+"""BarPart of the program's time between epochs from which it is told."""
+_CLOCKS = "These are clocks. Which stage is slow, and what each fix is worth, experiments in the program show: "
+
+
+def report(run: Run) -> Document:
+    """What was seen of the program, the verdict first."""
+    program = run.program
+    assert program is not None
+    card = []
+    if run.verdict is not None and not run.stages:  # else the report of the experiments says it
+        card = [field("VERDICT", run.verdict.sentence, f"strong {KINDS.get(run.verdict.kind, '')}".strip())]
+        if run.verdict.kind == "input-bound":
+            card.append(field("", _CLOCKS + command("pipefix", "run", "--probe", *program.command), "soft"))
+    return Document(card=card, sections=[section(program)])
+
+
+def section(program: ProgramFigures, *, only: str = "") -> Section:
+    blocks: list[Block] = []
+    if program.loops:
+        blocks.append(_loops(program))
+    for finding in program.findings:
+        blocks += [Paragraph(f"{finding.severity}: {finding.found}", "strong"), Paragraph(finding.advice)]
+    return Section(title="The program", blocks=[*blocks, *(Paragraph(text, "soft") for text in notes(program))], only=only)
+
+
+def _loops(program: ProgramFigures) -> Bars:
+    copies = any("copies_s" in loop.step_split for loop in program.loops)  # told apart from the forward pass
+    columns = ["loop", "waits", "time", "steps", "first", *(["copies"] if copies else []), "forward", "backward", "optimizer"]
+    bars = []
+    for loop in program.loops:
+        rank = f", rank {loop.rank}" if program.ranks > 1 and loop.rank is not None else ""
+        first = quantity.seconds(max(loop.first_batch_s)) if loop.first_batch_s else ""
+        parts = [_part(loop, f"{name}_s") for name in columns[5:]]
+        name = f"{loop.role} {loop.loader or '(no loader)'}{rank}"
+        cells = [name, waits(loop), quantity.seconds(loop.seconds), f"{loop.steps:,}", first, *parts]
+        bars.append(Bar(cells=cells, parts=list(_lane(loop)), title=name))
+    table = Table(columns, [bar.cells for bar in bars], "l" + "r" * (len(columns) - 1), ["first", "steps"], "Loops over loaders")
+    end = quantity.seconds(max([program.seconds, *(part.end for bar in bars for part in bar.parts)]))
+    return Bars(table=table, bars=bars, ends=("the program begins; above: waiting for batches, below: working on them", end))
+
+
+def _lane(loop: LoopFigures) -> Iterator[BarPart]:
+    for span in loop.timeline:
+        if wording.known(span.begin) and wording.known(span.end):
+            waited = min(1.0, max(0.0, span.waited)) if wording.known(span.waited) else 0.0
+            yield BarPart(span.begin, span.end, "wait", bottom=waited)
+            yield BarPart(span.begin, span.end, "step", top=waited)
+
+
+def waits(loop: LoopFigures) -> str:
+    """The share of its time that the loop waited for batches."""
+    share = loop.wait_share
+    if share is None:
+        return "unknown"
+    known = share.low > 0 or share.high < 1
+    low, high = (quantity.percent(end).removesuffix(" %") for end in (share.low, share.high))
+    return quantity.percent(share.value) + (f" ({low}-{high} %)" if known else " (too short)")
+
+
+def _part(loop: LoopFigures, name: str) -> str:
+    seconds = loop.step_split.get(name, 0.0)
+    return quantity.percent(seconds / loop.seconds) if seconds and loop.seconds else ""
+
+
+def notes(program: ProgramFigures) -> Iterator[str]:
+    """What there is to say besides, and how the program ended."""
+    yield from program.errors
+    if not program.loops and not program.errors:
+        seen = "No loop over a DataLoader, no optimizer step and no backward pass was seen"
+        yield f"{seen}: the program did not train, or without PyTorch."
+    for loop in program.loops:
+        if loop.stages:
+            parts = ", ".join(f"{name} {quantity.percent(part.value)}" for name, part in loop.stages.items() if part.value >= SMALL)
+            whose = f"batches of {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
+            yield f"Making {whose}, by looks at {loop.looked}: {parts}."
+    for place, over in {loop.loader: loop for loop in program.loops if loop.step_samples}.items():
+        a_batch = over.samples / max(1, over.steps)
+        if (over.step_samples or 0) > ONE_BATCH * a_batch:
+            where = f" of the loop over the loader made at {place}" if place else ""
+            yield f"An optimizer step{where} is over {over.step_samples:,} samples, of all ranks and accumulated batches together."
+    for loop in program.loops:
+        if loop.role == "train" and loop.between_epochs_s > BETWEEN * program.seconds:
+            part = quantity.percent(loop.between_epochs_s / program.seconds)
+            where = f"the loop over the loader made at {loop.loader}" + (f" (rank {loop.rank})" if program.ranks > 1 else "")
+            yield f"{part} of the program's time passed between epochs of {where}, with no loop running: checkpoints, logging."
+    if program.planned:
+        yield f"The plan {program.plan} was in place for the loader made at {', '.join(program.planned)}."
+    elif program.plan:
+        yield f"The plan {program.plan} changed nothing: no DataLoader was made at the line that it was made for."
+    if program.killed:
+        yield "A process that did not come to its end counts up to what it had noted by then."
+    if program.exit_code is None:
+        yield "How the program ended was not seen: it still runs, or pipefix was killed beside it."
+        return
+    ended = f"exit code {program.exit_code}" if program.exit_code >= 0 else f"signal {-program.exit_code}"
+    own = f"; noting this took {program.overhead_share * 100:.2f} % of that" if program.loops else ""
+    yield f"The program ran for {quantity.seconds(program.seconds)} and ended with {ended}{own}."

@@ -1,0 +1,65 @@
+"""What a tuning writes into the plan file: what it found in place of what stood there, and everything that it did not look at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.plan import backups, planfile
+from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile, TunedOn
+
+NEVER_SEARCHED = ("fuse",)
+"""Settings that `fix` writes, and tuning has no trials for."""
+_OF_NO_SETTING = ("evidence", "in_order")
+"""Not to be kept because it was declined: who asks for ``--keep-order`` wants no plan that gives it up."""
+
+
+def carried(older: PlanFile | None, declined: Collection[str]) -> dict[str, Any]:
+    """Settings of an older plan that this tuning has not looked at."""
+    if older is None or older.loader is None:
+        return {}
+    names = [*NEVER_SEARCHED, *(name for name in LoaderChange.__struct_fields__ if name in declined and name not in _OF_NO_SETTING)]
+    return {name: value for name in names if (value := getattr(older.loader, name)) is not None}
+
+
+def new_plan(
+    older: PlanFile | None,
+    changes: dict[str, Any],
+    evidence: Evidence | None,
+    declined: Collection[str],
+    *,
+    created: str,
+    target: str,
+    machine: TunedOn,
+) -> PlanFile:
+    """``older``: of the same target; None where there is none."""
+    settings = {**carried(older, declined), **changes}
+    loader = LoaderChange(**settings, evidence=evidence if changes else None) if settings else None
+    return PlanFile(
+        created=created, target=target, machine=machine, loader=loader,
+        cache=older.cache if older is not None else None, augmentation=older.augmentation if older is not None else None,
+    )  # fmt: skip
+
+
+def given_up(older: PlanFile | None, plan: PlanFile) -> list[str]:
+    """The older plan's settings that the new one does not repeat, as they stand in the file."""
+    if older is None or older.loader is None:
+        return []
+    now = plan.loader or LoaderChange()
+    return [
+        f"{name} = {msgspec.json.encode(value).decode()}"
+        for name in LoaderChange.__struct_fields__
+        if name != "evidence" and (value := getattr(older.loader, name)) is not None and getattr(now, name) != value
+    ]
+
+
+def write(plan: PlanFile, path: Path) -> Path | None:
+    """Write the plan; where one lies there, with a numbered backup of it, which is returned."""
+    path = path.resolve()
+    if not path.exists():
+        planfile.write(plan, path)
+        return None
+    return backups.before(path, backups.replace(path, planfile.encode(plan)))

@@ -1,0 +1,115 @@
+"""What a tuning leaves in the plan file: no older setting that contradicts it, and all that it did not look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from pipefix.api.tune import Tuned, _reading_its_cache, _tuned
+from pipefix.caches import convert as conversion
+from pipefix.measurement.machine import Machine
+from pipefix.plan import planfile
+from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
+from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.subject.load import load
+from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.space import Settings, Space
+from pipefix.tuning.tuner import Found, TrialLine
+from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.settings import LoaderSettings
+from tests.fixes.benchtop import Lines
+
+MACHINE = Machine(system="Linux", kernel="6.1", python="3.11", effective_cores=2.0)
+OLDER = PlanFile(
+    target="data.py", loader=LoaderChange(num_workers=8, fuse="close", pin_memory=True),
+    cache=CacheChange(path="pipefix-caches/source", store="source"),
+)  # fmt: skip
+BACKUP = "pipefix.plan.before-1.toml"
+
+
+def tuned(folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool = True, partial: bool = False) -> Tuned:
+    path = folder / planfile.NAME
+    if older is not None:
+        planfile.write(older, path)
+    rate = Interval(100.0, 99.0, 101.0)
+    kept = "it could not be beaten" if chosen == Settings(2) else None
+    rows = (TrialLine(chosen, "", "run"),) if ran else ()
+    found = Found(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
+    space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
+    telling = TuneReporter(
+        "data.py", LoaderSettings(batch_size=4, num_workers=2), Settings(2), space, ResourceLimits(), found,
+        ConsumerName("none", present=False), 0.01,
+    )  # fmt: skip
+    return _tuned(telling, MACHINE, older, path, [])
+
+
+def test_what_it_found_takes_the_place_of_older_settings_and_the_rest_stays(tmp_path: Path) -> None:
+    result = tuned(tmp_path, Settings(4), OLDER)
+    plan = planfile.read(tmp_path / planfile.NAME)
+    assert plan == result.plan and plan.loader is not None and plan.loader.evidence is not None
+    assert (plan.loader.num_workers, plan.loader.fuse, plan.loader.pin_memory) == (4, "close", True)
+    assert plan.cache == OLDER.cache
+    assert (tmp_path / BACKUP).read_text() == planfile.encode(OLDER)
+    assert any(f"kept as {BACKUP}" in note for note in result.report.notes)
+
+
+def test_where_nothing_is_better_than_the_code_an_older_plan_no_longer_says_otherwise(tmp_path: Path) -> None:
+    result = tuned(tmp_path, Settings(2), OLDER)
+    plan = planfile.read(tmp_path / planfile.NAME)
+    assert plan.loader == LoaderChange(fuse="close", pin_memory=True) and plan.cache == OLDER.cache
+    assert not result.changed and result.report.written is not None
+    assert "no longer says num_workers = 8" in result.report.notes[0]
+    assert (tmp_path / BACKUP).read_text() == planfile.encode(OLDER)
+
+
+@pytest.mark.parametrize("how", [{"ran": False}, {"partial": True}])
+def test_an_older_plan_that_nothing_was_held_against_stays_and_that_is_told(tmp_path: Path, how: dict[str, bool]) -> None:
+    result = tuned(tmp_path, Settings(2), OLDER, **how)
+    assert planfile.read(tmp_path / planfile.NAME) == OLDER and result.report.written is None
+    assert "still says num_workers = 8, which was not tried" in result.report.notes[0]
+    assert [path.name for path in tmp_path.iterdir()] == [planfile.NAME]
+
+
+def test_an_older_plan_that_agrees_is_not_written_again(tmp_path: Path) -> None:
+    older = PlanFile(target="data.py", loader=LoaderChange(fuse="exact"))
+    assert tuned(tmp_path, Settings(2), older).report.written is None
+    assert [path.name for path in tmp_path.iterdir()] == [planfile.NAME]
+
+
+def test_nothing_is_taken_over_from_a_plan_of_another_target(tmp_path: Path) -> None:
+    other = PlanFile(target="other.py", loader=LoaderChange(fuse="close"), cache=OLDER.cache)
+    result = tuned(tmp_path, Settings(4), other)
+    plan = planfile.read(tmp_path / planfile.NAME)
+    assert plan.cache is None and plan.loader is not None and plan.loader.fuse is None
+    assert "was one of other.py" in result.report.notes[0] and (tmp_path / BACKUP).exists()
+
+
+def test_without_an_older_plan_nothing_lies_beside_it(tmp_path: Path) -> None:
+    tuned(tmp_path, Settings(4), None)
+    assert [path.name for path in tmp_path.iterdir()] == [planfile.NAME]
+
+
+def test_what_was_found_is_not_lost_with_a_plan_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(planfile, "write_whole", full)
+    with pytest.raises(UnreadableFile, match="No space left on device") as caught:
+        tuned(tmp_path, Settings(4), None)
+    known: Any = caught.value.known
+    assert known.settings.num_workers == 4 and known.report.written is None
+
+
+def test_trials_read_from_the_cache_that_the_plan_names(tmp_path: Path) -> None:
+    data = Lines(tmp_path / "data")
+    conversion.convert(data, conversion.recipe_of("lmdb", "source", None), tmp_path / "cache", target="data")
+    subject, notes, path = load(DataLoader(data, batch_size=4)), [], tmp_path / planfile.NAME
+    plan = PlanFile(cache=CacheChange(path="cache", store="source"))
+    cached = _reading_its_cache(subject, plan, path, notes)
+    assert type(cached.dataset).__name__ == "CachedDataset" and "Trials read from cache" in notes[0]
+    missing = PlanFile(cache=CacheChange(path="nowhere", store="source"))
+    assert _reading_its_cache(subject, missing, path, notes) is subject and "without the cache" in notes[1]

@@ -81,6 +81,11 @@ def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
                     folder.rmdir()
 
 
+def is_ours(goal: Path) -> bool:
+    """Whether a cache is there, whole or damaged, or one is begun for it."""
+    return layout.is_cache(goal) or marked(building_of(goal) / PLAN)
+
+
 def _place(goal: Path, *, quarantine: bool) -> Path:
     try:
         if layout.is_cache(goal):

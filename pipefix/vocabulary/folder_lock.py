@@ -78,14 +78,19 @@ class FolderLock:
 
     def moved(self, folder: Path) -> None:
         """The directory was renamed."""
-        self._folder, self._path = folder, folder / NAME
+        with _HELD:
+            _held.discard(self._name)
+            self._folder, self._path, self._name = folder, folder / NAME, os.path.realpath(folder / NAME)
+            _held.add(self._name)
 
     def __exit__(self, *why: object) -> None:
         assert self._file is not None
-        with contextlib.suppress(OSError):
-            self._file.truncate(0) if self._keep else files.remove(self._path)
-        self._file.close()
-        _held.discard(self._name)
+        try:
+            with contextlib.suppress(OSError):
+                self._file.truncate(0) if self._keep else files.remove(self._path)
+        finally:
+            self._file.close()
+            _held.discard(self._name)
 
 
 def unwritable(folder: Path, error: OSError) -> UnreadableFile:

@@ -9,14 +9,9 @@ from tests.architecture import house
 
 ALLOWED = {"pipefix.vocabulary.files", "pipefix.caches.folder"}
 LEFT = {
-    "pipefix.vocabulary.folder_lock": ("vocabulary", 1),
-    "pipefix.fixes.build_cache": ("fixes", 1),
-    "pipefix.fixes.log": ("fixes", 1),
-    "pipefix.fixes.undo": ("fixes", 2),
     "pipefix.kernels.build": ("kernels", 1),
     "pipefix.loader.workers.deaths": ("loader", 1),
     "pipefix.measurement.sockets": ("measurement", 1),
-    "pipefix.tuning.trial": ("tuning", 1),
     "pipefix.api.inside": ("programs", 2),
     "pipefix.api.run": ("programs", 2),
 }

@@ -110,7 +110,7 @@ class Killed(BaseException):
 @contextlib.contextmanager
 def killed_at(number: int) -> Iterator[list[str]]:
     """Inside, the process dies before its ``number``-th act that changes anything on the disk. Yields the acts so far."""
-    from pipefix.caches import folder
+    from pipefix.caches import folder as cache_folder
     from pipefix.caches.building import Building
     from pipefix.fixes import log
     from pipefix.plan import planfile
@@ -130,7 +130,7 @@ def killed_at(number: int) -> Iterator[list[str]]:
     with contextlib.ExitStack() as stack:
         for owner, name in (
             (log.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
-            (folder, "remove"), (Building, "finished"), (Building, "seal"),
+            (cache_folder, "remove"), (Building, "finished"), (Building, "seal"),
         ):  # fmt: skip
             stack.enter_context(mock.patch.object(owner, name, dying(name, getattr(owner, name))))
         yield acts

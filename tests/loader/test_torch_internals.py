@@ -16,24 +16,12 @@ from pipefix.seams import torch_internals
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_PRIVATE_NAMES = """
-import importlib, json, types, warnings
+import json, warnings
 import torch
 from torch.utils.data import DataLoader
+import tests.doubles.torch_without_private_names
 
 warnings.simplefilter("error", RuntimeWarning)
-
-# What begins with an underscore is there for torch itself only.
-found = importlib.import_module
-def public_only(name, package=None):
-    if name.startswith("torch"):
-        if any(part.startswith("_") for part in name.split(".")):
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return types.SimpleNamespace(**{k: v for k, v in vars(found(name, package)).items() if not k.startswith("_")})
-    return found(name, package)
-importlib.import_module = public_only
-make = DataLoader._get_iterator
-del DataLoader._get_iterator
-DataLoader.__iter__ = lambda self: make(self)
 """
 
 

@@ -1,0 +1,28 @@
+"""A torch that has none of the private names that the package looks for: imported before pipefix, or given to pytest as ``-p``."""
+
+from __future__ import annotations
+
+import importlib
+import types
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+found = importlib.import_module
+
+
+def public_only(name: str, package: str | None = None) -> Any:
+    """What begins with an underscore is there for torch itself only."""
+    if not name.startswith("torch"):
+        return found(name, package)
+    if any(part.startswith("_") for part in name.split(".")):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+    return types.SimpleNamespace(**{key: value for key, value in vars(found(name, package)).items() if not key.startswith("_")})
+
+
+importlib.import_module = public_only
+make = DataLoader._get_iterator
+del DataLoader._get_iterator
+DataLoader.__iter__ = lambda self: make(self)  # type: ignore[method-assign]
+assert torch is not None

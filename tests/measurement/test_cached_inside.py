@@ -38,7 +38,7 @@ def test_it_goes_on_reading_its_cache_afterwards(tmp_path: Path, monkeypatch: py
     cached = CachedDataset(made.folder, dataset=dataset)
     with monkeypatch.context() as during:
         Ticks().given_to(PROBE, during)
-        pipefix.probe(DataLoader(cached, batch_size=4), budget=0.5, trial_workers=())
+        pipefix.probe(DataLoader(cached, batch_size=4), budget=0.5, trial_workers=())  # fake clock
     for path in paths:
         path.unlink()
     with warnings.catch_warnings():

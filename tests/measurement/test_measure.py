@@ -458,7 +458,7 @@ def test_a_dataset_that_keeps_what_it_has_read_is_told_of(
     what: str, told: list[str], workers: int, paths: list[str], ticks: Ticks
 ) -> None:
     built = DataLoader(Keeping(paths, what), batch_size=4, num_workers=workers, collate_fn=planted.collate)
-    found = measured(built, budget=5.0)
+    found = measured(built, budget=5.0)  # fake clock
     assert found.kept_by_dataset == told
     caveats = {caveat for caveat, _ in diagnose(found).caveats}
     assert ("own-cache" in caveats) == bool(told)

@@ -6,7 +6,7 @@ from tests.programs.conftest import Place, Ran
 
 OWN_CLOCK = """\
     now = 100.0
-    time.perf_counter = lambda: now
+    time.perf_counter = lambda: now  # fake clock
     def sleep(seconds):
         global now
         now += seconds"""

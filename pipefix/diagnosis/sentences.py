@@ -215,6 +215,12 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
         when=found.idle_workers > 0,
     )
     tell(
+        "own-cache",
+        f"The dataset keeps what it has read: {' and '.join(found.kept_by_dataset)} ran only when a sample was first asked for. "
+        "Every figure is of later epochs; the first one takes longer.",
+        when=bool(found.kept_by_dataset),
+    )
+    tell(
         "inconclusive",
         f"A longer run would narrow the intervals: --budget {longer_budget(found)}.",
         when=diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence,

@@ -375,12 +375,9 @@ class Bench:
 
     def _see_filling(self, crossings: int) -> None:
         """Before the recording: whether the first sample crosses many times as many seams as the second."""
-        if self.discovered >= DISCOVERY_UNITS:
-            return
-        if self.position == 0:
-            self._first_crossings = crossings
-        else:
-            self.fills = self._first_crossings > FILLING * max(1, crossings)
+        if self.discovered < DISCOVERY_UNITS:
+            first, self._first_crossings = self._first_crossings, crossings
+            self.fills = self.position > 0 and first > FILLING * max(1, crossings)
 
     def _recorded_sample(self, unit: Any, made: _MadeSamples) -> bool:
         sample = self.recording.samples.get(unit)

@@ -99,6 +99,17 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
         startup.measure(subject, found, clock.left)
 
 
+def _calls(rows: list[Row]) -> dict[str, float]:
+    """Operations a sample, by stage: of reading and decoding, where every second sample has one at least."""
+    samples = sum(row.trace.samples for row in rows) or 1
+    counted = dict.fromkeys((Stage.STORAGE.value, Stage.DECODE.value), 0.0)
+    for row in rows:
+        for charge in row.trace.charges:
+            if charge.stage in counted:
+                counted[charge.stage] += charge.calls / samples
+    return {stage: calls for stage, calls in counted.items() if calls >= 0.5}
+
+
 class _Session:
     """One run through the experiments."""
 
@@ -155,6 +166,7 @@ class _Session:
         found.recorded_units = sum(row.trace.recorded for row in last.values())
         found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         self._learn(list(last.values()))
+        found.first_calls = _calls(rows)
         self.pool.turn_to(experiments.PLAIN)
         self.pool.keep_batch()
 

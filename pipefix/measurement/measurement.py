@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipefix.measurement.trace import BatchTrace
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
+
+KEPT = 0.2
+"""Part of the operations of a first reading below which a later one is of what the dataset kept."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,19 @@ class Measurement:
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
     own_lines: dict[str, int] = field(default_factory=dict)
     """Lines of the user's own code that no seam cuts, by how often they were seen running."""
+
+    first_calls: dict[str, float] = field(default_factory=dict)
+    """Operations a sample by stage when samples were read for the first time."""
+
+    @property
+    def kept_by_dataset(self) -> list[str]:
+        """Stages that the dataset itself passes by once it has read a sample: it has a cache of its own."""
+        rows = self.rows("real")
+        samples = sum(row.trace.samples for row in rows)
+        again: Counter[str] = Counter()
+        for row in rows:
+            again.update({charge.stage: charge.calls for charge in row.trace.charges if charge.stage is not None})
+        return [stage for stage, calls in self.first_calls.items() if samples and again[stage] / samples < KEPT * calls]
 
     @property
     def facts(self) -> dict[str, float]:

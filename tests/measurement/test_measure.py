@@ -431,3 +431,34 @@ class TestGarbage:
             assert 1000 < gc.get_freeze_count() < before + len(made_since)
         finally:
             gc.unfreeze()
+
+
+class Keeping(planted.Mapped):
+    """Keeps what it has read: pixels, or the samples whole."""
+
+    def __init__(self, paths: list[str], what: str) -> None:
+        super().__init__(paths)
+        self.what, self.kept = what, dict[int, Any]()
+
+    def __getitem__(self, index: int) -> Any:
+        if index not in self.kept:
+            with open(self.paths[index], "rb") as file:
+                data = file.read()
+            self.kept[index] = {"bytes": lambda: data, "pixels": lambda: planted.decode(data), "nothing": str}[self.what]()
+            if self.what == "nothing":
+                self.kept.pop(index)
+                return planted.picture(self.paths[index])
+        kept = self.kept[index]
+        return planted.augment(planted.decode(kept) if self.what == "bytes" else kept), str(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(("what", "told"), [("nothing", []), ("bytes", ["storage"]), ("pixels", ["storage", "decode"])])
+def test_a_dataset_that_keeps_what_it_has_read_is_told_of(
+    what: str, told: list[str], workers: int, paths: list[str], ticks: Ticks
+) -> None:
+    built = DataLoader(Keeping(paths, what), batch_size=4, num_workers=workers, collate_fn=planted.collate)
+    found = measured(built, budget=5.0)  # fake clock
+    assert found.kept_by_dataset == told
+    caveats = {caveat for caveat, _ in diagnose(found).caveats}
+    assert ("own-cache" in caveats) == bool(told)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.programs import without_loader
 from tests.programs.conftest import Place
 
 
@@ -117,54 +118,13 @@ def test_batches_without_a_loader(place: Place) -> None:
     assert (loop.role, loop.steps) == ("train", 30), "by its backward passes"
 
 
-WITHOUT_LOADER = """\
-    import sys, time, torch
-    data, kind = torch.arange(1000.0), sys.argv[1]
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = torch.nn.Linear(4, 1)
-        def forward(self, x):
-            time.sleep(0.04)
-            if len(x) < 4: raise ValueError("too short")
-            return self.inner(x)
-    class Shifted(torch.nn.Module):
-        "A transform: no parameters."
-        def forward(self, x):
-            if kind == "outside": time.sleep(0.04)
-            return x + 1
-    model, shifted = Model(), Shifted()
-    optimizer = torch.optim.AdamW(model.parameters())
-    def get_batch():
-        start = int(torch.randint(900, ()))
-        return shifted(data[start : start + 4])
-    def step():
-        optimizer.zero_grad()
-        model(get_batch()).sum().backward()
-        optimizer.step()
-    for _ in range(50): step()
-    hooks = torch.nn.modules.module
-    print(len(hooks._global_forward_pre_hooks), len(model._forward_hooks), len(shifted._forward_hooks))
-    if kind == "torn":
-        # In a step that is looked into, torch itself calls the model by one function more, which a traceback shows.
-        while hooks._global_forward_pre_hooks: step()
-        model(data[:3])
-    """
-
-
 @pytest.mark.parametrize("kind", ["inside", "outside", "torn"])
 def test_what_passes_outside_the_models_is_told(kind: str, place: Place) -> None:
-    place.write(WITHOUT_LOADER)
-    ran = place.run("train.py", kind)
+    outside = 'if kind == "outside": sleep(0.04)'
+    place.write(without_loader.program(without_loader.REAL_CLOCK, model="sleep(0.04)", transform=outside))
+    ran = without_loader.ran_as_alone(place, kind)
     (loop,) = ran.program.loops
     share = loop.outside_share
     assert share is not None
     # About half, or next to nothing. A step that the machine held up widens the interval.
     assert share.high > 0.4 if kind == "outside" else share.low < 0.3
-    hooks, *others = ran.out.split()
-    assert hooks in "01", "a step is looked into, or none is"
-    assert others == ["0", "0"]
-    told = "passes outside its models, their backward passes and the optimizer's steps" in " ".join(ran.err.split())
-    assert told
-    alone = place.alone("train.py", kind)
-    assert (ran.code, ran.err.startswith(alone.err)) == (alone.code, True)

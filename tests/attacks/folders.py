@@ -1,6 +1,6 @@
 """Made-up folders: foreign files, links, pipes, planted logs, plans and manifests; a command in each, and what must hold after it.
 
-python -m tests.attacks.folders --cases 2000 --first 0      each case is its number: a wrong one is made again with --first N --cases 1
+python -m tests.attacks.folders --cases 2000 --first 0      a wrong one again: --first N --cases 1
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ MANIFEST = {"format": "pipefix.cache/2", "pipefix": "0.1.0", "target": "evil.py:
 MARKED = json.dumps(MANIFEST, indent=1)
 PLAN = 'format = "pipefix.plan/1"\n\n[loader]\nnum_workers = 1\n'
 NOT_OURS = (
-    b"", b"theirs\n", b'{"name": "a web application", "parts": []}', b"[tool.other]\nx = 1\n", b"\x00\xff\xfe", b"[" * 30_000, b"null",
+    b"", b"theirs\n", b'{"name": "a web application", "parts": []}', b"[tool.other]\nx = 1\n", b"\x00\xff\xfe", b"[" * 30_000,
+    b"null",
     b'{"event": "an event of theirs"}\n',
 )  # fmt: skip
 TOP = (
     "pipefix.plan.toml", "pipefix.log.jsonl", "pipefix-caches", "pipefix.before.json", "pipefix.after.json", "pipefix.fix.html",
-    "pipefix.plan.toml.1", "pipefix.plan.1.toml", "pipefix.plan.toml.bak", "pipefix.plan.toml.2", "pipefix.json", ".pipefix", "notes.txt",
+    "pipefix.plan.toml.1", "pipefix.plan.1.toml", "pipefix.plan.toml.bak", "pipefix.plan.toml.2", "pipefix.json", ".pipefix",
+    "notes.txt",
     "pipefix-traceback.txt", "pipefix.log.jsonl.1",
 )  # fmt: skip
 """Names beside the target as people, and we, use them."""
 IN_A_CACHE = (
     "parts", "index", "manifest.json", "manifest.json.draft", "plan.json", "quarantine.jsonl", "notes.txt", ".pipefix-0123456789ab",
-    "parts/00000.mdb", "parts/00001.mdb", "parts/holiday.jpg", "index/00000.idx", "index/manifest.copy", "lists.json", ".lock", "x.draft",
+    "parts/00000.mdb", "parts/00001.mdb", "parts/holiday.jpg", "index/00000.idx", "index/manifest.copy", "lists.json", ".lock",
+    "x.draft",
     "index/00000.facts", "parts/00000.parquet", ".repair/a",
 )  # fmt: skip
 CACHES = (
@@ -246,7 +249,8 @@ def may_change(scene: Scene, path: Path, command: tuple[str, ...], before: Any, 
     made_by_us = str(path) in ours and (before[str(path)][0] == 0o040000 or before[str(path)] == ours[str(path)])
     if verb == "convert":
         out = folder / command[command.index("--out") + 1]
-        return made_by_us and path.is_relative_to(out) and "files" not in path.parts and name != "train.py" and out != folder
+        ours_by_name = made_by_us or (regular and str(path) in ours and "--update" in command)  # damaged: that is what it mends
+        return ours_by_name and path.is_relative_to(out) and "files" not in path.parts and name != "train.py" and out != folder
     if path.parent == folder and regular and verb in ("fix", "tune"):
         if name == "pipefix.log.jsonl":
             return str(path) in after

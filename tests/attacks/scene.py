@@ -1,4 +1,4 @@
-"""A user's folder, what can be seen of it from outside, and commands that are run in it: forked from here, where torch is loaded."""
+"""A user's folder, what can be seen of it from outside, and commands run in it: forked from here, where torch is loaded."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def start(folder: Path, *arguments: str, safe: Path, output: Path, before: Calla
     os.setsid()
     os.close(ready)
     os.close(begun)
-    _become(folder, arguments, safe, output, before)
+    return _become(folder, arguments, safe, output, before)
 
 
 def _become(folder: Path, arguments: tuple[str, ...], safe: Path, output: Path, before: Callable[[], object] | None) -> NoReturn:
@@ -225,7 +225,7 @@ def _become(folder: Path, arguments: tuple[str, ...], safe: Path, output: Path, 
             run()
     except SystemExit as leaving:
         code = leaving.code
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - told, and seen by the exit code
         traceback.print_exc()
         code = 71
     finally:

@@ -1,4 +1,4 @@
-"""Caches, plans and run files that are pipes, devices, cut or made up: told at once, in a sentence, and left as they are (attack.md M2, M8, M9, L1)."""
+"""Caches, plans and run files that are pipes, devices, cut or made up are told at once, and left (attack.md M2, M8, M9, L1)."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def python(scene: Scene, file: Path) -> int:
             code = 0
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - told, and seen by the exit code
             import traceback
 
             traceback.print_exc()

@@ -1,4 +1,4 @@
-"""`tune` touches only what it made, keeps what others put into a plan, and refuses what cannot be meant (issue 31, designs 5 and 11)."""
+"""`tune` touches only what it made, keeps a plan of others, and refuses what cannot be meant (issue 31, designs 5 and 11)."""
 
 from __future__ import annotations
 

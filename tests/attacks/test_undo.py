@@ -1,4 +1,4 @@
-"""`pipefix fix` and `--undo` beside a planted log, an edited plan and linked caches: no path in a file is obeyed (attack.md H2, H4)."""
+"""`fix` and `--undo` beside a planted log, an edited plan and linked caches: no path in a file is obeyed (attack.md H2, H4)."""
 
 from __future__ import annotations
 

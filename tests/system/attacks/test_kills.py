@@ -10,7 +10,6 @@ import pytest
 from tests.attacks.scene import warm
 from tests.system.attacks import kills
 
-
 DEBRIS = pytest.mark.xfail(strict=True, reason="undo that is killed while it removes a cache leaves its empty folders for good")
 
 

@@ -1,0 +1,12 @@
+"""A few of the made-up folders; tests/system/attacks has 2,000 of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.attacks.folders import campaign, told
+
+
+def test_no_foreign_byte_changes_and_commands_end_as_documented(tmp_path: Path) -> None:
+    wrong = campaign(tmp_path, 0, 8)
+    assert not wrong, "\n".join(map(told, wrong))

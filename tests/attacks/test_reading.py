@@ -1,0 +1,184 @@
+"""Caches, plans and run files that are pipes, devices, cut or made up are told at once, and left (attack.md M2, M8, M9, L1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.scene import Scene, look, write
+
+REPAIR = pytest.mark.xfail(strict=True, reason="verify advises --repair, which runs what the manifest names")
+
+
+def commands(name: str) -> list[tuple[str, ...]]:
+    return [("verify", name), ("convert", "train.py", "--to", "lmdb", "--out", name, "--update", "--workers", "0", "-q")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("manifest.json", "pipe"),
+        ("parts/00000.mdb", "pipe"),
+        ("index/00000.idx", "pipe"),
+        ("manifest.json", "device"),
+        ("parts/00000.mdb", "loop"),
+    ],
+)
+def test_what_is_no_file_in_a_cache_is_told_and_not_waited_for(cached: Scene, name: str, kind: str) -> None:
+    path = cached.project / "lmdb" / name
+    assert path.exists(), f"a cache has no {name} now: {sorted(cached.project.glob('lmdb/**/*'))}"
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        write(path / "thesis.txt")
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else path.name)
+    cached.remember(path, cached.project / "files", cached.project / "train.py")
+    for command in commands("lmdb"):
+        told = cached.run(*command).of_the_table()
+        cached.unchanged()
+        if command[0] == "verify":
+            assert told.code in (1, 4), str(told)
+
+
+@pytest.mark.parametrize(("verb", "kind"), [(("show",), "device"), (("show",), "folder"), (("compare", "good.json"), "device")])
+def test_run_files_that_are_none(scene: Scene, verb: tuple[str, ...], kind: str) -> None:
+    """A pipe may be read: `show <(curl ...)` is one."""
+    path = scene.project / "run.json"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    write(scene.project / "good.json", b"{}")
+    scene.remember()
+    scene.run(*verb, "run.json").ended_with(2, 4)
+    scene.unchanged()
+
+
+@pytest.mark.parametrize("what", ["sound", *(pytest.param(what, marks=REPAIR) for what in ("cut", "flipped", "no manifest"))])
+def test_verify_only_reads(cached: Scene, what: str) -> None:
+    part = cached.project / "lmdb" / "parts" / "00000.mdb"
+    if what == "cut":
+        part.write_bytes(part.read_bytes()[:5000])
+    elif what == "flipped":
+        data = bytearray(part.read_bytes())
+        at = len(data) // 2
+        for place in range(at, at + 4096, 7):
+            data[place % len(data)] ^= 0xFF
+        part.write_bytes(data)
+    elif what == "no manifest":
+        (cached.project / "lmdb" / "manifest.json").unlink()
+    cached.remember()
+    code = {"sound": (0,), "no manifest": (1, 4)}.get(what, (1,))
+    told = cached.run("verify", "lmdb").ended_with(*code)
+    cached.unchanged()
+    assert cached.made() == []
+    assert "--repair" not in told.text or what == "sound", f"verify only reads; what mends is convert --update:\n{told}"
+
+
+def test_verify_runs_nothing_that_a_cache_names(cached: Scene) -> None:
+    """Its manifest may name a target that lies in the cache itself."""
+    cache = cached.project / "lmdb"
+    write(cache / "evil.py", "from pathlib import Path\nPath(__file__).with_name('RAN').write_text('x')\n" + "dataset = [1]\n")
+    for path in (cache / "manifest.json", cache / "index" / "manifest.copy"):
+        if path.exists():
+            path.write_text(path.read_text().replace("train.py:loader", "evil.py:dataset").replace("train.py", "evil.py"))
+    part = cache / "parts" / "00000.mdb"
+    part.write_bytes(part.read_bytes()[:5000])
+    for command in (("verify", "lmdb"), ("verify", "lmdb", "--repair"), ("verify", ".")):
+        cached.run(*command, cwd=cache if command[-1] == "." else None).ended_with(1, 2, 4)
+        assert not (cache / "RAN").exists(), "code that lies in a cache was run"
+
+
+@pytest.mark.parametrize("store", ["lmdb", "parquet"])
+def test_a_part_that_is_cut_while_it_is_read_is_an_error_and_no_signal(cached: Scene, store: str) -> None:
+    part = next((cached.project / store / "parts").iterdir())
+    code = f"""
+    import os, sys
+    import pipefix
+    cache = pipefix.CachedDataset({str(cached.project / store)!r})
+    cache[0]
+    os.truncate({str(part)!r}, 1000)
+    told = 0
+    for index in range(len(cache)):
+        try:
+            cache[index]
+        except Exception as error:
+            told += 1
+    """
+    write(cached.place / "read.py", textwrap.dedent(code))
+    ran = python(cached, cached.place / "read.py")
+    assert ran >= 0, f"ended by signal {-ran}"
+    assert ran == 0
+
+
+def python(scene: Scene, file: Path) -> int:
+    """Run a program in a process forked from here; its exit code, negative for a signal."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setsid()
+            exec(compile(file.read_text(), str(file), "exec"), {"__name__": "__main__"})
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        except BaseException:  # noqa: BLE001 - told, and seen by the exit code
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def blown_up(value: object) -> object:
+    """Every number in a manifest made huge."""
+    if isinstance(value, dict):
+        return {key: blown_up(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [blown_up(inner) for inner in value]
+    return 2**60 if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize("store", ["lmdb", "parquet"])
+def test_a_manifest_of_huge_numbers(cached: Scene, store: str) -> None:
+    for path in (cached.project / store / "manifest.json", cached.project / store / "index" / "manifest.copy"):
+        if path.exists():
+            path.write_text(json.dumps(blown_up(json.loads(path.read_text())), indent=1))
+    cached.remember()
+    cached.run("verify", store, before=little_memory).ended_with(1, 4)
+    cached.unchanged()
+
+
+def little_memory() -> None:
+    """Two gigabytes more than is mapped already."""
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + 2 * 10**9
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+@pytest.mark.parametrize("path", ["a\\u0000b", "../" * 2000, "/dev/zero"])
+def test_a_plan_with_a_path_that_is_none(scene: Scene, path: str) -> None:
+    plan = f'format = "pipefix.plan/1"\n\n[cache]\npath = "{path}"\nto = "lmdb"\nstore = "source"\n'
+    write(scene.project / "pipefix.plan.toml", plan)
+    before = look(scene.project / "files", scene.project / "train.py")
+    scene.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--dry-run").of_the_table()
+    scene.run("fix", "--undo").of_the_table()
+    assert look(scene.project / "files", scene.project / "train.py") == before
+
+
+def test_a_cache_in_a_cache_and_a_link_to_itself(cached: Scene) -> None:
+    shutil.copytree(cached.project / "parquet", cached.project / "lmdb" / "parts" / "inner")
+    (cached.project / "lmdb" / "again").symlink_to(".")
+    cached.remember()
+    cached.run("verify", "lmdb").of_the_table()
+    cached.unchanged()

@@ -1,0 +1,163 @@
+"""`convert`, `fix` and `fix --undo` killed at random moments: the same command goes on, with no debris and nothing foreign touched.
+
+python -m tests.system.attacks.kills undo --kills 200 --seed 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.attacks.folders import is_debris
+from tests.attacks.scene import Scene, changes, ended, keep_a_step, look, numbers_project, pictures_project, start, warm, write
+
+CONVERT = ("convert", "train.py", "--to", "lmdb", "--out", "out", "--workers", "1", "-q")
+FIX = ("fix", "train.py", "--yes", "-q", "--budget", "0.3", "--only", "cache-sample")
+UNDO = ("fix", "--undo")
+COMMANDS = {"convert": CONVERT, "fix": FIX, "undo": UNDO}
+FOREIGN = (
+    "notes.txt",
+    "out.notes",
+    "out.building.txt",
+    "pipefix-caches/notes.txt",
+    "pipefix-caches/mine/parts/00000.mdb",
+    "plan.json",
+)
+
+
+class Killing:
+    """One command, killed again and again, each time in a fresh copy of the same folder."""
+
+    def __init__(self, place: Path, verb: str, seed: int) -> None:
+        self.verb, self.command, self.chance = verb, COMMANDS[verb], random.Random(f"{verb} {seed}")
+        self.place, self.template = place, place / "template"
+        scene = Scene(self.template)
+        if verb == "convert":
+            numbers_project(scene.project, 60)
+        else:
+            pictures_project(scene.project, 6)
+        if verb == "undo":
+            keep_a_step(scene)
+        for name in FOREIGN:
+            write(scene.project / name)
+        whole = self.fresh("run")
+        begun = time.perf_counter()
+        whole.run(*self.command).ended_with(0)
+        self.seconds = time.perf_counter() - begun
+        self.names = names(whole)
+        self.result = results(whole) if verb == "convert" else None
+
+    def fresh(self, name: str) -> Scene:
+        place = self.place / name
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(self.template, place, symlinks=True)
+        return Scene(place)
+
+    def once(self) -> tuple[bool, list[str]]:
+        """Whether it was killed before its end, and what did not hold afterwards."""
+        scene = self.fresh("run")
+        before = look(scene.project)
+        pid = start(scene.project, *self.command, safe=scene.place, output=scene.place / "told")
+        killed, wrong = self._kill(pid)
+        # Killed once more while it goes on, now and then.
+        if killed and self.chance.random() < 0.3:
+            _, more = self._kill(start(scene.project, *self.command, safe=scene.place, output=scene.place / "told"))
+            wrong += more
+        told = scene.run(*self.command)
+        if told.code not in ((0, 2) if self.verb == "undo" else (0,)):
+            wrong.append(str(told))
+        wrong += self._judge(scene, before)
+        return killed, wrong
+
+    def _kill(self, pid: int) -> tuple[bool, list[str]]:
+        until = time.monotonic() + self.chance.uniform(0, 1.05) * self.seconds
+        while time.monotonic() < until:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                code = ended(pid)
+                return False, [] if code in (0, 2) else [f"ended with {code}"]
+            time.sleep(0.001)
+        everybody = self.chance.random() < 0.6
+        (os.killpg if everybody else os.kill)(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        if gone(pid, 60):
+            return True, []
+        os.killpg(pid, signal.SIGKILL)
+        return True, ["processes of the killed command live on"]
+
+    def _judge(self, scene: Scene, before: dict[str, Any]) -> list[str]:
+        kept = {path: what for path, what in before.items() if self.verb == "convert" or foreign(path, scene)}
+        wrong = changes(kept, look(scene.project))
+        left = sorted(names(scene) - self.names) + [name for name in names(scene) if is_debris(name.rsplit("/", 1)[-1])]
+        if left:
+            wrong.append(f"left over: {left}")
+        if self.result is not None and results(scene) != self.result:
+            wrong.append("the cache is not that of a run which nobody killed")
+        missing = sorted(self.names - names(scene))
+        if missing:
+            wrong.append(f"missing: {missing}")
+        return wrong
+
+
+def foreign(path: str, scene: Scene) -> bool:
+    name = path[len(str(scene.project)) + 1 :]
+    return name in FOREIGN or name == "train.py" or name.startswith(("files/", "pipefix-caches/mine"))
+
+
+def names(scene: Scene) -> set[str]:
+    found = {str(path.relative_to(scene.project)) for path in scene.project.rglob("*") if "__pycache__" not in path.parts}
+    return {name for name in found if not name.endswith(".lock")}
+
+
+def results(scene: Scene) -> dict[str, Any]:
+    out = scene.project / "out"
+    return {path[len(str(out)) :]: what for path, what in look(out).items() if not path.endswith(".lock")}
+
+
+def gone(group: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def campaign(place: Path, verb: str, kills: int, seed: int, seconds: float = 0) -> tuple[int, int, list[str]]:
+    """Kills, runs that were over before, and what went wrong."""
+    killing, done, over, wrong = Killing(place, verb, seed), 0, 0, []
+    until = time.monotonic() + seconds
+    while done < kills and not (seconds and time.monotonic() > until):
+        killed, found = killing.once()
+        done, over = done + killed, over + (not killed)
+        if found:
+            wrong.append(f"{verb}, kill {done}: {found}")
+            print(wrong[-1], flush=True)
+    return done, over, wrong
+
+
+def main() -> int:
+    options = argparse.ArgumentParser()
+    options.add_argument("verb", choices=COMMANDS)
+    options.add_argument("--kills", type=int, default=200)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--seconds", type=float, default=0, help="end after so long (default: when all kills are done)")
+    asked = options.parse_args()
+    warm()
+    with tempfile.TemporaryDirectory(prefix="pf-kills-") as place:
+        kills, over, wrong = campaign(Path(place), asked.verb, asked.kills, asked.seed, asked.seconds)
+    print(f"{asked.verb}: {kills} kills, {over} runs that were over before, {len(wrong)} wrong")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,6 +8,7 @@ from pipefix.report.markup import Markup, Piece, behind, el, join, name, sentenc
 from pipefix.report.plots import BarPart, PlotRow, hue
 from pipefix.report.runfile import Arm, OpFigures, Run, StageFigures
 from pipefix.report.stage_table import if_free, unattributed_share
+from pipefix.vocabulary.gain import pedigree as how_known
 from pipefix.vocabulary.quantity import Interval
 
 _DASH = "-"
@@ -140,7 +141,7 @@ def what_if_figure(run: Run) -> Markup:
         pedigree = remedy_pedigree(remedy)
         class_ = f"{hue(remedy.stage)}{'' if remedy.measured else ' modelled'}"
         said = f"{remedy.title}: {wording.times_between(worth)}, {pedigree}"
-        rows.append(_gain_row(name(remedy.title), worth, scale, class_, said, "measured" if remedy.measured else "predicted"))
+        rows.append(_gain_row(name(remedy.title), worth, scale, class_, said, how_known(remedy.measured)))
         behind_it.append([name(remedy.title), _cell(wording.times_between(worth)), pedigree])
     lead = el("p", _WHAT_IF, class_="lead")
     chart = plots.chart(

@@ -12,6 +12,7 @@ from pipefix.report.card import best_is_told, card, remedy_cost
 from pipefix.report.columns import Paint, cells, clip, for_terminal, left, wrap
 from pipefix.report.runfile import Arm, RemedyFigures, Run
 from pipefix.report.stage_table import stage_table
+from pipefix.vocabulary.gain import pedigree
 from pipefix.vocabulary.nvml import in_words
 
 OPS_A_STAGE = 3
@@ -47,7 +48,7 @@ def _also(run: Run, paint: Paint) -> Iterator[str]:
     proposed = [remedy for remedy in run.remedies if remedy.status == "proposed"]
     label = "ALSO"
     for rank, remedy in enumerate(proposed[1:REMEDIES] if best_is_told(run) else (), 2):
-        how = "measured" if remedy.measured else "predicted"
+        how = pedigree(remedy.measured)
         worth = f": {wording.times_between(remedy.speedup)} {how}" if wording.usable(remedy.speedup) is not None else ""
         yield from paint.labelled(label, f"{rank}. {remedy.title}{worth}")
         label = ""
@@ -213,7 +214,7 @@ def _remedies(run: Run, paint: Paint) -> Iterator[str]:
 
 def _proposed(rank: int, remedy: RemedyFigures, paint: Paint) -> Iterator[str]:
     worth = wording.times_between(remedy.speedup) if wording.usable(remedy.speedup) is not None else "not known"
-    how = "measured" if remedy.measured else "predicted"
+    how = pedigree(remedy.measured)
     head = f"{rank:>2}. "
     title = paint.text(remedy.title)
     figure = f"{worth} {how}"

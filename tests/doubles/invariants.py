@@ -11,7 +11,7 @@ from pipefix.report.card import FREE, card
 from pipefix.report.html import page
 from pipefix.report.runfile import Run, StageFigures
 from pipefix.report.text import lines
-from pipefix.vocabulary.evidence import FEWEST_RESAMPLED
+from pipefix.vocabulary.gain import FEWEST_RESAMPLED
 from pipefix.vocabulary.quantity import Interval
 
 OWN_ARM = {

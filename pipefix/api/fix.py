@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +25,14 @@ from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.page import page as rendered
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary import amounts, versioned
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary import amounts, files, versioned
+from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 BEFORE_FILE, REPORT = "pipefix.before.json", "pipefix.fix.html"
+_MARKS = {BEFORE_FILE: (b'"pipefix.run/',), RUN_FILE: (b'"pipefix.run/',), REPORT: (b"<html", b"pipefix")}
+"""What files of ours, beside the plan, say near their beginning."""
+_HEAD = 65536
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ def fix(
         say(subject.choice, 0.0)
     consumer = consumer_for(subject, **consumed(step_ms, target_rate))
     folder = Path(out) if out is not None else Path()
+    if not dry_run:
+        _check_own(folder)
 
     def seen(subject: Subject, consumer: Consumer, seconds: float) -> ProbeResult:
         looked = look_at(subject, consumer, budget=seconds, progress=lambda words, done: say(f"probing: {words}", done), seed=seed)
@@ -108,6 +115,23 @@ def fix(
         after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
     report = FixReport(fixed, before, after)
     return report if dry_run else _written(report, folder)
+
+
+def _check_own(folder: Path) -> None:
+    """Refuse a folder where a file of somebody else's has a name that `fix` gives: that would be lost."""
+    for name, marks in _MARKS.items():
+        path = folder / name
+        if not os.path.lexists(path):
+            continue
+        try:
+            head = b"" if path.is_symlink() else files.read_regular(path, _HEAD)
+        except OSError:
+            head = b""
+        if not all(mark in head for mark in marks):
+            raise BadUsage(
+                f"{path} is there and is not a file that pipefix fix wrote; it will not be replaced.",
+                advice=f"Move it away, or name another folder: {command('pipefix', 'fix', 'TARGET', '--out', 'DIR')}",
+            )
 
 
 def _written(report: FixReport, folder: Path) -> FixReport:

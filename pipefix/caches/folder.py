@@ -82,8 +82,11 @@ def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
 
 
 def is_ours(goal: Path) -> bool:
-    """Whether a cache is there, whole or damaged, or one is begun for it."""
-    return layout.is_cache(goal) or marked(building_of(goal) / PLAN)
+    """Whether a cache is there, whole or damaged, or one is begun for it, or the empty folders that making or removing one left."""
+    if layout.is_cache(goal) or marked(building_of(goal) / PLAN):
+        return True
+    places = [place for place in (building_of(goal), goal) if os.path.lexists(place)]
+    return bool(places) and all(is_folder(place) and all(map(_is_left_behind, layout.entries(place))) for place in places)
 
 
 def _place(goal: Path, *, quarantine: bool) -> Path:

@@ -30,11 +30,6 @@ def is_cache(folder: Path) -> bool:
     return marked(folder / MANIFEST) or (is_folder(folder / COPY.parent) and marked(folder / COPY))
 
 
-def is_ours(folder: Path) -> bool:
-    """Whether a cache that pipefix makes or made is there: finished, or begun beside it."""
-    return is_cache(folder) or any(marked(place / PLAN) for place in (folder, building_of(folder)))
-
-
 def marked(path: Path) -> bool:
     """Whether a manifest or plan begins as ours do; links are not followed."""
     return is_plain(path) and head(path).startswith(MARK)

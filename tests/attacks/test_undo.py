@@ -127,7 +127,6 @@ def test_what_is_no_file_where_ours_would_lie(fixed: Scene, name: str, kind: str
     fixed.unchanged()
 
 
-@pytest.mark.xfail(strict=True, reason="pages and run files that are not ours are replaced without a word")
 def test_reports_of_the_users_are_not_replaced(scene: Scene) -> None:
     """A page and run files that only happen to be called as ours."""
     names = ("pipefix.fix.html", "pipefix.before.json", "pipefix.after.json", "pipefix.plan.toml.bak")
@@ -136,3 +135,15 @@ def test_reports_of_the_users_are_not_replaced(scene: Scene) -> None:
     scene.remember()
     scene.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--only", "cache-source").of_the_table()
     scene.unchanged()
+
+
+@pytest.mark.parametrize("name", ["pipefix.fix.html", "pipefix.before.json", "pipefix.after.json"])
+def test_reports_are_written_through_no_link_and_into_no_pipe(scene: Scene, name: str) -> None:
+    write(scene.project / "notes.html", b"<html>pipefix: mine</html>")
+    (scene.project / name).symlink_to("notes.html")
+    scene.remember()
+    assert scene.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--only", "cache-source").code == 2
+    scene.unchanged()
+    (scene.project / name).unlink()
+    os.mkfifo(scene.project / name)
+    assert scene.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--only", "cache-source").code == 2

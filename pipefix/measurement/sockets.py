@@ -12,7 +12,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import process, util
+from pathlib import Path
 from typing import Any
+
+from pipefix.vocabulary import files
 
 _PREFIX = "pymp-"
 """As multiprocessing names its own."""
@@ -48,6 +51,6 @@ class Sockets:
             with suppress(OSError):  # gone already, or it holds what is not ours
                 for name in os.listdir(self._folder):
                     if name.startswith(_INSIDE):
-                        os.unlink(os.path.join(self._folder, name))
-                os.rmdir(self._folder)
+                        files.remove(Path(self._folder, name))
+                files.remove_empty_folder(Path(self._folder))
             self._folder = None

@@ -11,7 +11,6 @@ ALLOWED = {"pipefix.vocabulary.files", "pipefix.caches.folder"}
 LEFT = {
     "pipefix.kernels.build": ("kernels", 1),
     "pipefix.loader.workers.deaths": ("loader", 1),
-    "pipefix.measurement.sockets": ("measurement", 1),
     "pipefix.api.inside": ("programs", 2),
     "pipefix.api.run": ("programs", 2),
 }

@@ -11,8 +11,6 @@ ALLOWED = {"pipefix.vocabulary.files", "pipefix.caches.folder"}
 LEFT = {
     "pipefix.kernels.build": ("kernels", 1),
     "pipefix.loader.workers.deaths": ("loader", 1),
-    "pipefix.api.inside": ("programs", 2),
-    "pipefix.api.run": ("programs", 2),
 }
 """Places that go on doing it by themselves, who owns them, and how many there are: the list only ever becomes shorter."""
 

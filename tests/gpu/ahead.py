@@ -99,7 +99,7 @@ def kept_batch(workers: int) -> list[bool]:
     running = planted.pool(DataLoader([torch.zeros(16)] * 64, batch_size=4, num_workers=workers, pin_memory=True), Keeps())
     try:
         running.record(2, 10.0)
-        keeps.append(running.keep_batch().is_pinned())
+        keeps.append(running.keep_batch()().is_pinned())
         for arm in (experiments.PLAIN, experiments.REAL, experiments.PREBUILT):
             running.block(arm, 0.02)
     finally:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import current_process
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -131,12 +132,15 @@ def test_frames_of_a_file_called_like_us_are_the_users() -> None:
     assert not failure.is_ours(str(here.parent / "pipefix_demo.py"))
 
 
-def test_the_sockets_folder_goes_and_nothing_foreign_with_it() -> None:
+def test_the_sockets_folder_goes_and_nothing_foreign_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another test may have given this process a folder of multiprocessing's own.
+    monkeypatch.setitem(current_process()._config, "tempdir", None)  # type: ignore[attr-defined]
     for foreign in (False, True):
         sockets = Sockets()
         with sockets.given(None):
             pass
-        folder = Path(sockets._folder or "")
+        assert sockets._folder is not None
+        folder = Path(sockets._folder)
         for name in ["listener-a1", "pym-3-b2", *(["notes.txt"] if foreign else [])]:
             (folder / name).touch()
         sockets.remove()

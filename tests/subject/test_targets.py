@@ -87,10 +87,10 @@ def test_a_colon_and_no_name_is_the_file(write: Write) -> None:
 
 
 def test_a_module_on_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write("shop/__init__.py", "", bare=True)
-    write("shop/stock.py", "data = Numbers(6)")
+    write("market/__init__.py", "", bare=True)
+    write("market/stock.py", "data = Numbers(6)")
     monkeypatch.chdir(tmp_path)
-    subject = load("shop.stock:data")
+    subject = load("market.stock:data")
     assert subject.settings.length == 6
     assert "" in sys.path, "a spawned worker must find the module where we did"
 

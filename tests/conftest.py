@@ -116,10 +116,12 @@ def preloaded() -> Iterator[str]:
         place = f"{folder}/door"
         server = [sys.executable, "-m", "tests.doubles.preloaded", place, "serve"]
         with subprocess.Popen(server, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=ROOT) as process:
-            assert process.stdout is not None
-            assert [process.stdout.readline(), process.stdout.readline()] == 2 * [b"ready\n"]
-            yield f"{sys.executable} -S {script} {place}"
-            process.kill()
+            try:
+                assert process.stdout is not None
+                assert [process.stdout.readline(), process.stdout.readline()] == 2 * [b"ready\n"]
+                yield f"{sys.executable} -S {script} {place}"
+            finally:
+                process.kill()  # also where it did not begin as it should: nobody waits for it
 
 
 @pytest.fixture(scope="module")

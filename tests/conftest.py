@@ -39,7 +39,7 @@ class TimingInTheGate(Exception):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests in tests/system and tests/attacks are marked ``system``. Those marked ``gpu`` are skipped, with the reason, without CUDA."""
+    """Tests in tests/system and tests/attacks are marked ``system``; those marked ``gpu`` are skipped where there is no CUDA."""
     for item in items:
         # Attacks fork whole commands from a process with threads: on a busy machine one of a hundred never ends.
         if item.path.is_relative_to(TESTS / "system") or item.path.is_relative_to(TESTS / "attacks"):

@@ -6,10 +6,11 @@ import numpy as np
 
 from pipefix.diagnosis import rules
 from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, clock_cost, compute_shares, cpu_shares, operations
-from pipefix.diagnosis.diagnosis import Gain, OpCost, StageCost
+from pipefix.diagnosis.diagnosis import OpCost, StageCost
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.statistics import Floats, interval
 from pipefix.seams.charges import OWN_NAMES
+from pipefix.vocabulary.gain import Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import ORDER, Stage
 
@@ -87,7 +88,7 @@ class StageCosts:
         share = float(self.each[[INDEX[name] for name in names]].sum() / self._cycle(self.each[None, :])[0])
         return interval(rules.columns(self.draws, names).sum(axis=1) / self._cycle(self.draws), share)
 
-    def stage(self, stage: Stage, gain: Gain | None) -> StageCost:
+    def stage(self, stage: Stage, gain: MeasuredGain | Bounded | NotTried) -> StageCost:
         names = ("ipc", "main_ipc") if stage is Stage.IPC else (stage.value,)
         value = float(sum(self.each[INDEX[name]] for name in names))
         wall = interval(rules.columns(self.draws, names).sum(axis=1), value)

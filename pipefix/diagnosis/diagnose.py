@@ -10,13 +10,13 @@ from pipefix.diagnosis import rhythm, rules, sentences
 from pipefix.diagnosis.attribution import INDEX, WORKER, exposed_share, ledger, own_wait, per_sample, starved_share
 from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
 from pipefix.diagnosis.costs import StageCosts
-from pipefix.diagnosis.diagnosis import Diagnosis, Gain, StageCost, Stations, Verdict
+from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
 from pipefix.diagnosis.support import Claim, Doubt, DoubtKind, doubted
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.statistics import RESAMPLES, Floats, bootstrap, interval, ratio, spread_around
-from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL, EvidenceKind
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
 
@@ -42,11 +42,14 @@ def diagnose(found: Measurement) -> Diagnosis:
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
     gains = _gains(found, arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
-    worth = {stage: gain.interval for stage, gain in gains.items()}
+    worth = {
+        stage: arms[LEAVE_ONE_OUT[stage].name] if isinstance(gain, MeasuredGain) else Interval(1.0, 1.0, gain.at_most)
+        for stage, gain in gains.items()
+    }
     rival = rules.contradicted(ranking, worth, found.workers)
     if ranking.kind == "inconclusive" or (found.workers and (rival is not None or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
-        once = any(gain.measured and gain.blocks < FEWEST_FOR_INTERVAL for gain in gains.values())
+        once = any(isinstance(gain, MeasuredGain) and gain.blocks < FEWEST_FOR_INTERVAL for gain in gains.values())
         by_arms = None if once else rules.decided_by_arms(ranking, worth, has_consumer=found.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(found)
@@ -54,9 +57,11 @@ def diagnose(found: Measurement) -> Diagnosis:
     own = own_wait(found.of(experiments.FLOOR.name), found.workers) if found.has_consumer else 0.0
     main_bound = found.workers > 0 and float(np.median(rules.supply_over_main(draws, found.workers))) < 1
     costs = StageCosts(found, real, each, draws, main_bound)
-    stages = {stage: costs.stage(stage, gains.get(stage)) for stage in costs.measured()}
+    stages = {stage: costs.stage(stage, gains.get(stage) or NotTried(_why_not(found, stage))) for stage in costs.measured()}
     if rival is not None:
-        doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, worth[rival], blocks=gains[rival].blocks)
+        against = gains[rival]
+        assert isinstance(against, MeasuredGain)  # a bound's lower end is 1: it gains more than nothing
+        doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, against)
     else:
         doubt = doubted(Claim(found, ranking, draws, costs.own_code(ranking.stage)), gains, arms)
     diagnosis = Diagnosis(
@@ -110,11 +115,12 @@ def settled(found: Measurement) -> bool:
     """
     diagnosis = diagnose(found)
     verdict = diagnosis.verdict
-    if verdict.confidence < 0.99 or _lead(diagnosis) < CLEAR:
+    if not verdict.confidence >= 0.99 or _lead(diagnosis) < CLEAR:
         return False
     stage = diagnosis.stages.get(verdict.stage) if verdict.stage is not None else None
-    gain = stage.gain if stage is not None else None
-    return gain is None or (gain.interval.high - gain.interval.low) / gain.interval.value < 0.1
+    if stage is None or not isinstance(stage.gain, MeasuredGain):
+        return True
+    return (stage.gain.interval.high - stage.gain.interval.low) / stage.gain.interval.value < 0.1
 
 
 def _lead(diagnosis: Diagnosis) -> float:
@@ -166,19 +172,25 @@ def _gain(found: Measurement, arm: str) -> Interval | None:
     return ratio([unclocked(block, cost) for block in blocks], [unclocked(block, cost) for block in base])
 
 
-def _gains(found: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, Gain]:
+def _gains(found: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, MeasuredGain | Bounded]:
     """What each stage's disappearance would gain; where no arm says so, what it can gain at most."""
-    gains: dict[Stage, Gain] = {}
+    gains: dict[Stage, MeasuredGain | Bounded] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
         if arm.name in arms:
             blocks = min(len(found.of(arm.name)), len(found.of(experiments.REAL.name)))
-            gains[stage] = Gain(EvidenceKind.MEASURED, arms[arm.name], blocks)
+            gains[stage] = MeasuredGain(arms[arm.name], blocks)
         elif stage in IN_SAMPLE:
             # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.
             doers = rules.columns(draws, (*WORKER, "own", "between")) if found.workers else draws[:, : INDEX["border"]]
             share = float(np.median(draws[:, INDEX[stage.value]] / doers.sum(axis=1)))
-            gains[stage] = Gain(EvidenceKind.BOUNDED, Interval(1.0, 1.0, 1 / (1 - min(MOST_CREDITED, share))))
+            gains[stage] = Bounded(1 / (1 - min(MOST_CREDITED, share)), _why_not(found, stage))
     return gains
+
+
+def _why_not(found: Measurement, stage: Stage) -> str:
+    """Why no arm ran without a stage."""
+    arm = LEAVE_ONE_OUT.get(stage)
+    return found.declined.get(arm.name, "no arm ran without it") if arm is not None else f"no arm can run without {stage}"
 
 
 def _stations(found: Measurement, draws: Floats) -> Stations:

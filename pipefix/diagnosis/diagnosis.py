@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipefix.vocabulary.evidence import EvidenceKind
+from pipefix.vocabulary.gain import Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -20,21 +20,6 @@ class OpCost:
 
 
 @dataclass(frozen=True)
-class Gain:
-    """Throughput with a stage replaced, over throughput as it is, and how that is known."""
-
-    evidence: EvidenceKind
-    interval: Interval
-    """Of a bounded one only the upper end says something."""
-    blocks: int = 0
-    """Of the arm, or of the pipeline as it is where those are fewer."""
-
-    @property
-    def measured(self) -> bool:
-        return self.evidence is EvidenceKind.MEASURED
-
-
-@dataclass(frozen=True)
 class StageCost:
     """One stage in seconds a sample, in whichever process runs it."""
 
@@ -44,8 +29,8 @@ class StageCost:
     share: float
     """Part of the delivered time; 0 where hidden."""
     hidden: bool
-    gain: Gain | None
-    """None where nothing is known of what its disappearance would be worth."""
+    gain: MeasuredGain | Bounded | NotTried
+    """What its disappearance would be worth: throughput with it replaced over throughput as it is."""
     bytes: float | None = None
     ops: tuple[OpCost, ...] = ()
     waiting: float | None = None
@@ -72,6 +57,7 @@ class Verdict:
     stage: Stage | None
     sentence: str
     confidence: float
+    """Part of the resamples that agree; nan where arms decided, of which nothing was resampled."""
     rule: str = ""
     """The rule that decided, with its thresholds."""
     lead: Interval | None = None

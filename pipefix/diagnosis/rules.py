@@ -41,6 +41,7 @@ class Ranking:
     stage: Stage | None
     second: Stage | None
     confidence: float
+    """Nan where the arms decided: nothing was resampled."""
     lead: Interval | None
     """The first stage's cost over the second's."""
     uncut: bool = False
@@ -177,4 +178,4 @@ def decided_by_arms(ranking: Ranking, gains: dict[Stage, Interval], *, has_consu
     if gains[first].low < DOMINATES or gains[first].low < DECISIVE * gains[second].high:
         return None
     kind = "step-bound" if first is Stage.STEP else "input-bound"
-    return Ranking(kind, first, second, SURE, None, by_arms=True)
+    return Ranking(kind, first, second, float("nan"), None, by_arms=True)

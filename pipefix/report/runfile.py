@@ -113,6 +113,10 @@ class RemedyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Exactly what to type or change."""
     measured: bool = False
     """True where the speed-up was measured on a trial arm rather than derived from the model."""
+    how: str = ""
+    """How its worth is known: measured, modelled, bounded or not tried. Empty in files of before."""
+    blocks: int = 0
+    """Pairs of blocks that a measured one rests on."""
     risk: str | None = None
     """What may change besides speed."""
     frees: str | None = None

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pipefix.plan.advise import WORTH_MAKING, saved
 from pipefix.plan.plan import Declined, Plan, Proposed
+from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import INPUT
 from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, STEP_BOUND, TEXTS, World
@@ -61,14 +62,14 @@ class TestRanking:
         assert isinstance(cheap, Proposed)
         free = saved(cheap, case)
         costly = Proposed(
-            id="x", stage=cheap.stage, title="x", why="x", speedup=cheap.speedup, command="x", seconds=100.0, disk_bytes=50e9
+            id="x", stage=cheap.stage, title="x", why="x", gain=cheap.gain, command="x", seconds=100.0, disk_bytes=50e9
         )
         assert free - saved(costly, case) == 150.0
 
     def test_the_lower_end_counts(self) -> None:
         case = JPEGS.case()
         sure, unsure = (
-            Proposed(id="x", stage=INPUT[0], title="x", why="x", speedup=gain, command="x")
+            Proposed(id="x", stage=INPUT[0], title="x", why="x", gain=Modelled(gain), command="x")
             for gain in (exactly(1.5), Interval(2.0, 1.2, 3.0))
         )
         assert saved(sure, case) > saved(unsure, case)

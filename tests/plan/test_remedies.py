@@ -50,7 +50,7 @@ class TestWorkerCount:
 
     def test_the_others_say_what_they_gave(self) -> None:
         assert declined(self.TRIED, "workers-1") == (
-            "1 worker gave 0.52x (0.47-0.57x) of today's throughput, 4 workers 1.80x (1.78-1.82x)"
+            "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.78-1.82x)"
         )
 
     def test_the_smallest_of_equals_is_taken(self) -> None:
@@ -243,7 +243,7 @@ class TestCacheDecoded:
         assert isinstance(world.but(augment=0.002).step_called("cache-decoded"), Proposed), "what is decoded is another thing"
 
     def test_worth_what_the_loader_over_such_records_showed(self) -> None:
-        kept = KeptRecord(exactly(25e-6), 2048.0, gain=Interval(7.0, 6.5, 7.5))
+        kept = KeptRecord(exactly(25e-6), 2048.0, gain=Interval(7.0, 6.5, 7.5), pairs=3)
         step = proposed(TEXTS.but(found={"record": kept}).with_arms(), "cache-decoded")
         assert step.speedup == kept.gain and step.measured
         assert step.why.endswith("reading a record of 2.05 kB back takes about 25.0 µs, and the loader was run over a few of them")
@@ -254,15 +254,15 @@ class TestCacheDecoded:
         world = TEXTS.but(augment=0.0002, ops=ops)
         alone = proposed(world.with_arms(), "cache-decoded").speedup
         assert not proposed(world.with_arms(), "cache-decoded").measured
-        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(0.5 * alone.value))
+        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(0.5 * alone.value), pairs=3)
         assert proposed(world.but(found={"record": kept}).with_arms(), "cache-decoded").speedup.value == 0.5 * alone.value
-        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(2 * alone.value))
+        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(2 * alone.value), pairs=3)
         assert proposed(world.but(found={"record": kept}).with_arms(), "cache-decoded").speedup.value == pytest.approx(
             alone.value, rel=0.05
         )
 
     def test_from_the_disk_it_is_not_worth_what_it_was_in_memory(self) -> None:
-        kept = KeptRecord(exactly(25e-6), 2048.0, gain=exactly(7.0))
+        kept = KeptRecord(exactly(25e-6), 2048.0, gain=exactly(7.0), pairs=3)
         world = JPEGS.but(
             ops={Stage.DECODE: ("PIL.Image.load",)}, augment=0.0, arms={"real-cold": exactly(0.5)}, found={"record": kept}
         )

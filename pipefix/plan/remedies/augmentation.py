@@ -7,7 +7,8 @@ from pipefix.plan import commands
 from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.quantity import Interval, percent, seconds, span
+from pipefix.vocabulary.gain import span
+from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
 

@@ -12,7 +12,8 @@ from pipefix.plan.case import Case
 from pipefix.plan.model import PipelineModel, StageTime, draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import WORTH_TRYING, Remedy
-from pipefix.vocabulary.quantity import Interval, percent, seconds, span
+from pipefix.vocabulary.gain import span
+from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
 LEAST_BUDGET = 8.0

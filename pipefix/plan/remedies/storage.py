@@ -9,7 +9,8 @@ from pipefix.plan.case import Case
 from pipefix.plan.model import StageTime, draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.quantity import Interval, seconds, size, span
+from pipefix.vocabulary.gain import span
+from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
 
 FIND_SECONDS = Interval(2e-6, 1e-6, 5e-6)

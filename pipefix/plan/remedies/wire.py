@@ -10,7 +10,8 @@ from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.model import FLOOR_MAKING, FLOOR_TAKING, PipelineModel, StageTime, draws, stage_time
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.quantity import Interval, seconds, size, span
+from pipefix.vocabulary.gain import span
+from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
 
 NO_WORKERS = "no workers: nothing crosses a process border"

@@ -26,6 +26,7 @@ from pipefix.report.document import (
 )
 from pipefix.report.runfile import Arm, RemedyFigures, Run, StageFigures, encode
 from pipefix.vocabulary.finding import Finding
+from pipefix.vocabulary.gain import pedigree
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, exactly
 
@@ -145,7 +146,7 @@ def _also(run: Run) -> Iterator[Field]:
 def _worth(remedy: RemedyFigures, before: str = "", unknown: str = "") -> str:
     if wording.usable(remedy.speedup) is None:
         return unknown
-    return f"{before}{wording.times_between(remedy.speedup)} {'measured' if remedy.measured else 'predicted'}"
+    return f"{before}{wording.times_between(remedy.speedup)} {pedigree(remedy.measured)}"
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
@@ -282,7 +283,7 @@ def _proposed(remedy: RemedyFigures) -> Item:
     cost = remedy_cost(remedy)
     why = Paragraph(f"{remedy.stage}: {remedy.why}" + (f" ({cost})" if cost else ""))
     mind = [Paragraph(f"mind: {remedy.risk}")] if remedy.risk else []
-    figure = _worth(remedy, unknown=f"not known {'measured' if remedy.measured else 'predicted'}")
+    figure = _worth(remedy, unknown=f"not known {pedigree(remedy.measured)}")
     return Item(text=remedy.title, figure=figure, certain=remedy.measured, blocks=[why, *mind, *to_do(remedy.command)])
 
 

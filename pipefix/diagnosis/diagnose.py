@@ -42,14 +42,15 @@ def diagnose(found: Measurement) -> Diagnosis:
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
     gains = _gains(found, arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
+    tried = {stage: gain for stage, gain in gains.items() if isinstance(gain, MeasuredGain)}
     worth = {
-        stage: arms[LEAVE_ONE_OUT[stage].name] if isinstance(gain, MeasuredGain) else Interval(1.0, 1.0, gain.at_most)
+        stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
-    rival = rules.contradicted(ranking, worth, found.workers)
+    rival = rules.contradicted(ranking, worth, tried, found.workers)
     if ranking.kind == "inconclusive" or (found.workers and (rival is not None or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
-        once = any(isinstance(gain, MeasuredGain) and gain.blocks < FEWEST_FOR_INTERVAL for gain in gains.values())
+        once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in tried.values())
         by_arms = None if once else rules.decided_by_arms(ranking, worth, has_consumer=found.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(found)
@@ -59,9 +60,7 @@ def diagnose(found: Measurement) -> Diagnosis:
     costs = StageCosts(found, real, each, draws, main_bound)
     stages = {stage: costs.stage(stage, gains.get(stage) or NotTried(_why_not(found, stage))) for stage in costs.measured()}
     if rival is not None:
-        against = gains[rival]
-        assert isinstance(against, MeasuredGain)  # a bound's lower end is 1: it gains more than nothing
-        doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, against)
+        doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, tried[rival])
     else:
         doubt = doubted(Claim(found, ranking, draws, costs.own_code(ranking.stage)), gains, arms)
     diagnosis = Diagnosis(

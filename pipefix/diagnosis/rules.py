@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -156,8 +157,11 @@ def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
     return Ranking(kind, stages[first], stages[second], min(base, max(near, ahead)), lead)
 
 
-def contradicted(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -> Stage | None:
-    """The stage whose removal measurably gains more than the verdict's, if there is one: then the clocks are not believed."""
+def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collection[Stage], workers: int) -> Stage | None:
+    """The stage whose removal gains more than the verdict's, if there is one: then the clocks are not believed.
+
+    Only an arm that ran (``tried``) contradicts. A bound, the gain of a stage whose arm did not, limits what its own stage may claim.
+    """
     if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
         return None
     own = gains.get(ranking.stage)
@@ -165,7 +169,7 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -
     if ranking.kind == "step-bound" and workers:
         # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
         least = min(least, DOMINATES)
-    rivals = [(gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > least]
+    rivals = [(gains[stage].low, stage) for stage in tried if stage is not ranking.stage and gains[stage].low > least]
     return max(rivals)[1] if rivals else None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pipefix.diagnosis import rhythm, rules, sentences
 from pipefix.diagnosis.attribution import INDEX, WORKER, exposed_share, ledger, own_wait, per_sample, starved_share
 from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
+from pipefix.diagnosis.contradictions import contradictions
 from pipefix.diagnosis.costs import StageCosts
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
 from pipefix.diagnosis.support import Claim, Doubt, DoubtKind, doubted
@@ -89,6 +90,10 @@ def diagnose(found: Measurement) -> Diagnosis:
     diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, lead, len(real))
     sentence = sentences.verdict(found, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
+    diagnosis.contradictions = contradictions(found, diagnosis)
+    if diagnosis.contradictions:
+        kind, sentence = "inconclusive", sentences.contradicted(found, diagnosis.contradictions[0])
+        diagnosis.verdict = replace(diagnosis.verdict, kind=kind, stage=None, lead=None, sentence=sentence)
     diagnosis.caveats = sentences.caveats(found, diagnosis)
     if kind == "inconclusive":
         diagnosis.wanting = _wanting(found, {ranking.stage, ranking.second, doubt.stage if doubt is not None else None})

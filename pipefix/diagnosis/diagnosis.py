@@ -99,6 +99,8 @@ class Diagnosis:
     arms: dict[str, Interval] = field(default_factory=dict)
     """Throughput of every arm over the real one's."""
     caveats: list[tuple[str, str]] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
+    """What the figures say against the verdict that they would have given; it is left open then."""
     wanting: tuple[str, ...] = ()
     """Arms of which one more block may settle an inconclusive verdict."""
 

@@ -160,7 +160,7 @@ def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
 def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collection[Stage], workers: int) -> Stage | None:
     """The stage whose removal gains more than the verdict's, if there is one: then the clocks are not believed.
 
-    Only an arm that ran (``tried``) contradicts. A bound, the gain of a stage whose arm did not, limits what its own stage may claim.
+    Only an arm that ran (``tried``) contradicts. Where it did not, a bound is all that is known: it limits its own stage's claim.
     """
     if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
         return None

@@ -160,6 +160,11 @@ def _settles(found: Measurement, gain: MeasuredGain | None) -> str:
     return SEE_IT
 
 
+def contradicted(found: Measurement, statement: str) -> str:
+    """``statement``: what the verdict would have claimed, and what speaks against it."""
+    return f"Inconclusive: {statement}. {_longer(found)}"
+
+
 def _longer(found: Measurement) -> str:
     return f"More blocks would settle it: --budget {longer_budget(found)}."
 

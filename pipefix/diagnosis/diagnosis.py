@@ -78,16 +78,12 @@ class Diagnosis:
     closure: float
     """(attributed + unattributed) / measured - 1, the two sides measured apart."""
     stations: Stations
-    cold: Interval | None = None
-    """Throughput with the files out of the page cache, over throughput with them in it."""
     demand: Interval | None = None
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None
     """Part of the loop that the consumer was not waiting for data."""
     loader_wait: float | None = None
     """Seconds a batch that it waits for the loader itself, however little the data cost; not counted in `fed`."""
-    period: int | None = None
-    """Every how many batches a long wait comes; None where the waits have no such rhythm."""
     starved: float = 0.0
     """Part of the making of batches in which the maker was ready to run and had no CPU."""
     sampler: Interval | None = None

@@ -12,8 +12,8 @@ from enum import StrEnum
 import numpy as np
 
 from pipefix.diagnosis import rules
-from pipefix.diagnosis.attribution import INDEX, MAIN
 from pipefix.diagnosis.rules import Ranking
+from pipefix.diagnosis.throughput import PipelineModel
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
 from pipefix.measurement.measurement import Measurement
@@ -68,7 +68,7 @@ class Claim:
 
     found: Measurement
     ranking: Ranking
-    draws: Floats
+    model: PipelineModel
     own: float
     """Seconds a sample of the named stage that are the user's own code, put there by their place only."""
 
@@ -76,29 +76,23 @@ class Claim:
     def cost(self) -> float:
         """Seconds a sample of the named stage, in one process."""
         assert self.ranking.stage is not None
-        return float(np.median(self.draws[:, INDEX[self.ranking.stage.value]]))
+        return _middle(self.model.wall_of(self.ranking.stage))
 
     def times(self) -> tuple[float, float, float]:
         """Seconds a delivered sample: as it is, without the named stage, and what the named stage alone takes of them."""
-        stage, workers, draws = self.ranking.stage, self.found.workers, self.draws
+        stage, workers, model = self.ranking.stage, self.found.workers, self.model
         assert stage is not None
-        cost = draws[:, INDEX[stage.value]]
+        without = model.without(stage).seconds()
+        making, taking = (
+            parts[stage.value].wall if stage.value in parts else np.zeros(1) for parts in (model.making, model.taking)
+        )
+        alone: Floats = making / max(1, workers) + taking
+        if workers and stage is Stage.IPC:
+            alone = np.maximum(model.taking[stage.value].wall, model.crossing)
         if not workers:
-            whole = draws[:, : INDEX["border"]].sum(axis=1)
             # What a device computes meanwhile is left when the making is gone.
-            device = 0.0 if stage is Stage.STEP else _device_seconds(self.found)
-            return _middle(whole), _middle(np.maximum(whole - cost, device)), _middle(cost)
-        pool, main = rules.pool_seconds(draws, workers), rules.main_seconds(draws)
-        border, supply = draws[:, INDEX["border"]], draws[:, INDEX["supply"]]
-        whole = np.maximum.reduce([pool, border, supply, main])
-        if stage in (Stage.STEP, Stage.TRANSFER):
-            return _middle(whole), _middle(np.maximum.reduce([pool, border, supply, main - cost])), _middle(cost)
-        if stage is Stage.IPC:
-            taking = draws[:, INDEX["main_ipc"]]
-            rest = rules.columns(draws, tuple(name for name in (*MAIN, "sampler") if name != "main_ipc")).sum(axis=1)
-            return _middle(whole), _middle(np.maximum(pool - cost / workers, rest)), _middle(np.maximum.reduce([taking, border]))
-        without = np.maximum.reduce([pool - cost / workers, supply - cost / workers, border, main])
-        return _middle(whole), _middle(without), _middle(cost / workers)
+            without = np.maximum(without, 0.0 if stage is Stage.STEP else _device_seconds(self.found))
+        return _middle(model.seconds()), _middle(without), _middle(alone)
 
 
 def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: dict[str, Interval]) -> Doubt | None:
@@ -130,11 +124,11 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
 
 def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
     """The sampler runs in every arm: none gains more than the part of the time that it leaves."""
-    found, draws = claim.found, claim.draws
+    found, model = claim.found, claim.model
     if len(found.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL:
         return Doubt(DoubtKind.ONE_BLOCK, None)
-    whole = rules.main_seconds(draws) if found.workers else draws[:, : INDEX["border"]].sum(axis=1)
-    alone = _middle(draws[:, INDEX["sampler"]] / np.maximum(whole, 1e-12))
+    whole = model.main if found.workers else model.seconds()
+    alone = _middle(model.taking["sampler"].wall / np.maximum(whole, 1e-12))
     for name, gain in arms.items():
         if name not in BEYOND and gain.low * alone > rules.DOMINATES:
             return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(gain, len(found.of(name))), name)

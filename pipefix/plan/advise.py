@@ -29,12 +29,11 @@ def advise(
     target: str = "TARGET",
     machine: Machine | None = None,
     cuda: bool = False,
-    verbs: frozenset[str] = frozenset(),
     moving: Moving | None = None,
     whole: Moving | None = None,
 ) -> Plan:
-    """The plan for what was measured. ``verbs``: the commands this version has; what they would do is told by hand otherwise."""
-    case = Case(measurement, diagnosis, target, machine, cuda, verbs, moving, whole)
+    """The plan for what was measured."""
+    case = Case(measurement, diagnosis, target, machine, cuda, moving, whole)
     steps = [step for kind in all_remedies() for step in kind().judge(case)]
     return Plan(tuple(ranked(_without_dominated([_worth(step, case) for step in steps]), case)))
 
@@ -62,7 +61,8 @@ def _worth(step: Step, case: Case) -> Step:
             step, f"the training step limits ({_step(case)} a batch), so faster data would wait for it{_at_most(step)}"
         )
     if step.speedup.value < WORTH_MAKING:
-        return _declined(step, f"would gain under {round(100 * WORTH_MAKING - 100)} %: {figure(step.gain)}")
+        little = f"would gain under {round(100 * WORTH_MAKING - 100)} %"
+        return _declined(step, f"{'would be slower' if step.speedup.high < 1 else little}: {figure(step.gain)}")
     if step.speedup.low < UNSURE:
         longer = max(60, 10 * round(case.measurement.seconds * 0.3))
         return _declined(step, f"{figure(step.gain)} is too uncertain to act on; --budget {longer} narrows it")

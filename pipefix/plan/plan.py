@@ -91,6 +91,3 @@ class Plan:
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
-
-    def find(self, id: str) -> Step | None:
-        return next((step for step in self.steps if step.id == id), None)

@@ -47,7 +47,6 @@ ARMS = {
     "no-consumer": "without the step",
     "consumer-alone": "the step alone",
     "consumer-resident": "the step, its batch on the device",
-    "cached-beside-burner": "the step, the CPUs kept as busy",
     "storage-from-memory": "storage free",
     "decode-recorded": "decode free",
     "augment-recorded": "augment free",
@@ -322,9 +321,8 @@ def _flow(run: Run) -> list[tuple[str, str]]:
         if run.throughput.demand is not None:
             rows.append(("the consumer could take", wording.rate_between(run.throughput.demand, run.throughput.unit)))
     if run.waits is not None and wording.known(run.waits.fed):
-        period = f"; a long wait every {run.waits.period} batches" if run.waits.period else ""
         apart = f"; the loader's own {wording.seconds(run.waits.loader_s)} a batch apart" if run.waits.loader_s else ""
-        rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{apart}{period}"))
+        rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{apart}"))
     rows += _start_and_tails(run)
     driver = in_words(run.machine.get("while_measured", {}), "nvml_")
     cold = setup.cold_sentence(run)
@@ -374,8 +372,6 @@ def _waits(run: Run) -> list[Block]:
     words = "How long the consumer waited for each batch. A loader that keeps up leaves no columns here."
     if any(step > 0 for _, step in columns):
         words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
-    if waits.period:
-        words += f" Long waits come every {waits.period:,} batches."
     ranked = sorted(range(count), key=lambda place: amount(waits.wait_s, place), reverse=True)[:10]
     rows = [
         [f"{place + 1:,}", wording.seconds(amount(waits.wait_s, place)), wording.seconds(amount(waits.step_s, place))]

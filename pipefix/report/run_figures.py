@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.plan import Proposed, Step
 from pipefix.report import runfile
@@ -99,7 +100,7 @@ def _head(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> R
 
 def _cold(found: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
     """How cold the files were, and throughput with them cold over throughput with them in memory; or why none was measured."""
-    proof, ratio = found.cold, diagnosis.cold
+    proof, ratio = found.cold, diagnosis.arms.get(experiments.COLD.name)
     if ratio is None:
         return {"declined": proof["why"]} if proof.get("why") else {}
     residency = {"residency_before": proof["before"], "residency_after": proof["after"]}
@@ -229,7 +230,6 @@ def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
         step_s=[round((row.done - row.got) / 1e9, 6) for row in rows],
         fed=diagnosis.fed,
         loader_s=diagnosis.loader_wait,
-        period=diagnosis.period,
     )
 
 

@@ -174,8 +174,6 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the loop's time that the consumer was not waiting for data: 1.0 is always fed."""
     loader_s: float | None = None
     """Seconds a batch that it waits for the loader itself, however little the data cost; `fed` does not count them."""
-    period: int | None = None
-    """Long waits come every so many batches (a sign of round-robin workers)."""
 
 
 class Instrument(msgspec.Struct, frozen=True, kw_only=True):

@@ -178,9 +178,14 @@ class World:
         return advise(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
 
     def step_called(self, id: str, **options: Any) -> Step:
-        step = self.plan(**options).find(id)
-        assert step is not None, [one.id for one in self.plan(**options)]
-        return step
+        return find(self.plan(**options), id)
+
+
+def find(plan: Plan, id: str) -> Step:
+    """The one of this id."""
+    steps = {step.id: step for step in plan}
+    assert id in steps, list(steps)
+    return steps[id]
 
 
 JPEGS = World(storage=0.0002, decode=0.006, augment=0.003, collate=0.0002, ipc=0.0004, taking=0.0001)

@@ -43,7 +43,7 @@ class AugmentGpu(Remedy):
         return self.proposed(
             f"Augmentation takes {seconds(spent)} a sample{costly}{part}; the GPU's own share of it is not in the figure",
             gain,
-            commands.augmentation(case.target, case.verbs),
+            commands.augmentation(case.target),
             risk="Random numbers differ from those on the CPU: check that their distribution is the one you want.",
         )
 
@@ -82,7 +82,7 @@ class DecodeGpu(Remedy):
             f"Decoding and augmenting take {seconds(spent)} a sample, which DALI would do from the files; what that takes the "
             "GPU is not in the figure, which is the most that it can bring",
             gain,
-            commands.augmentation(case.target, case.verbs, to="dali"),
+            commands.augmentation(case.target, to="dali"),
             risk="Pictures are decoded by another library, which rounds in another way, and random numbers are drawn anew.",
         )
 

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from pipefix.diagnosis.throughput import PipelineModel, StageTime, at_most, draws
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.plan import commands
 from pipefix.plan.case import Case
-from pipefix.plan.model import PipelineModel, StageTime, at_most, draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.gain import MeasuredGain, Modelled
@@ -67,7 +67,7 @@ class Cache(Remedy):
             f"{self.saves(case)}; reading a record of {size(kept.value)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
             told,
-            commands.cache(self.id, case.target, case.verbs),
+            commands.cache(self.id, case.target),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
             risk=self.risk(case),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from pipefix.diagnosis.throughput import at_most
 from pipefix.measurement.statistics import ratio
 from pipefix.plan import commands
 from pipefix.plan.case import Case
-from pipefix.plan.model import at_most
+from pipefix.plan.fit import SATURATED
 from pipefix.plan.plan import Declined, Proposed, Step
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
-from pipefix.vocabulary.quantity import exactly, size
+from pipefix.vocabulary.quantity import exactly, percent, size
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 WORTH = 1.03
@@ -50,15 +51,16 @@ class WorkerCount(Remedy):
         most = max(known, key=lambda count: known[count].interval.value, default=None)
         if most is not None and known[most].interval.value >= WORTH and (why := _in_vain(case, most)) is not None:
             return self.declined(why, known[most])
-        limit = _limit(case)
-        gain = f"; {processes(most)} would give {figure(known[most])}" if most is not None else ""
-        return self.declined(f"{processes(now)} keep up with {limit}{gain} (predicted, no other count was tried)")
+        gain = f": {processes(most)} would give {figure(known[most])}" if most is not None else ""
+        return self.declined(
+            f"more workers than the {now} in use would not help, {_limit(case)}{gain} (predicted, no other number was tried)"
+        )
 
     def _other(self, case: Case, count: int, known: dict[int, Told]) -> Step:
         gain = known.get(count) or _modelled(case, count)
         why = (
             _in_vain(case, count)
-            or f"{processes(count)} would give {figure(gain)} of today's throughput (predicted, no other count was tried)"
+            or f"{processes(count)} would give {figure(gain)} of today's throughput (predicted, no other number was tried)"
         )
         return Declined(
             id=f"workers-{count}", stage=self.stage, title=_title(case, count), why=why, gain=gain, relieves=self.relieves
@@ -100,7 +102,7 @@ def _proposed(case: Case, count: int, gain: Told) -> Proposed:
         title=_title(case, count),
         why=why,
         gain=gain,
-        command=commands.settings(case.target, case.verbs, num_workers=count),
+        command=commands.settings(case.target, num_workers=count),
         frees=frees,
         risk=_risk(case, count),
         relieves=WorkerCount.relieves,
@@ -158,8 +160,12 @@ def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
     if shards is not None and count > shards:
         parts = "1 shard, which feeds one worker" if shards == 1 else f"{shards} shards, each of which feeds one worker"
         return f"the stream has {parts}: {processes(count)} would leave {count - shards} of them without a sample"
-    if count > case.measurement.workers and not tried and case.cores_taken is not None:
-        return case.cores_taken
+    cores = case.measurement.cores
+    if count > case.measurement.workers and not tried:
+        if case.cores_taken is not None:
+            return case.cores_taken
+        if count > cores and case.model.busy >= SATURATED:
+            return f"the {cores:g} cores are busy {percent(min(1.0, case.model.busy))} of the time already"
     return _too_large(case, count)
 
 
@@ -177,5 +183,5 @@ def _too_large(case: Case, count: int) -> str | None:
 
 def _limit(case: Case) -> str:
     if case.diagnosis.verdict.kind == "step-bound":
-        return "the training step"
-    return f"the {case.measurement.cores:g} cores"
+        return "the training step limits"
+    return f"{case.measurement.cores:g} cores have no more to give"

@@ -280,13 +280,11 @@ def _handing(subject: Subject, declined: dict[str, str]) -> tuple[bool, bool]:
     theirs = subject.loader
     known = torch.multiprocessing.get_sharing_strategy()
     engine = getattr(theirs, "engine", None)
-    slots = getattr(theirs, "another", DataLoader) is DataLoader and engine not in ("subprocess", "threads", "torch")
+    slots = getattr(theirs, "another", DataLoader) is DataLoader and engine != "torch"
     if not slots:
         declined["engine"] = f"engine={engine!r} was chosen"
     sharing = slots and known == "file_descriptor" and "file_system" in torch.multiprocessing.get_all_sharing_strategies()
-    if engine == "threads":
-        declined["sharing"] = "threads share all memory"
-    elif not sharing:
+    if not sharing:
         declined["sharing"] = "batches cross through reusable shared memory" if not slots else f"{known} is the strategy already"
     return slots, sharing
 

@@ -81,11 +81,6 @@ def test_the_hand_over_is_fastloaders(place):
         load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE
     )
     assert "already" in fixer.refuses(step("handover-slots"), theirs)
-    threads = FixContext(
-        load(FastLoader(place.subject.dataset, num_workers=1, engine="threads")), PlanFile(), place.folder, MACHINE
-    )
-    why = "threads of the process make the batches, which need not be handed over"
-    assert fixer.refuses(step("handover-slots"), threads) == why
 
 
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):

@@ -167,7 +167,7 @@ class Planned:
 
     @property
     def engine(self) -> str | None:
-        return self.plan.loader.engine if self.plan.loader is not None else None
+        return engine_of(self.plan.loader) if self.plan.loader is not None else None
 
     @property
     def sharing(self) -> str | None:
@@ -255,3 +255,8 @@ def _gpus() -> list[str]:
             name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number))
             names.append(name.decode() if isinstance(name, bytes) else str(name))
     return names
+
+
+def engine_of(change: LoaderChange) -> str | None:
+    """Plans of earlier versions may name engines that are gone, and whose samples threads made."""
+    return "processes" if change.engine in ("threads", "subprocess") else change.engine

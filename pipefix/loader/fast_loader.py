@@ -360,6 +360,6 @@ def _check_threads(threads: Any, sample_timeout: float) -> None:
         raise ValueError(f"threads_per_worker option should be a whole number above 0, but got threads_per_worker={threads!r}")
     if threads > 1 and sample_timeout:
         raise ValueError(
-            f"sample_timeout={sample_timeout!r} interrupts the main thread of a worker, and threads_per_worker={threads} has others "
-            "read samples. Leave one of them out."
+            f"sample_timeout={sample_timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
+            "others read the samples. Leave one of them out."
         )

@@ -21,14 +21,12 @@ FREE: dict[str, Any] = {"rng": "sample"}
 
 
 class Drawing(Dataset[Any]):
-    """Draws from every generator; some samples take longer."""
+    """Draws from every generator."""
 
     def __len__(self) -> int:
         return 60
 
     def __getitem__(self, index: int) -> Any:
-        if index % 13 == 0:
-            time.sleep(0.02)
         return index, torch.rand(3), random.random(), float(np.random.rand()), np.full(2000, index)
 
 

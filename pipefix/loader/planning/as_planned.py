@@ -75,6 +75,7 @@ def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLo
     if change.fuse is not None:
         theirs_is = theirs.engine if isinstance(theirs, FastLoader) else "auto"
         return functools.partial(FastLoader, fuse=change.fuse, engine=planned.engine_of(change) or theirs_is)
-    if change.engine is None:
+    engine = planned.engine_of(change)
+    if engine is None:
         return getattr(theirs, "another", DataLoader)
-    return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=planned.engine_of(change))
+    return DataLoader if engine == "torch" else functools.partial(FastLoader, engine=engine)

@@ -1,4 +1,4 @@
-"""``threads_per_worker``: threads that read the samples of a batch in the process that makes it, for samples that wait for a network.
+"""``threads_per_worker``: threads that read the samples of a batch in the process that makes it, where samples wait for a network.
 
 Generators are the process's own, so that threads whose samples draw would share them, and differ from run to run. The first batch
 is read sample after sample; where it draws, all others are, too.
@@ -19,7 +19,8 @@ from pipefix.vocabulary.attributes import own
 from pipefix.vocabulary.generators import generators, is_generator
 from pipefix.vocabulary.random_state import RandomState
 
-A, B = TypeVar("A"), TypeVar("B")
+Index = TypeVar("Index")
+Result = TypeVar("Result")
 
 
 class SampleThreads:
@@ -31,7 +32,7 @@ class SampleThreads:
         self._draws: bool | None = None
         """Whether samples draw random numbers; None: nothing was read yet."""
 
-    def map(self, read: Callable[[A], B], indices: list[A]) -> Iterable[B]:
+    def map(self, read: Callable[[Index], Result], indices: list[Index]) -> Iterable[Result]:
         """What ``read`` gives for each index, in their order."""
         if self._draws:
             return map(read, indices)

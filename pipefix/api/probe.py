@@ -38,9 +38,6 @@ from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import MissingExtra, TargetError, UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
-VERBS = frozenset({"convert", "swap", "tune"})
-"""Commands that remedies may name."""
-
 ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
 """Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are."""
 QUIET_BUDGET = 8.0
@@ -189,9 +186,7 @@ def _told(subject: Subject, machine: Machine, found: Measurement, diagnosis: Dia
     if diagnosis is None:
         return run_figures.nothing_measured(subject, machine.as_dict(), found), Advice(())
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
-    advice = advise(
-        found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS, moving=moving, whole=whole
-    )
+    advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), moving=moving, whole=whole)
     run = run_figures.run(
         subject,
         machine.as_dict(),

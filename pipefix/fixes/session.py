@@ -28,7 +28,7 @@ from pipefix.plan.planfile import Evidence, PlanFile
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.quantity import span
+from pipefix.vocabulary.gain import span
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""

@@ -104,7 +104,6 @@ def test_a_remedy_of_a_later_version_is_refused(place):
         ("workers-4", {"num_workers": 4}),
         ("workers-0", {"num_workers": 0}),
         ("persistent-workers", {"persistent_workers": True}),
-        ("start-method", {"start_method": "forkserver"}),
         ("tail-scheduling", {"in_order": False}),
         ("pinning", {"pin_memory": True}),
         ("thread-caps", {"worker_threads": 1}),

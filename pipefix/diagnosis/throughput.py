@@ -1,22 +1,25 @@
-"""The station model: what throughput becomes when a stage, or the number of workers, changes. Pure.
+"""The one model of throughput: what limits a pipeline, and what it becomes when a stage, or the number of workers, changes. Pure.
 
-Four things run side by side, and the slowest sets the pace: the workers together, the border that batches cross, the training
-process, and the CPU cores that all of them share. With no workers there is no border, and the other two take turns. All figures are
-seconds a sample:
+The verdict is read off it (`of_draws`), remedies change a copy of it (`pipefix.plan.fit`). Four things run side by side, and the
+slowest sets the pace: the workers together, the border that batches cross, the training process, and the CPU cores that all of them
+share. With no workers there is no border, and the other two take turns. All figures are seconds a sample:
 
     T = max(making / workers, crossing, taking, cpu / cores)          T = max(making + taking, cpu / cores) without workers
 
-Only ratios of two such times are ever told, so the model agrees with the measurement at the settings that were measured. A figure
-is an array: the best estimate first, then draws from its interval, which carry the doubt through to the result.
+Workers that want more cores than there are cost CPU besides (`CROWDING`). Only ratios of two such times are ever told, so the model
+agrees with the measurement at the settings that were measured. A figure is an array: the best estimate first, then draws from its
+interval, which carry the doubt through to the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pipefix.diagnosis.attribution import INDEX, WORKER, columns
 from pipefix.measurement.statistics import Floats, interval
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
@@ -29,6 +32,9 @@ FLOOR_MAKING, FLOOR_TAKING = 0.0006, 0.00035
 MAKING_RATE = Interval(0.9e9, 0.6e9, 2.0e9)
 """Bytes a second into fresh shared memory: a page fault every 4 KiB."""
 TAKING_RATE = Interval(3.8e9, 2.0e9, 10e9)
+CROWDING = Interval(0.22, 0.05, 0.40)
+"""Part of its CPU time that a sample costs more where far more workers compute than there are cores: they switch, and push each
+other out of the caches. In fixtures/grids/measured.json twelve workers on two cores deliver 15, 20 and 19 % less than two."""
 
 
 def draws(estimate: Interval, name: str) -> Floats:
@@ -113,15 +119,42 @@ class PipelineModel:
     cores: float
     crossing: Floats = field(default_factory=lambda: np.zeros(DRAWS + 1))
     """With workers: what handing over batches takes at least, however fast they are made and used."""
+    alone: Floats = field(default_factory=lambda: np.zeros(1))
+    """What the loader took by itself, where that was measured: making and crossing take no less beside a consumer."""
+
+    @property
+    def pool(self) -> Floats:
+        """Seconds a sample of all that make batches together."""
+        return _sum(part.wall for part in self.making.values()) / max(1, self.workers)
+
+    @property
+    def main(self) -> Floats:
+        """Seconds a sample of the training process, besides making batches."""
+        return _sum(part.wall for part in self.taking.values())
+
+    @property
+    def crossing_limits(self) -> NDArray[np.bool_]:
+        """Where handing batches over takes longer than making them: neither side is busy then, each waits for the other."""
+        return np.asarray(self.crossing > self.pool, dtype=np.bool_)
 
     def seconds(self) -> Floats:
         """Seconds a delivered sample."""
-        making = _sum(one.wall for one in self.making.values())
-        taking = _sum(one.wall for one in self.taking.values())
-        computing = _sum(one.cpu for one in (*self.making.values(), *self.taking.values())) / self.cores
+        computing = _sum(part.cpu for part in (*self.making.values(), *self.taking.values())) / self.cores
         if not self.workers:
-            return np.maximum(making + taking, computing)
-        return np.asarray(np.maximum.reduce([making / self.workers, self.crossing, taking, computing]))
+            return np.maximum(self.pool + self.main, computing)
+        return np.asarray(np.maximum.reduce(np.broadcast_arrays(self.pool, self.crossing, self.alone, self.main, computing)))
+
+    def supply_over_main(self) -> Floats:
+        """How many times longer a sample takes to be made and to cross than the training process takes with it.
+
+        Taking a batch over belongs to the training process, but to the supply where the loader was measured alone, or the crossing
+        limits.
+        """
+        supply = np.maximum.reduce(np.broadcast_arrays(self.pool, self.crossing, self.alone))
+        apart = self.crossing_limits | (self.alone > 0)
+        others = _sum(part.wall for name, part in self.taking.items() if name != Stage.IPC.value)
+        taking = others + np.where(apart, 0.0, _sum(part.wall for name, part in self.taking.items() if name == Stage.IPC.value))
+        return np.asarray(supply / np.maximum(taking, 1e-12))
 
     def speedup(self, after: PipelineModel) -> Interval:
         return ratio_of(self.seconds(), after.seconds())
@@ -139,14 +172,13 @@ class PipelineModel:
             model = model.scaled(stage, 0.0)
         return model
 
-    def faster(self, stage: Stage, times: float) -> PipelineModel:
-        return self.scaled(stage, 1 / times)
-
     def scaled(self, stage: Stage, factor: float | Floats) -> PipelineModel:
-        crossing = self.crossing * factor if stage is Stage.IPC else self.crossing
-        return replace(
-            self, making=_scaled(self.making, stage, factor), taking=_scaled(self.taking, stage, factor), crossing=crossing
-        )
+        making, taking = _scaled(self.making, stage, factor), _scaled(self.taking, stage, factor)
+        if stage is Stage.IPC:
+            return replace(self, making=making, taking=taking, crossing=self.crossing * factor, alone=self.alone * factor)
+        saved = _sum(part.wall for part in self.making.values()) - _sum(part.wall for part in making.values())
+        alone = np.maximum(0.0, self.alone - saved / max(1, self.workers))
+        return replace(self, making=making, taking=taking, alone=alone)
 
     def shortened(self, stage: Stage, by: float) -> PipelineModel:
         """``by`` seconds a sample less of a stage that batches are made with, never below nothing."""
@@ -164,18 +196,39 @@ class PipelineModel:
 
     def with_workers(self, count: int, batch: int, batch_bytes: float) -> PipelineModel:
         """The same work by ``count`` workers. From none, the hand-over comes into being; to none, it goes."""
-        if count and not self.workers:
+        if not count:
+            return replace(self.without(Stage.IPC), workers=0)._crowded(self._crowd(self.workers), 0.0)
+        after = replace(self, workers=count)
+        if not self.workers:
             size, taken = draws(MAKING_RATE, "making rate"), draws(TAKING_RATE, "taking rate")
             made = (FLOOR_MAKING + batch_bytes / size) / batch
             took = (FLOOR_TAKING + batch_bytes / taken) / batch
             making = _added(self.making, Stage.IPC.value, StageTime(made, made))
-            taking = _added(self.taking, Stage.IPC.value, StageTime(took, took))
-            return replace(self, making=making, taking=taking, workers=count)
-        if not count:
-            return replace(self.without(Stage.IPC), workers=0)
-        return replace(self, workers=count)
+            after = replace(after, making=making, taking=_added(self.taking, Stage.IPC.value, StageTime(took, took)))
+        return after._crowded(self._crowd(self.workers), self._crowd(count))
+
+    def _crowd(self, workers: int) -> float:
+        """Part of the workers that want to compute at one time for which there is no core: 0 where all have one, 1 at most."""
+        computing, making = (
+            _sum(times)[0] for times in zip(*((part.cpu, part.wall) for part in self.making.values()), strict=True)
+        )
+        wanted = workers * min(1.0, float(computing / making)) if making else 0.0
+        return max(0.0, 1 - self.cores / wanted) if wanted else 0.0
+
+    def _crowded(self, before: float, after: float) -> PipelineModel:
+        """CPU times as they are where ``after`` of the workers lack a core; they were measured where ``before`` did."""
+        if before == after:
+            return self
+        dearer = draws(CROWDING, "crowding")
+        factor = (1 + after * dearer) / (1 + before * dearer)
+        making = {name: StageTime(part.wall + part.cpu * (factor - 1), part.cpu * factor) for name, part in self.making.items()}
+        return replace(self, making=making)
 
     # -- readings ------------------------------------------------------------------------------------------------------
+
+    def wall_of(self, stage: Stage) -> Floats:
+        """Seconds a sample of a stage in the process that runs it; handing over in that which makes batches."""
+        return (self.taking if stage in (Stage.STEP, Stage.TRANSFER) else self.making)[stage.value].wall
 
     def wall(self, stage: Stage) -> float:
         """Best estimate of a stage's seconds a sample where batches are made."""
@@ -194,17 +247,31 @@ class PipelineModel:
         return computing / (self.cores * float(self.seconds()[0]) or 1.0)
 
 
-def _sum(parts: object) -> Floats:
-    total = np.zeros(DRAWS + 1)
-    for one in parts:  # type: ignore[attr-defined]
-        total = total + one
-    return total
+def of_draws(rows: Floats, workers: int) -> PipelineModel:
+    """The stations as clocks saw them, for the verdict: one resampled set of seconds a sample by column in each row.
+
+    Without CPU times, which clocks do not charge: what shares the cores is slower in each row already.
+    """
+
+    def part(*names: str) -> StageTime:
+        return StageTime(columns(rows, names).sum(axis=1), np.zeros(len(rows)))
+
+    making = {name: part(name) for name in WORKER} | {OTHER: part("own", "between")}
+    taking = {Stage.IPC.value: part("main_ipc")} | {name: part(name) for name in ("transfer", "step", "sampler")}
+    if not workers:
+        return PipelineModel(making, taking | {OTHER: part("idle", "wait", "loop")}, 0, float("inf"))
+    crossing, alone = (rows[:, INDEX[name]] for name in ("border", "supply"))
+    return PipelineModel(making, taking, workers, float("inf"), crossing, alone)
+
+
+def _sum(parts: Iterable[Floats]) -> Floats:
+    return np.asarray(sum(parts, start=np.zeros(1)))
 
 
 def _scaled(parts: Mapping[str, StageTime], stage: Stage, factor: float | Floats) -> Mapping[str, StageTime]:
     if stage.value not in parts:
         return parts
-    return {name: one.scaled(factor) if name == stage.value else one for name, one in parts.items()}
+    return {name: part.scaled(factor) if name == stage.value else part for name, part in parts.items()}
 
 
 def _added(parts: Mapping[str, StageTime], name: str, more: StageTime) -> Mapping[str, StageTime]:

@@ -48,7 +48,6 @@ class EpochWork:
     rules: ReadPolicy = field(default_factory=ReadPolicy)
     quarantine: Quarantine | None = None
     threads: int | None = None
-    sharing: str | None = None
     arena: Arena | None = None
     work_table: WorkTable | None = None
     """By which samples are given to whichever worker is free."""

@@ -19,7 +19,7 @@ from pipefix.loader.policy.read_policy import Outcome, PolicedDataset, ReadPolic
 from pipefix.loader.resume import length
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.threads.draws import tried
-from pipefix.loader.workers.settings import CappedThreads, SharedBy
+from pipefix.loader.workers.settings import CappedThreads
 from pipefix.vocabulary.attributes import own
 
 STREAM = "the dataset is a stream, or made of data pipes: its samples are not asked for by index"
@@ -50,7 +50,7 @@ class Threadable:
 def users_init(loader: Any) -> Any:
     """The user's own ``worker_init_fn``, without what is put around it here."""
     init = loader.worker_init_fn
-    while isinstance(init, (StageClock, CappedThreads, SharedBy)):
+    while isinstance(init, (StageClock, CappedThreads)):
         init = init.users if isinstance(init, StageClock) else init.then
     return init
 

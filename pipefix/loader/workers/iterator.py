@@ -146,7 +146,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     @property
     def _worker_init_fn(self) -> Any:
         work = self._work
-        return WorkerStart(self._users_init_fn, work.threads, work.sharing, self._reads)
+        return WorkerStart(self._users_init_fn, work.threads, self._reads)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Any) -> None:

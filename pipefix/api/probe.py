@@ -224,7 +224,6 @@ def _moving(subject: Subject, to: str) -> Moving | None:
 
 
 def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:
-    epoch = found.settings.epoch
     sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
     wall = sum(cost.wall.value for cost in sample)
     facts = AuditFacts(
@@ -232,12 +231,9 @@ def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Di
         settings=found.settings,
         growth=_growth(found),
         cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
-        input_share=1 - diagnosis.fed if diagnosis.fed is not None else None,
         throttled_share=found.throttled,
         first_batch_s=found.first_batch,
-        epoch_restart_s=found.epoch_restart,
         step=StepFacts(**found.step_facts) if found.step_facts else None,
-        epoch_s=diagnosis.sample.value * epoch if epoch is not None else None,
         **observe.run_facts(subject.loader, found.facts, found.paths),
     )
     reading = diagnosis.stages.get(Stage.STORAGE)

@@ -227,7 +227,6 @@ class FastLoader(_Base[T]):
             rules=rules,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
             threads=self._planned.threads if self._planned is not None else None,
-            sharing=self._planned.sharing if self._planned is not None else None,
             carrier=self._carrier_to_device(),
             steps=tuple(step for step in steps if step is not None),
             fused=fused,

@@ -46,7 +46,6 @@ class EpochWork:
     rules: ReadPolicy = field(default_factory=ReadPolicy)
     quarantine: Quarantine | None = None
     threads: int | None = None
-    sharing: str | None = None
     arena: Arena | None = None
     shared_queue: bool = False
     """Whether workers take their batches from one queue, whichever is free, rather than in turn."""

@@ -240,16 +240,15 @@ class PolicedCollate:
 
 
 class WorkerStart:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads and sharing are set, its end is tied
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads are set, its end is tied
     to the training process's."""
 
     def __init__(
         self,
         init_fn: Callable[[int], Any] | None,
         threads: int | None,
-        sharing: str | None = None,
     ) -> None:
-        self.init_fn, self.threads, self.sharing = init_fn, threads, sharing
+        self.init_fn, self.threads = init_fn, threads
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
@@ -260,8 +259,6 @@ class WorkerStart:
         send_any_error()
         if self.threads is not None:
             cap_threads(self.threads)
-        if self.sharing is not None:
-            torch.multiprocessing.set_sharing_strategy(self.sharing)
         if self.init_fn is not None:
             self.init_fn(worker)
 

@@ -149,6 +149,6 @@ def _lost_of_plan(plan: Any) -> list[str]:
     change = plan.loader
     if change is None:
         return lost
-    beyond = ("worker_threads", "fuse", "sharing", "batched_fetch", "engine")
+    beyond = ("worker_threads", "fuse", "engine")
     lost += [f"the plan's {name}" for name in beyond if getattr(change, name) not in (None, "auto", "processes")]
     return lost

@@ -121,7 +121,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     @property
     def _worker_init_fn(self) -> Any:
         work = self._work
-        return WorkerStart(self._users_init_fn, work.threads, work.sharing)
+        return WorkerStart(self._users_init_fn, work.threads)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Any) -> None:

@@ -29,10 +29,6 @@ from pipefix.seams.taped_files import keep_whole, key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""
-OPAQUE = {
-    "open(descriptor)": "files opened by descriptor are left alone; os.read and os.pread on them are timed",
-    "open(path, 'r+')": "files opened for reading and writing are left alone",
-}
 
 _STORAGE = Stage.STORAGE
 _READING = frozenset({"r", "rb", "br", "rt", "tr"})

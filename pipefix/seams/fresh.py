@@ -26,6 +26,8 @@ from pipefix.vocabulary.attributes import has_any
 
 Copier = Callable[[Any], Any]
 Sizer = Callable[[Any], int]
+Kind = tuple[str, str, Copier, Sizer]
+"""Module, class in it, how one is copied, and how many bytes it holds."""
 
 
 class Uncopyable(Exception):
@@ -45,12 +47,6 @@ _OBJECT_OVERHEAD = 64
 
 _copiers: dict[type, Copier] = {}
 _sizers: dict[type, Sizer] = {}
-
-
-def register(kind: type, copier: Copier, sizer: Sizer) -> None:
-    """Teach `fresh` and `nbytes` a type (exactly that type, not its subclasses)."""
-    _copiers[kind] = copier
-    _sizers[kind] = sizer
 
 
 def fresh(value: Any) -> Any:
@@ -206,14 +202,9 @@ def _find_copier(kind: type) -> Copier:
         return _never
     if issubclass(kind, (enum.Enum, type)):
         return _itself
-    known = _known(kind, ((("numpy", "memmap"), _memmap), (("numpy", "ndarray"), _array), (("numpy", "generic"), _itself)))
-    known = known or _known(kind, ((("torch", "dtype"), _itself), (("torch", "device"), _itself)))
-    known = known or _known(kind, ((("PIL.Image", "Image"), _image),))
+    known = _kind_of(kind)
     if known is not None:
-        return known  # type: ignore[no-any-return]
-    torch = sys.modules.get("torch")
-    if torch is not None and issubclass(kind, torch.Tensor):
-        return _tensor if kind is torch.Tensor else _deep
+        return known[2]
     if kind is memoryview:
         return lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value)
     if issubclass(kind, tuple):
@@ -223,14 +214,6 @@ def _find_copier(kind: type) -> Copier:
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
         return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
     return _deep
-
-
-def _known(kind: type, table: tuple[tuple[tuple[str, str], Any], ...]) -> Any:
-    for (module, name), found in table:
-        base = getattr(sys.modules.get(module), name, None)
-        if isinstance(base, type) and issubclass(kind, base):
-            return found
-    return None
 
 
 # -- sizes ----------------------------------------------------------------------------------------------------------
@@ -271,11 +254,53 @@ def _find_sizer(kind: type) -> Sizer:
         return _sum
     if issubclass(kind, dict):
         return _sum_dict
-    known = _known(
-        kind, ((("numpy", "ndarray"), _array_bytes), (("PIL.Image", "Image"), _image_bytes), (("torch", "Tensor"), _tensor_bytes))
-    )
+    known = _kind_of(kind)
     if known is not None:
-        return known  # type: ignore[no-any-return]
+        return known[3]
     if kind not in _AS_THEY_ARE and "__dict__" in dir(kind) and not issubclass(kind, (type, types.ModuleType)):
         return lambda value: _sum_attributes(value) if has_any(value) else sys.getsizeof(value, _OBJECT_OVERHEAD)
     return lambda value: sys.getsizeof(value, _OBJECT_OVERHEAD)
+
+
+# -- kinds of libraries -----------------------------------------------------------------------------------------------
+
+
+def _deep_copy(frame: Any) -> Any:
+    return frame.copy(deep=True)
+
+
+def _nbytes(value: Any) -> int:
+    return int(value.nbytes)
+
+
+_KINDS: tuple[Kind, ...] = (
+    ("numpy", "memmap", _memmap, _array_bytes),
+    ("numpy", "ndarray", _array, _array_bytes),
+    ("numpy", "generic", _itself, _nbytes),
+    ("torch", "dtype", _itself, sys.getsizeof),
+    ("torch", "device", _itself, sys.getsizeof),
+    ("torch", "Tensor", lambda value: (_tensor if type(value) is sys.modules["torch"].Tensor else _deep)(value), _tensor_bytes),
+    ("PIL.Image", "Image", _image, _image_bytes),
+    # Frames are shared by whoever holds them: nobody writes into decoded frames, and their buffers are FFmpeg's own.
+    ("av", "VideoFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
+    ("av", "AudioFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
+    ("decord", "nd.NDArray", lambda array: sys.modules["decord"].nd.array(array.asnumpy()), lambda array: _nbytes(array.asnumpy())),
+    ("SimpleITK", "Image", lambda image: type(image)(image),
+     lambda image: int(image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())),
+    ("pandas", "DataFrame", _deep_copy, lambda frame: int(frame.memory_usage(deep=True).sum())),
+    ("pandas", "Series", _deep_copy, lambda series: int(series.memory_usage(deep=True))),
+    *(("polars", name, lambda frame: frame.clone(), lambda frame: int(frame.estimated_size())) for name in ("DataFrame", "Series")),
+    ("pyarrow", "Table", _itself, _nbytes),
+    ("pyarrow", "RecordBatch", _itself, _nbytes),
+)  # fmt: skip
+"""Libraries are only looked at where they are loaded: before that, no value is of their types."""
+
+
+def _kind_of(kind: type) -> Kind | None:
+    for known in _KINDS:
+        base: Any = sys.modules.get(known[0])
+        for part in known[1].split("."):
+            base = getattr(base, part, None)
+        if isinstance(base, type) and issubclass(kind, base):
+            return known
+    return None

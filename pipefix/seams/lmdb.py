@@ -15,7 +15,6 @@ from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "lmdb"
-OPAQUE = {"an iterating lmdb.Cursor": "moving a cursor is timed, but only reading single values can be replaced by a recording"}
 
 _STORAGE = Stage.STORAGE
 _classes: dict[str, type] = {}

@@ -11,9 +11,9 @@ import pathlib
 import stat
 from typing import Any
 
+from pipefix.seams.calls import How, cut
 from pipefix.seams.from_memory import IN_MEMORY, descriptor, remembered
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.seams.taped_files import key_behind, key_of, note, remember_name
 from pipefix.vocabulary.stage import Stage
@@ -32,7 +32,7 @@ def install(tap: Tap, patches: Patches) -> None:
         cut(tap, patches, os, name, _STORAGE)
         if accessor is not None and hasattr(accessor, name):
             patches.replace(accessor, name, staticmethod(getattr(os, name)))
-    cut(tap, patches, os, "scandir", _STORAGE, replayable=False)
+    cut(tap, patches, os, "scandir", _STORAGE, how=How.TIMED)
     _replace_open(tap, patches)
     for name in ("readv", "preadv"):
         if hasattr(os, name):

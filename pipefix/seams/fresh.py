@@ -42,11 +42,10 @@ _AS_THEY_ARE: set[type] = {
 }  # fmt: skip
 """Nothing that the user does to these can be seen from outside."""
 _NEVER = (io.IOBase, mmap.mmap, types.GeneratorType, types.CoroutineType, types.FrameType)
+_HANDLES = ("_thread", "threading", "socket", "ssl", "select", "subprocess", "lmdb", "sqlite3", "_sqlite3")
+"""Libraries whose objects are handles, too."""
 _OBJECT_OVERHEAD = 64
 """What an object without a known size is taken to hold, in bytes."""
-
-_copiers: dict[type, Copier] = {}
-_sizers: dict[type, Sizer] = {}
 
 
 def fresh(value: Any) -> Any:
@@ -97,18 +96,6 @@ def _force(values: Any, lazy: type, depth: int) -> None:
 
 def _itself(value: Any) -> Any:
     return value
-
-
-def _list(value: Any) -> Any:
-    return [fresh(one) for one in value]
-
-
-def _tuple(value: Any) -> Any:
-    return tuple([fresh(one) for one in value])
-
-
-def _dict(value: Any) -> Any:
-    return {key: fresh(one) for key, one in value.items()}
 
 
 def _named_tuple(value: Any) -> Any:
@@ -180,24 +167,7 @@ def _copy_exif(value: Any, new: Any) -> None:
     new._exif = exif
 
 
-def _bytes_io(value: Any) -> Any:
-    new = io.BytesIO(value.getvalue())
-    new.seek(value.tell())
-    return new
-
-
 def _find_copier(kind: type) -> Copier:
-    module = kind.__module__.partition(".")[0]
-    if kind is list:
-        return _list
-    if kind is tuple:
-        return _tuple
-    if kind is dict:
-        return _dict
-    if kind in (bytearray, set):
-        return kind
-    if kind is io.BytesIO:
-        return _bytes_io
     if issubclass(kind, _NEVER):
         return _never
     if issubclass(kind, (enum.Enum, type)):
@@ -205,11 +175,19 @@ def _find_copier(kind: type) -> Copier:
     known = _kind_of(kind)
     if known is not None:
         return known[2]
-    if kind is memoryview:
-        return lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value)
     if issubclass(kind, tuple):
         return _named_tuple if hasattr(kind, "_make") else _deep
-    if module in ("_thread", "threading", "socket", "ssl", "select", "subprocess", "lmdb", "sqlite3", "_sqlite3"):
+    if kind.__module__.partition(".")[0] in (
+        "_thread",
+        "threading",
+        "socket",
+        "ssl",
+        "select",
+        "subprocess",
+        "lmdb",
+        "sqlite3",
+        "_sqlite3",
+    ):
         return _never
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
         return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
@@ -248,8 +226,6 @@ def _sum_attributes(value: Any) -> int:
 
 
 def _find_sizer(kind: type) -> Sizer:
-    if kind is io.BytesIO:
-        return lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD
     if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
         return _sum
     if issubclass(kind, dict):
@@ -304,3 +280,22 @@ def _kind_of(kind: type) -> Kind | None:
         if isinstance(base, type) and issubclass(kind, base):
             return known
     return None
+
+
+def _bytes_io(value: Any) -> Any:
+    new = io.BytesIO(value.getvalue())
+    new.seek(value.tell())
+    return new
+
+
+_copiers: dict[type, Copier] = {
+    list: lambda value: [fresh(each) for each in value],
+    tuple: lambda value: tuple([fresh(each) for each in value]),
+    dict: lambda value: {key: fresh(each) for key, each in value.items()},
+    set: set,
+    bytearray: bytearray,
+    io.BytesIO: _bytes_io,
+    memoryview: lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value),
+}
+_sizers: dict[type, Sizer] = {io.BytesIO: lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD}
+"""What was found for a type, by `_find_copier` and `_find_sizer`."""

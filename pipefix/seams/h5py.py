@@ -15,10 +15,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from pipefix.seams.from_memory import remembered
 from pipefix.seams.patches import Patches
+from pipefix.seams.recorded_files import keep_whole, key_of, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import keep_whole, key_of
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "h5py"

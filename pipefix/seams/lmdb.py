@@ -21,8 +21,8 @@ _STORAGE = Stage.STORAGE
 _classes: dict[str, type] = {}
 """The library's own classes, by name."""
 _READS = frozenset({"value", "item"})
-_MOVES = frozenset({"get", "getmulti", "first", "last", "next", "prev", "set_key", "set_range", "first_dup", "next_dup", "set_key_dup",
-                    "set_range_dup"})  # fmt: skip
+_MOVES = frozenset({"get", "getmulti", "first", "last", "next", "prev", "set_key", "set_range", "first_dup", "next_dup",
+                    "set_key_dup", "set_range_dup"})  # fmt: skip
 _STEPS = frozenset({"iternext", "iterprev", "iternext_dup", "iterprev_dup", "iternext_nodup", "iterprev_nodup"})
 
 

@@ -11,10 +11,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from pipefix.seams.calls import How, cut
-from pipefix.seams.from_memory import IN_MEMORY, remembered
 from pipefix.seams.patches import Patches
+from pipefix.seams.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import keep_whole, key_behind
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "mmap"

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from pipefix.seams.files import ORIGINAL_OPEN, TimedFileIO
-from pipefix.seams.from_memory import is_recorded, remembered
 from pipefix.seams.mmap import is_memory
 from pipefix.seams.patches import Patches
+from pipefix.seams.recorded_files import is_recorded, key_of, note, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "numpy"

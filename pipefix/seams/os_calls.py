@@ -12,10 +12,9 @@ import stat
 from typing import Any
 
 from pipefix.seams.calls import How, cut
-from pipefix.seams.from_memory import IN_MEMORY, descriptor, remembered
 from pipefix.seams.patches import Patches
+from pipefix.seams.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import key_behind, key_of, note, remember_name
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""

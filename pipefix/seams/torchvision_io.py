@@ -12,10 +12,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from pipefix.seams.from_memory import remembered
 from pipefix.seams.patches import Patches
+from pipefix.seams.recorded_files import key_of, note, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "torchvision.io"

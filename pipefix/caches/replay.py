@@ -28,7 +28,7 @@ from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
 
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
-BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "pyarrow", "urllib", "urllib3", "fsspec",
+BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
 """The seams that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64

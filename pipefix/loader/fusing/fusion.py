@@ -13,7 +13,7 @@ from pipefix.loader.fusing.epoch_rates import EpochRates
 from pipefix.loader.limits import cores
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.workers.settings import CappedThreads, SharedBy
+from pipefix.loader.workers.settings import CappedThreads
 
 if TYPE_CHECKING:  # it imports torchvision
     from pipefix.loader.fusing.in_part import ReadInPart
@@ -109,7 +109,7 @@ def _unfit(loader: Any, *, moved: bool) -> str | None:
 def users_init(loader: Any) -> Any:
     """The user's own ``worker_init_fn``, without what is put around it here."""
     init = loader.worker_init_fn
-    while isinstance(init, (StageClock, CappedThreads, SharedBy)):
+    while isinstance(init, (StageClock, CappedThreads)):
         init = init.users if isinstance(init, StageClock) else init.then
     return init
 

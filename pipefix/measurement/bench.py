@@ -85,6 +85,8 @@ class StandsIn(Protocol):
     kind: str
     batch_size: int | None
     """Of a stream; others are asked for whole orders."""
+    whole_batches: bool
+    """Whether it is the user's own batch sampler that says which samples make a batch together."""
     places_batches: bool
     """Whether the loader itself puts batches where the training process finds them."""
 
@@ -130,13 +132,18 @@ class Bench:
             self.user_code.dataset(self.dataset)
         self.epoch = -1
         self.counter = 0
+        self.recorded_orders: list[list[Any]] = []
+        """Batches of the user's own batch sampler of which every sample is recorded."""
         self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
-        self.sent_units = 0
+        self.sent = 0
+        """Recorded units (or whole batches of them) that the training process was told of."""
         self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
         self._token: Any = torch.zeros(1)
         self._recorded_batch = RecordedBatch(self.recording)
+        self._kept_samples = 0
+        """How many samples it holds."""
         self._keys = SampleKeys()
         self._doing: Any = None
         self._collating: _MadeSamples | None = None
@@ -213,7 +220,7 @@ class Bench:
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
         if skipped and Stage.AUGMENT in experiment.replaces:
             made = _MadeSamples()
-            trace.samples = self._asked(order)
+            trace.samples = self._kept_samples
         else:
             made = self._samples(order, experiment, trace)
         trace.made = time.perf_counter_ns()
@@ -265,8 +272,16 @@ class Bench:
         if self.of.kind == "stream":
             self._draw(order, experiment, made, trace)
         else:
-            for unit in self._units(order, experiment, trace):
+            units = self._units(order, experiment, trace)
+            for unit in units:
                 self._run(unit, experiment, made)
+            if (
+                experiment is RECORD
+                and self.of.whole_batches
+                and all(self._keys.of(unit) in self.recording.samples for unit in units)
+            ):
+                self.recorded_orders.append(units)
+            order = units[0] if self.of.kind != "map" else order
         trace.samples = self._asked(order) if self.of.kind in ("batched", "single") else len(made.samples)
         return made
 
@@ -285,6 +300,10 @@ class Bench:
         known = self.recording.units
         if experiment.source == "new" or not known:
             return asked
+        if self.recorded_orders:
+            trace.wrapped = self.counter >= len(self.recorded_orders)
+            self._asked_for = self.recorded_orders[self.counter % len(self.recorded_orders)]
+            return self._asked_for
         first = self.counter * len(asked)
         trace.wrapped = first + len(asked) > len(known)
         units = self._keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked))])
@@ -434,6 +453,7 @@ class Bench:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
+            self._kept_samples = trace.samples
         if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
             trace.facts = {**self.of.options.observe(batch), "decoded_bytes": self.recording.decoded_bytes / self._whole()}
         self.plain_batches += experiment is PLAIN
@@ -485,9 +505,9 @@ class Bench:
         if experiment is RECORD:
             trace.recorded, trace.recorded_bytes = len(self.recording.units), self.recording.nbytes
             trace.full = self.recording.full
-            unsent = self.recording.units[self.sent_units :]
-            trace.units = pickle.dumps(self._keys.originals(unsent))
-            self.sent_units = len(self.recording.units)
+            known = self.recorded_orders if self.of.whole_batches else self.recording.units
+            trace.units = pickle.dumps(self._keys.originals(known[self.sent :]))
+            self.sent = len(known)
             trace.refused = self.recording.refused
             trace.opaque = self.user_code.opaque
             trace.mixed = sorted(self.tap.mixed)

@@ -30,13 +30,21 @@ class StandInDataset(Dataset["Delivered | Failure"]):
     places_batches = False
 
     def __init__(
-        self, dataset: Any, collate: Callable[[Any], Any], switch: torch.Tensor, options: StandInOptions, kind: str
+        self,
+        dataset: Any,
+        collate: Callable[[Any], Any],
+        switch: torch.Tensor,
+        options: StandInOptions,
+        kind: str,
+        *,
+        whole_batches: bool = False,
     ) -> None:
         self.dataset = dataset
         self.collate = collate
         self.switch = switch
         self.options = options
         self.kind = kind
+        self.whole_batches = whole_batches
         self.batch_size: int | None = None
 
     def __getitem__(self, order: Any) -> Delivered | Failure:
@@ -58,6 +66,7 @@ class StreamStandIn(IterableDataset["Delivered | Failure"]):
     """Iterable: yields whole batches of ``batch_size`` samples, for ever."""
 
     places_batches = False
+    whole_batches = False
 
     def __init__(
         self,

@@ -72,6 +72,15 @@ class Subject:
         return self.auto_collation and not self.iterable and _fetches_batches(self.loader.dataset)
 
     @property
+    def groups_samples(self) -> bool:
+        """Whether a batch sampler of the user's own chooses which samples make a batch: by length, say."""
+        return (
+            self.auto_collation
+            and not (self.iterable or self.batched_fetch)
+            and type(self.loader.batch_sampler) is not BatchSampler
+        )
+
+    @property
     def settings(self) -> LoaderSettings:
         loader = self.loader
         context = loader.multiprocessing_context

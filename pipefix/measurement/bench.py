@@ -140,6 +140,7 @@ class Bench:
         """Recorded units (or whole batches of them) that the training process was told of."""
         self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
+        self._seams_out = False
         self._token: Any = torch.zeros(1)
         self._recorded_batch = RecordedBatch(self.recording)
         self._kept_samples = 0
@@ -253,6 +254,9 @@ class Bench:
         tap.playing = self.recording if replaced else None
         tap.replaced = frozenset(replaced)
         tap.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
+        if tap.active is self._seams_out:  # the plain arm is plain: nothing of ours stands in any function's place
+            (self.patches.resume if tap.active else self.patches.pause)()
+            self._seams_out = not tap.active
         self.lines.turn(on=tap.active and experiment is RECORD)
         if tap.active:
             self._late_imports()
@@ -479,9 +483,9 @@ class Bench:
         trace.misses = tap.misses
         if tap.active:
             trace.charges = [
-                Charge(stage.value if stage is not None else None, op, wall, cpu, base, calls)
-                for (stage, op), wall, cpu, base, calls in zip(
-                    tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, strict=True
+                Charge(stage.value if stage is not None else None, op, wall, cpu, base, calls, entered)
+                for (stage, op), wall, cpu, base, calls, entered in zip(
+                    tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, tap.entered, strict=True
                 )
                 if wall
             ]

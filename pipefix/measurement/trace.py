@@ -16,6 +16,8 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """CPU time, read for some samples only; its base is `cpu_wall`."""
     cpu_wall: int
     calls: int
+    entered: int = 0
+    """Timed calls that were made directly inside it: what their clocks take is in its time, not in theirs."""
 
 
 class BatchTrace(msgspec.Struct, array_like=True):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, Sampler, get_worker_info
 
 from pipefix.measurement import experiments
@@ -657,3 +658,19 @@ class TestBufferedStreams:
         ours.turn_to(experiments.REAL)
         ours.ask()
         assert calls()["decode"] == 4
+
+
+@pytest.mark.parametrize("where", [builtins, Image])
+def test_the_plain_arm_is_plain(where: Any, paths: list[str]) -> None:
+    """Nothing stands in the place of any function, and all of it is back in the next arm."""
+    original = where.open
+    ours = Alone(Mapped(paths))
+    ours.record()
+    assert where.open is not original
+    ours.turn_to(experiments.PLAIN)
+    ours.ask([0, 1])
+    assert where.open is original
+    ours.turn_to(experiments.REAL)
+    _, trace = ours.ask([0, 1])
+    assert where.open is not original
+    assert trace.bytes_read == 2 * BYTES

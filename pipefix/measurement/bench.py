@@ -36,6 +36,8 @@ from pipefix.subject.user_code import UserCodeSeams
 from pipefix.vocabulary import last_act
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
+SWITCH_WORDS = 2
+"""Of the switch: which arm, and how often it was turned. After them every worker counts the batches that it made."""
 CPU_EVERY = 8
 """One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
 DISCOVERY_UNITS = 2
@@ -141,6 +143,7 @@ class Bench:
         self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
         self._seams_out = False
+        self._entered = self._writing = 0
         self._token: Any = torch.zeros(1)
         self._recorded_batch = RecordedBatch(self.recording)
         self._kept_samples = 0
@@ -173,6 +176,13 @@ class Bench:
     # -- a batch -----------------------------------------------------------------------------------------------------
 
     def attempt(self, order: Any) -> Delivered | Failure:
+        self._entered = time.perf_counter_ns()
+        made = self._attempt(order)
+        if len(self.of.switch) > SWITCH_WORDS + self.worker:
+            self.of.switch[SWITCH_WORDS + self.worker] += 1
+        return made
+
+    def _attempt(self, order: Any) -> Delivered | Failure:
         """A batch, or what is to be said in its place.
 
         Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
@@ -244,8 +254,12 @@ class Bench:
         token = Stage.IPC in experiment.replaces and self.hand is not None
         if token:
             batch = self._token
-        trace.extra = time.perf_counter_ns() - trace.ended
-        return Delivered(batch, encode(trace), token)
+        # Before the clock began and after it ended; what writing the trace takes is told with the next one.
+        ended = time.perf_counter_ns()
+        trace.extra = begun - self._entered + ended - trace.ended + self._writing
+        delivered = Delivered(batch, encode(trace), token)
+        self._writing = time.perf_counter_ns() - ended
+        return delivered
 
     def _mode(self, experiment: Experiment) -> None:
         tap = self.tap

@@ -30,7 +30,7 @@ from pipefix.seams.fresh import fresh
 from pipefix.seams.patches import Patches
 from pipefix.seams.seam import install_all
 from pipefix.seams.tap import Tap
-from pipefix.subject import failure
+from pipefix.subject import failure, staging
 from pipefix.subject.subject import length_of
 from pipefix.subject.user_code import UserCodeSeams
 from pipefix.vocabulary import last_act
@@ -73,6 +73,8 @@ class StandInOptions:
     """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
     limit: float = LIMIT
     """Seconds that one batch may take."""
+    package: str = ""
+    """An installed one that counts as the user's own."""
     observe: Callable[[Any], dict[str, float]] | None = None
     """Asked once in every process, with its first batch: facts that the audit reads."""
 
@@ -122,6 +124,7 @@ class Bench:
         self._time_limit = BatchTimeLimit(stand_in.options.limit)
         self._in_view = info is None and last_act.kept()
         """Whether somebody watches what this process dies of; of workers the training process tells."""
+        staging.count_as_users(stand_in.options.package)
         self.tap = Tap()
         self.lines = OwnLines(self.tap)
         self.patches = Patches()

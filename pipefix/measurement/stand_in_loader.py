@@ -29,7 +29,7 @@ def stand_in_loader(subject: Subject, switch: torch.Tensor, options: StandInOpti
         "num_workers": workers,
         "pin_memory": theirs.pin_memory and torch.cuda.is_available(),
         "generator": generator,
-        **({"in_order": theirs.in_order} if torch_internals.takes("in_order") else {}),
+        **torch_internals.newer_settings(theirs),
         "worker_init_fn": WorkerInit(theirs.worker_init_fn),
     }
     if workers:

@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from pipefix.diagnosis.diagnose import diagnose
-from pipefix.measurement import experiments, residency, schedule, startup
+from pipefix.measurement import experiments, residency, schedule, startup, transfer
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.kept_batch import KeptBatch
@@ -230,6 +230,27 @@ class TestBudget:
         found = measured(loader("map", paths), consumer=UserStep(lambda batch: None), budget=1.0)
         assert waited
         assert found.declined["transfer"].startswith("the device here is mps: steps are waited for")
+
+    def test_copies_that_would_wake_cuda_wait_until_all_workers_are_forked(
+        self, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those of a loader whose workers use the device could not, afterwards."""
+        done: list[str] = []
+        monkeypatch.setattr(transfer, "would_wake_cuda", lambda: True)
+        monkeypatch.setattr(transfer, "measure", lambda batch: (done.append("copies"), {})[1])
+        rounds = _Session.rounds
+        monkeypatch.setattr(_Session, "rounds", lambda session: (done.append("rounds"), rounds(session))[1])
+        measured(loader("map", paths), budget=0.5)
+        assert done == ["rounds", "copies"]
+
+    def test_batches_of_arms_that_nobody_looks_at_one_by_one_keep_their_sums(self, paths: list[str]) -> None:
+        found = measured(loader("map", paths), budget=1.0)
+        assert all(row.trace.charges and row.trace.unit_walls for row in found.rows("real"))
+        for block in found.of("storage-from-memory"):
+            first, *others = [row.trace for row in block.rows]
+            assert others and not any(trace.charges or trace.unit_walls for trace in others)
+            (decoding,) = [charge for charge in first.charges if charge.op.endswith("decode")]
+            assert decoding.calls == block.samples
 
     def test_the_bytes_of_all_recordings_are_kept(self, paths: list[str]) -> None:
         found = measured(loader("map", paths, workers=2), recording_bytes=4_000, budget=1.0)

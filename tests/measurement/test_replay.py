@@ -149,9 +149,7 @@ class TestBlock:
         block = running.block(experiments.PLAIN, 0.2)
         running.close()
         assert {row.done - row.got for row in block.rows} == {2 * MS}
-        assert block.own_seconds / len(block.rows) == pytest.approx(
-            0.012, rel=0.1
-        )  # the last one's trace is read too late to count
+        assert 0.010 < block.own_seconds / len(block.rows) <= 0.012, "the last one's trace is read too late to count"
         assert block.rate == pytest.approx(4 / 0.006, rel=0.1)
 
     def test_the_cold_arm_ends_where_evicted_samples_end(self, paths: list[str]) -> None:

@@ -20,13 +20,13 @@ from pipefix.fixes.applied import fixed, tuned_on
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers.dataset_once import start_method
 from pipefix.measurement.consumer import consumer_for
-from pipefix.measurement.machine import Machine, look
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
 from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.limits import ResourceLimits

@@ -6,11 +6,10 @@ Runs in a worker, or in the training process where there are no workers. It puts
 from __future__ import annotations
 
 import os
-import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch.utils.data import get_worker_info
@@ -20,10 +19,11 @@ from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experim
 from pipefix.measurement.failing import EmptyStream, Failure
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.recorded_batch import RecordedBatch
-from pipefix.measurement.run_queue import RunQueue
+from pipefix.measurement.recording_report import RecordingReport, write_charges, write_events
 from pipefix.measurement.sample_keys import SampleKeys
-from pipefix.measurement.time_limit import LIMIT, BatchTimeLimit
-from pipefix.measurement.trace import BatchTrace, Charge, encode
+from pipefix.measurement.stand_in_options import SWITCH_WORDS, Delivered, StandsIn
+from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.measurement.trace import BatchTrace, encode
 from pipefix.recording.recording import Recording
 from pipefix.seams import handover, torch_internals
 from pipefix.seams.fresh import fresh
@@ -33,11 +33,10 @@ from pipefix.seams.tap import Tap
 from pipefix.subject import failure, staging
 from pipefix.subject.subject import length_of
 from pipefix.subject.user_code import UserCodeSeams
+from pipefix.system.run_queue import RunQueue
 from pipefix.vocabulary import last_act
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
-SWITCH_WORDS = 2
-"""Of the switch: which arm, and how often it was turned. After them every worker counts the batches that it made."""
 CPU_EVERY = 8
 """One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
 DISCOVERY_UNITS = 2
@@ -53,46 +52,6 @@ LONGEST_NAME = 40
 """Characters of a sample's name in a trace."""
 
 _WHOLE_SAMPLE = frozenset(IN_SAMPLE)
-
-
-class Delivered(NamedTuple):
-    """What the loader hands to the training process."""
-
-    batch: Any
-    trace: bytes
-    skipped: bool = False
-    """Whether `batch` only stands for one that the training process has kept."""
-
-
-@dataclass(frozen=True)
-class StandInOptions:
-    recording_bytes: int
-    """Byte budget of one process's recording."""
-    workers: int
-    cut: bool = True
-    """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
-    limit: float = LIMIT
-    """Seconds that one batch may take."""
-    package: str = ""
-    """An installed one that counts as the user's own."""
-    observe: Callable[[Any], dict[str, float]] | None = None
-    """Asked once in every process, with its first batch: facts that the audit reads."""
-
-
-class StandsIn(Protocol):
-    """What a bench is told by the dataset that stands in for the user's."""
-
-    dataset: Any
-    collate: Callable[[Any], Any]
-    switch: torch.Tensor
-    options: StandInOptions
-    kind: str
-    batch_size: int | None
-    """Of a stream; others are asked for whole orders."""
-    whole_batches: bool
-    """Whether it is the user's own batch sampler that says which samples make a batch together."""
-    places_batches: bool
-    """Whether the loader itself puts batches where the training process finds them."""
 
 
 @dataclass
@@ -141,9 +100,6 @@ class Bench:
         """Batches of the user's own batch sampler of which every sample is recorded."""
         self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
-        self.sent = 0
-        """Recorded units (or whole batches of them) that the training process was told of."""
-        self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
         self._seams_out = False
         self._entered = self._writing = 0
@@ -152,6 +108,7 @@ class Bench:
         self._kept_samples = 0
         """How many samples it holds."""
         self._keys = SampleKeys()
+        self._report = RecordingReport(self.recording, self._keys, self.tap, self.user_code, self.lines)
         self._doing: Any = None
         self._collating: _MadeSamples | None = None
         self._asked_for: list[Any] = []
@@ -499,43 +456,12 @@ class Bench:
         trace.replay += tap.replay_ns
         trace.misses = tap.misses
         if tap.active:
-            trace.charges = [
-                Charge(stage.value if stage is not None else None, op, wall, cpu, base, calls, entered)
-                for (stage, op), wall, cpu, base, calls, entered in zip(
-                    tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, tap.entered, strict=True
-                )
-                if wall
-            ]
-            trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
+            write_charges(tap, trace)
         if tap.events is not None:
-            trace.events = [(str(tap.names[key][0]), tap.names[key][1], begun, ended) for key, begun, ended in tap.events]
-            trace.events += [("sample", *mark) for mark in made.marks]
-            trace.events.append(("collate", "collate", trace.made, trace.ended))
+            write_events(tap, made.marks, trace)
         if self.hand is not None:
             counters = self.hand.take()
-            trace.dumps, trace.send, trace.sent_bytes, trace.handed = (
-                counters.dumps_ns,
-                counters.send_ns,
-                counters.bytes,
-                counters.count,
-            )
-        self._tell(trace, experiment)
-
-    def _tell(self, trace: BatchTrace, experiment: Experiment) -> None:
-        """Things said once, or only when they have changed."""
+            trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count
         if experiment is RECORD:
-            trace.recorded, trace.recorded_bytes = len(self.recording.units), self.recording.nbytes
-            trace.full = self.recording.full
-            known = self.recorded_orders if self.of.whole_batches else self.recording.units
-            trace.units = pickle.dumps(self._keys.originals(known[self.sent :]))
-            self.sent = len(known)
-            trace.refused = self.recording.refused
-            trace.opaque = self.user_code.opaque
-            trace.mixed = sorted(self.tap.mixed)
             trace.seams = self.seams
-            trace.own_lines = dict(self.lines.seen)
-            for path in self.recording.files:
-                ranges = self.recording.files.ranges(path)
-                if self._sent_ranges.get(path) != ranges:
-                    self._sent_ranges[path] = ranges
-                    trace.paths.append((os.fsencode(path), ranges))
+            self._report.write(trace, self.recorded_orders if self.of.whole_batches else None)

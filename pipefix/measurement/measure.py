@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-from pipefix.measurement import burner, cgroups, experiments, failing, gpu, residency, startup, transfer
-from pipefix.measurement.bench import StandInOptions
+from pipefix.measurement import burner, experiments, failing, gpu, residency, startup, transfer
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Measurement, Row
-from pipefix.measurement.neighbours import Neighbours
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.replay import Pool, deaf_to_interrupts
 from pipefix.measurement.residency import Ranges
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
+from pipefix.system import cgroups
+from pipefix.system.neighbours import Neighbours
 from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped

@@ -20,7 +20,6 @@ import torch
 
 from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
-from pipefix.measurement.bench import SWITCH_WORDS, Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start, raised
@@ -29,6 +28,7 @@ from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.stand_in import close_benches
 from pipefix.measurement.stand_in_loader import stand_in_loader
+from pipefix.measurement.stand_in_options import SWITCH_WORDS, Delivered, StandInOptions
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.seams import handover, torch_internals
 from pipefix.subject.subject import Subject

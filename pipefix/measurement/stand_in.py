@@ -20,8 +20,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from pipefix.measurement import failing
-from pipefix.measurement.bench import Bench, Delivered, StandInOptions
+from pipefix.measurement.bench import Bench
 from pipefix.measurement.failing import EmptyStream, Failure
+from pipefix.measurement.stand_in_options import Delivered, StandInOptions
 
 
 class StandInDataset(Dataset["Delivered | Failure"]):

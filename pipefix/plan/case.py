@@ -9,12 +9,12 @@ from functools import cached_property
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import BatchTrace
 from pipefix.plan.fit import fitted
 from pipefix.plan.model import PipelineModel, doubted, pooled
 from pipefix.plan.operations import Operations, operations_of
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds
 from pipefix.vocabulary.stage import Stage
 

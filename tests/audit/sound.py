@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.utils.data import DataLoader
 
 from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth, WorkerFacts
-from pipefix.measurement.machine import Filesystem, Gpu
+from pipefix.system.machine import Filesystem, Gpu
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, Case, described, loader, machine, machine_of, quota_tree
 from tests.audit.mistakes import held, looked_at, restarting

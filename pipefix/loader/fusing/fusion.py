@@ -10,9 +10,9 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default
 
 from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.epoch_rates import EpochRates
-from pipefix.loader.limits import cores
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.threads.fitness import STREAM, users_init
+from pipefix.system.resources import cores
 
 if TYPE_CHECKING:  # it imports torchvision
     from pipefix.loader.fusing.in_part import ReadInPart

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from pipefix.loader.limits import shared_memory_left
 from pipefix.loader.slots.arena import Arena, Lease, arena_of
 from pipefix.loader.slots.comparison import SLOTS, TORCH, UNDECIDED
 from pipefix.seams.torch_internals import collate_tensors, pin_memory, stack_by, stacks_as_ever
+from pipefix.system.resources import shared_memory_left
 
 ALIGNED = 64
 SMALL = 4096

@@ -18,7 +18,6 @@ from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.loader.iterator import HELD, LoaderIterator
-from pipefix.loader.limits import out_of_memory_kills
 from pipefix.loader.policy.read_policy import Asked, WorkerStart
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.slots.arena import Arena, room
@@ -33,6 +32,7 @@ from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, st
 from pipefix.loader.workers.next_epoch import DRAWN, NextEpoch, kind_of
 from pipefix.loader.workers.queues import LoaderWithQueues
 from pipefix.seams.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
+from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import death
 from pipefix.vocabulary.garbage import existing_objects_skipped
 

@@ -22,7 +22,6 @@ from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.experiments import POOL, REAL
-from pipefix.measurement.machine import Machine, look
 from pipefix.measurement.measure import measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.plan import MeasurementPlan
@@ -34,6 +33,7 @@ from pipefix.report import run_figures, runfile, timeline
 from pipefix.report.shown_run import shown
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine, look
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import MissingExtra, TargetError, UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage

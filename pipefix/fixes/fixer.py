@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipefix.measurement.machine import Machine
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import PlanFile
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine
 
 Say = Callable[[str, float], None]
 """Told what is being done and the part of it that is done."""

@@ -20,10 +20,10 @@ from pipefix.fixes.registry import WHY_BY_HAND, ByHand, all_fixers, fixer_for
 from pipefix.fixes.whole_loader import WholeLoader
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
-from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.replay import Pool
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedy import all_remedies

@@ -10,10 +10,10 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default
 
 from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.epoch_rates import EpochRates
-from pipefix.loader.limits import cores
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers.settings import CappedThreads
+from pipefix.system.resources import cores
 
 if TYPE_CHECKING:  # it imports torchvision
     from pipefix.loader.fusing.in_part import ReadInPart

@@ -22,8 +22,8 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from pipefix.loader.limits import memory_left
 from pipefix.loader.slots.anonymous_memory import AnonymousMemory
+from pipefix.system.resources import memory_left
 
 FREE, LENT, RETIRED = 0, 1, 2
 SPARE = 16

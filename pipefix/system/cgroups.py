@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from pipefix.measurement.mounts import Mount, mounts
+from pipefix.system.mounts import Mount, mounts
 
 UNLIMITED = 1 << 60
 """cgroup v1 writes "no limit" as a huge number (2**63 less a page); nothing real reaches an exbibyte."""
@@ -43,11 +43,6 @@ class Throttle(msgspec.Struct, frozen=True):
                 shares.append((now.throttled - then.throttled) / periods if periods > 0 else 0.0)
         return max(shares, default=None)
 
-    def seconds_since(self, before: Throttle) -> float | None:
-        """Time held back between two readings, summed over CPUs, at the worst level; None with no quota."""
-        spans = [now.seconds - before.levels[name].seconds for name, now in self.levels.items() if name in before.levels]
-        return max(spans, default=None)
-
 
 class Limits(msgspec.Struct, frozen=True):
     """What the groups allow. None means no limit is set, or none can be seen."""
@@ -68,8 +63,8 @@ def limits(root: str | Path = "/") -> Limits:
     quotas = [quota for version, level in _levels(root, table, "cpu") if (quota := _quota(version, level)) is not None]
     memory: tuple[int, int | None] | None = None
     for version, level in _levels(root, table, "memory"):
-        limit = _number(level / ("memory.max" if version == "v2" else "memory.limit_in_bytes"))
-        if limit is not None and limit < UNLIMITED and (memory is None or limit < memory[0]):
+        limit = _limit(version, level)
+        if limit is not None and (memory is None or limit < memory[0]):
             memory = (limit, _used(version, level))
     return Limits(
         version=None if not versions else versions[0] if len(versions) == 1 else "hybrid",
@@ -79,13 +74,23 @@ def limits(root: str | Path = "/") -> Limits:
     )
 
 
+def memory_left(root: str | Path = "/") -> list[int]:
+    """Bytes that each level with a limit still allows."""
+    left = []
+    for version, level in _levels(root, mounts(root), "memory"):
+        limit, used = _limit(version, level), _used(version, level)
+        if limit is not None and used is not None:
+            left.append(max(0, limit - used))
+    return left
+
+
 def throttle(root: str | Path = "/") -> Throttle:
     """Read the throttling counters of every level that has a quota."""
     found: dict[str, QuotaLevel] = {}
     for version, level in _levels(root, mounts(root), "cpu"):
         if _quota(version, level) is None:
             continue
-        stat = _pairs(level / "cpu.stat")
+        stat = counters(level / "cpu.stat")
         if "nr_periods" in stat and "nr_throttled" in stat:
             held = stat.get("throttled_usec", 0) / 1e6 if version == "v2" else stat.get("throttled_time", 0) / 1e9
             found[str(level)] = QuotaLevel(stat["nr_periods"], stat["nr_throttled"], held)
@@ -147,11 +152,16 @@ def _quota(version: str, level: Path) -> float | None:
     return quota / period if quota is not None and period and quota > 0 else None
 
 
+def _limit(version: str, level: Path) -> int | None:
+    limit = _number(level / ("memory.max" if version == "v2" else "memory.limit_in_bytes"))
+    return limit if limit is not None and limit < UNLIMITED else None
+
+
 def _used(version: str, level: Path) -> int | None:
     used = _number(level / ("memory.current" if version == "v2" else "memory.usage_in_bytes"))
     if used is None:
         return None
-    stat = _pairs(level / "memory.stat")
+    stat = counters(level / "memory.stat")
     prefix = "" if version == "v2" else "total_"
     return max(0, used - stat.get(f"{prefix}inactive_file", 0) - stat.get(f"{prefix}active_file", 0))
 
@@ -168,7 +178,8 @@ def _number(path: Path) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
 
 
-def _pairs(path: Path) -> dict[str, int]:
+def counters(path: Path) -> dict[str, int]:
+    """The lines ``name number`` of such a file; empty where it cannot be read."""
     found = {}
     for line in _text(path).splitlines():
         name, _, value = line.partition(" ")

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from pipefix.measurement.cgroups import Throttle, group_paths, limits, throttle
-from pipefix.measurement.mounts import Filesystem, filesystem, filesystems
-from pipefix.measurement.software import thread_environment, versions
+from pipefix.system.cgroups import Throttle, group_paths, limits, throttle
+from pipefix.system.mounts import Filesystem, filesystem, filesystems
+from pipefix.system.software import thread_environment, versions
 
 __all__ = ["Filesystem", "Gpu", "Machine", "Throttle", "filesystem", "filesystems", "look", "throttle"]
 

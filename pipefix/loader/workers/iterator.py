@@ -33,7 +33,7 @@ from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, st
 from pipefix.loader.workers.next_epoch import DRAWN, NextEpoch, kind_of
 from pipefix.loader.workers.queues import LoaderWithQueues
 from pipefix.seams.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
-from pipefix.vocabulary import death
+from pipefix.vocabulary import death, sockets
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
 AHEAD = 2
@@ -72,6 +72,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
         seen, self._reads = self._seen(loader)
+        sockets.settle()
         if self._work.arena is None or self._work.trial.verdict != SLOTS:
             # Torch's way makes a folder of sockets in each process, which stays where a worker is killed: as the last ones are when
             # the program ends. This process's own is its workers' too, and goes with it.

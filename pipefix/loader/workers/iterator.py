@@ -26,7 +26,7 @@ from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, st
 from pipefix.loader.workers.shared_queue import SharedQueueLoader
 from pipefix.seams.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.system.resources import out_of_memory_kills
-from pipefix.vocabulary import death
+from pipefix.vocabulary import death, sockets
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
 AHEAD = 2
@@ -62,6 +62,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
+        sockets.settle()
         if self._work.arena is None:
             # Torch's way makes a folder of sockets in each process, which stays where a worker is killed: as the last ones are when
             # the program ends. This process's own is its workers' too, and goes with it.

@@ -69,9 +69,5 @@ def _needs_no_handing_over(context: FixContext) -> str | None:
     planned, own = getattr(change, "engine", None), getattr(theirs, "engine", None)
     if "processes" in (planned, own):
         return f"the {'plan' if planned == 'processes' else 'loader'} hands batches over through reused memory already"
-    if "subprocess" in (planned, own):
-        return "one worker process hands its batches over through reused memory already"
-    if "threads" in (planned, own):
-        return "threads of the process make the batches, which need not be handed over"
     workers = theirs.num_workers if change is None or change.num_workers is None else change.num_workers
     return None if workers else "without workers there is nothing to hand over"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.case import Case, Moving
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import figure
 from pipefix.vocabulary.quantity import seconds, size
 from pipefix.vocabulary.stage import INPUT, Stage

@@ -10,11 +10,11 @@ from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
 from pipefix.diagnosis.throughput import PipelineModel, doubted, pooled
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import BatchTrace
 from pipefix.plan.fit import fitted
 from pipefix.plan.operations import Operations, operations_of
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds
 from pipefix.vocabulary.stage import Stage
 

@@ -450,6 +450,7 @@ def _instrument(run: Run) -> list[tuple[str, str]]:
         rows = [
             ("the probe took", wording.seconds(tool.seconds)),
             ("a timed call costs", wording.seconds(tool.seam_cost_s)),
+            ("measuring takes of a batch, left out everywhere", wording.seconds(tool.harness_s)),
             ("timed calls a sample", wording.number(tool.seams_per_sample)),
             ("a sample with clocks, over one without", wording.times(tool.slowdown)),
             ("peak memory", wording.size(tool.peak_rss_bytes)),

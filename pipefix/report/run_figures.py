@@ -239,6 +239,7 @@ def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
 def _instrument(found: Measurement, diagnosis: Diagnosis | None) -> runfile.Instrument:
     return runfile.Instrument(
         seam_cost_s=found.seam_cost,
+        harness_s=found.harness_seconds,
         seams_per_sample=diagnosis.calls_per_sample if diagnosis is not None else None,
         slowdown=diagnosis.slowdown if diagnosis is not None else None,
         peak_rss_bytes=float(found.peak_rss),

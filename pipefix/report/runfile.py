@@ -187,6 +187,8 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     seams_per_sample: float | None = None
     slowdown: float | None = None
     """Timed over untimed seconds a sample."""
+    harness_s: float | None = None
+    """Seconds a batch that measuring takes of the loop beside the clocks; left out of every figure."""
     seconds: float | None = None
     """How long the probe took."""
     peak_rss_bytes: float | None = None

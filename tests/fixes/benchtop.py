@@ -16,9 +16,9 @@ from pipefix.fixes.choice import Wishes
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.session import ProbeResult, Session
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.machine import Machine
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.subject.load import load
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage

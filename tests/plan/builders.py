@@ -9,12 +9,12 @@ from typing import Any
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost, StageCost, Stations, Verdict
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import POOL
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Plan, Step
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import NotTried
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.settings import LoaderSettings

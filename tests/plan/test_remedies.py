@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedy import all_remedies
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
 from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, STEP_BOUND, TEXTS, World, find

@@ -16,7 +16,7 @@ from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes.applied import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile, tuned_plan
-from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
+from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
 from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
@@ -50,7 +50,7 @@ class Tuned:
 
     settings: LoaderChange
     """What to change, with its evidence; nothing is set where the settings stay as they are."""
-    evidence: Evidence | None
+    evidence: BeforeAfter | None
     """Throughput before and after, side by side."""
     trials: tuple[TrialFigures, ...]
     certificate: Certificate
@@ -307,7 +307,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
     found, changes = telling.found, telling.changes()
     evidence = None
     if changes and found.before is not None and found.after is not None:
-        evidence = Evidence(before=found.before, after=found.after)
+        evidence = BeforeAfter(before=found.before, after=found.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
     plan = tuned_plan.new_plan(

@@ -282,5 +282,5 @@ def _span(share: Interval, diagnosis: Diagnosis) -> str:
     """One block tells a share, and no interval."""
     if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
         return percent(share.value)
-    low, high = percent(share.low).removesuffix(" %"), percent(share.high)
+    low, high = (percent(end).removesuffix(" %") for end in (share.low, share.high))
     return f"{percent(share.value)} ({low}-{high})"

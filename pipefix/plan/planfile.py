@@ -30,7 +30,7 @@ _MOST_SHOWN = 200
 _ADVICE = "Mend that line, or take the plan away: without plan=... the loader runs as it did before."
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why a change is in the plan: throughput before and after it was made."""
 
     before: Interval
@@ -55,7 +55,7 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
     engine: Literal["auto", "processes", "subprocess", "threads", "torch"] | None = None
     """FastLoader's way of bringing batches from workers."""
-    evidence: Evidence | None = None
+    evidence: BeforeAfter | None = None
 
 
 class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Relative to the plan file."""
     store: Literal["source", "resized", "decoded", "sample", "rows"]
     format: Literal["lmdb", "parquet"] = "lmdb"
-    evidence: Evidence | None = None
+    evidence: BeforeAfter | None = None
 
 
 class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     backend: Literal["kornia", "dali"]
     operations: list[str] = []
     """In the order in which they run there."""
-    evidence: Evidence | None = None
+    evidence: BeforeAfter | None = None
 
 
 class TunedOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

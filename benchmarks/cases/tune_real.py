@@ -69,8 +69,6 @@ def as_chosen(changes: LoaderChange) -> Settings:
         in_order=changes.in_order is not False,
         worker_threads=changes.worker_threads,
         engine=changes.engine,
-        sharing=changes.sharing,
-        start_method=changes.start_method,
     ).normal()
 
 

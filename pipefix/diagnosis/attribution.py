@@ -65,6 +65,10 @@ def per_sample(rows: Floats) -> Floats:
     return np.asarray(rows[:, :SAMPLES].sum(axis=0) / rows[:, SAMPLES].sum() / 1e9, dtype=np.float64)
 
 
+def columns(rows: Floats, names: tuple[str, ...]) -> Floats:
+    return np.asarray(rows[:, [INDEX[name] for name in names]])
+
+
 def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
     """The timed blocks as numbers."""
     shared = _shared_part(blocks) if found.workers else 0.0

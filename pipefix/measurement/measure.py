@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from pipefix.measurement import burner, experiments, failing, gpu, residency, startup, transfer
-from pipefix.measurement.consumer import Consumer, Emulated, UserStep
+from pipefix.measurement import consumer_alone, experiments, failing, gpu, residency, startup, transfer
+from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Measurement, Row
@@ -329,7 +329,7 @@ class _Session:
             self.copies()
         found.consumer, found.has_consumer, found.why_none = self.consumer.name, self.consumer.present, self.consumer.why_none
         if not self.consumer.present:
-            found.declined[experiments.ALONE] = found.declined[experiments.BURNER] = "there is no consumer"
+            found.declined[experiments.ALONE] = "there is no consumer"
             return
         self._step_alone(kept)
 
@@ -361,22 +361,14 @@ class _Session:
         seconds = min(0.6, max(0.1, 0.01 * self.plan.budget))
         resident = self._resident(kept)
         for _ in range(3):
-            found.blocks.append(burner.alone(self.consumer, kept, size, seconds, name=experiments.ALONE))
+            found.blocks.append(consumer_alone.alone(self.consumer, kept, size, seconds, name=experiments.ALONE))
             if resident is not None:
-                found.blocks.append(burner.alone(self.consumer, resident, size, seconds, name=experiments.RESIDENT))
+                found.blocks.append(consumer_alone.alone(self.consumer, resident, size, seconds, name=experiments.RESIDENT))
         if resident is not None:
             found.transfer["exposed"] = transfer.exposed(found.of(experiments.ALONE), found.of(experiments.RESIDENT), size)
         if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
             self.consumer.split_step(kept)
             found.step_split = self.consumer.split()
-        if isinstance(self.consumer, Emulated):
-            found.declined[experiments.BURNER] = "an emulated step uses no CPU that a burner could take from it"
-        elif self.plan.budget < 10:
-            found.declined[experiments.BURNER] = "the time budget is under 10 s"
-        else:
-            count = max(1, min(found.workers, int(found.cores)))
-            for _ in range(2):
-                found.blocks.append(burner.beside(self.consumer, kept, size, seconds, count, name=experiments.BURNER))
 
     def _resident(self, kept: KeptBatch) -> KeptBatch | None:
         """The batch on the device, where the step takes one that lies there; None where there is nothing to compare."""

@@ -102,6 +102,8 @@ class KeptRecord:
     """Samples cannot be stored."""
     gain: Interval | None = None
     """How much faster the loader is that reads finished samples back, run in turn with the loader as it is; None: not tried."""
+    pairs: int = 0
+    """Blocks of both that it rests on."""
 
 
 @dataclass

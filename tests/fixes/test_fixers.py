@@ -81,11 +81,6 @@ def test_the_hand_over_is_fastloaders(place):
         load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE
     )
     assert "already" in fixer.refuses(step("handover-slots"), theirs)
-    threads = FixContext(
-        load(FastLoader(place.subject.dataset, num_workers=1, engine="threads")), PlanFile(), place.folder, MACHINE
-    )
-    why = "threads of the process make the batches, which need not be handed over"
-    assert fixer.refuses(step("handover-slots"), threads) == why
 
 
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
@@ -109,7 +104,6 @@ def test_a_remedy_of_a_later_version_is_refused(place):
         ("workers-4", {"num_workers": 4}),
         ("workers-0", {"num_workers": 0}),
         ("persistent-workers", {"persistent_workers": True}),
-        ("start-method", {"start_method": "forkserver"}),
         ("tail-scheduling", {"in_order": False}),
         ("pinning", {"pin_memory": True}),
         ("thread-caps", {"worker_threads": 1}),

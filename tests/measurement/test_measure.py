@@ -92,7 +92,7 @@ class TestArms:
         ran = {block.arm for block in found.blocks}
         assert {"real", "plain", experiments.ALONE} <= ran
         apart = {experiments.RECORD.name, experiments.TRACED.name}
-        named = {arm.name for arm in POOL} - apart | {experiments.ALONE, experiments.BURNER}
+        named = {arm.name for arm in POOL} - apart | {experiments.ALONE}
         assert ran | found.declined.keys() >= named
         assert not ran & apart
         assert all(found.declined[name] for name in named - ran)
@@ -401,7 +401,6 @@ class TestApart:
         step = UserStep(lambda batch: model(batch[0]).sum().backward())
         found = measured(loader("map", paths), step, budget=10.0, progress=interrupt_at("round 1"))  # fake clock
         assert found.step_split.keys() == {"forward", "backward", "optimizer", "other"}
-        assert found.of(experiments.BURNER)
         assert children() == []
 
 

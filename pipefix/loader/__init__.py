@@ -10,8 +10,7 @@ A batch goes through these folders, in this order:
 - ``policy``: a sample is read: what becomes of one that cannot be, how long it may take, whose random numbers it draws; the list of
   those that were set aside.
 - who makes it, one of:
-  ``workers``: worker processes, each of which makes the batches whose turn is its own; how they are started, seen to have died, and
-  asked for the next epoch's first batches before it begins.
+  ``workers``: worker processes, each of which makes the batches whose turn is its own; how they are started, and seen to have died.
   ``stealing``: worker processes of which whichever is free takes the next batch, or samples of one that a slow sample holds up.
   ``threads``: threads of this process, or of one worker process, for datasets that may be called from several at once.
   ``fusing``: one native call a picture, which reads, decodes, transforms and writes it into the batch.

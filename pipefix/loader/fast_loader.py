@@ -399,8 +399,6 @@ class FastLoader(_Base[T]):
         told.append(ranks.sentence(self, self._beginning.dealt_from))
         if work.fused is None or (work.fused.why_processes is not None and self.num_workers):
             told += [*self._handed(work), self._why_scheduled]
-        if work.foreseen:
-            told.append(f"{work.foreseen} epochs began with batches that had been asked for before.")
         if work.work_table is not None and work.work_table.helped():
             told.append(f"{work.work_table.helped()} were made for a batch of another's that a slow one held up.")
         if work.carrier is not None:

@@ -56,7 +56,6 @@ class EpochWork:
     steps: tuple[Callable[[Any], Any], ...] = ()
     """Done to each batch in this process, on its way to the caller."""
     handed: Counter[str] = field(default_factory=Counter)
-    foreseen: int = 0
     """Epochs that began with batches that had been asked for before."""
     fused: Fusion | None = None
     """Batches are made by fused calls."""

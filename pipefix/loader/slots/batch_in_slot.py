@@ -33,7 +33,9 @@ ALIGNED = 64
 SMALL = 4096
 """Bytes of an array below which it travels with the rest."""
 PATIENCE = 3
-"""Batches in a row with nothing for a slot, after which none is looked for."""
+"""Batches in a row with nothing for a slot, after which none is looked for but now and then."""
+RESTS = 32
+"""Batches after which one is looked for again: a dataset's first samples may be unlike the others."""
 _here = threading.local()
 
 
@@ -139,7 +141,10 @@ class Assembler:
     def __call__(self, samples: Any) -> Any:
         info = get_worker_info()
         verdict = self.arena.verdict
-        if info is None or self._in_vain >= PATIENCE or verdict == TORCH:
+        if info is None or verdict == TORCH:
+            return self.collate_fn(samples)
+        if PATIENCE <= self._in_vain < PATIENCE + RESTS:
+            self._in_vain += 1
             return self.collate_fn(samples)
         self._turn += 1
         if verdict == UNDECIDED and not self.alone and self._turn % 2 and self._size and self._shared_memory_suffices():
@@ -158,7 +163,7 @@ class Assembler:
         Packer(file, page).dump(made)
         self._size = page.used
         if not page.used:
-            self._in_vain += 1
+            self._in_vain = min(self._in_vain + 1, PATIENCE)
             return made
         self._in_vain = 0
         self.arena.lend(slot)

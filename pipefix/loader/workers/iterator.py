@@ -1,11 +1,10 @@
-"""The iterator with worker processes: batches handed over through slots, and the next epoch begun before it is asked for.
+"""The iterator with worker processes: batches handed over through slots.
 
 Who makes which batch, seeds, order, watchdogs and the way processes end are torch's own, in a subclass of its iterator.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.limits import out_of_memory_kills
-from pipefix.loader.policy.read_policy import Asked, WorkerStart
+from pipefix.loader.policy.read_policy import WorkerStart
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, OpenedBatch
@@ -30,7 +29,6 @@ from pipefix.loader.stealing.work_table import WorkTable
 from pipefix.loader.threads.one_process import Ahead, ThreadedDataset, ThreadedFusedDataset, as_they_are
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, start_method
-from pipefix.loader.workers.next_epoch import DRAWN, NextEpoch, kind_of
 from pipefix.loader.workers.queues import LoaderWithQueues
 from pipefix.seams.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.vocabulary import death
@@ -62,9 +60,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._prepare(loader)
         self._kills = out_of_memory_kills()
         self._loader = weakref.ref(loader)
-        self._foresees = kind_of(loader)
         self._ordered = in_order(loader)
-        self._foreseen: NextEpoch | None = None
         self._packed: PackedDataset | None = None
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
@@ -95,16 +91,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
-            foreseen, self._foreseen = self._foreseen, None
-            over = self._rcvd_idx >= self._send_idx
             self._start(loader)
             self.course.made_by(self._workers)
-            if foreseen is not None and foreseen.sent:
-                if over and foreseen.comes_true(loader, self.begin.epoch):
-                    self._go_on(loader, foreseen)
-                    return
-                # What was foreseen once in vain is not foreseen again.
-                self._foresees = None
             if self._work.work_table is not None:
                 self._work.work_table.withdraw()
         elif self.begin.again and not self.begin.fresh:
@@ -153,13 +141,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._users_init_fn = init_fn
 
     def _good(self) -> Any:
-        try:
-            with self._deaths_told():
-                return super()._good()
-        except StopIteration:
-            while self._ask_ahead():
-                pass
-            raise
+        with self._deaths_told():
+            return super()._good()
 
     @contextmanager
     def _deaths_told(self) -> Iterator[None]:
@@ -183,45 +166,6 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         if arena is not None and arena.verdict != trial.verdict:
             arena.verdict = trial.verdict
         return opened.batch
-
-    # -- the next epoch ------------------------------------------------------------------------------------------------------
-
-    def _ask_ahead(self) -> bool:
-        """For one batch of the epoch after this. Whether there may be more to ask for."""
-        loader = self._loader()
-        if self._foresees is None or loader is None or self._shutdown:
-            return False
-        if self._foreseen is None:
-            self._foreseen = NextEpoch(loader, self._foresees, self.begin.epoch + 1)
-            self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
-        ahead = self._foreseen
-        number = self._send_idx + ahead.sent
-        if number - self._rcvd_idx >= self._prefetch_factor * self._num_workers:
-            return False
-        try:
-            index = ahead.next()
-        except StopIteration:
-            return False
-        ahead.samples += len(index) if self._auto_collation else 1
-        worker = next(self._worker_queue_idx_cycle)
-        self._index_queues[worker].put((number, Asked(ahead.epoch, index) if self.guarded else index))
-        self._task_info[number] = (worker,)
-        if hasattr(self, "_workers_num_tasks"):  # which came with in_order
-            self._workers_num_tasks[worker] += 1
-        self._tasks_outstanding += 1
-        ahead.sent += 1
-        return True
-
-    def _go_on(self, loader: Any, foreseen: NextEpoch) -> None:
-        """An epoch begins with what was asked for before."""
-        self._num_yielded = 0
-        self._IterableDataset_len_called = loader._IterableDataset_len_called
-        self._indices = foreseen.go_on(loader)
-        self._asked = foreseen.samples
-        self._send_idx += foreseen.sent
-        self._work.foreseen += 1
-        for _ in range(self._prefetch_factor * self._num_workers - foreseen.sent):
-            self._try_put_index()
 
     # -- how many are under way ----------------------------------------------------------------------------------------------
 
@@ -248,10 +192,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         enough = self._send_idx - self._rcvd_idx >= self._prefetch_factor * self._num_workers
         if enough and self._ordered and self._work.work_table is not None:
             return
-        before = self._send_idx
         super()._try_put_index()
-        if self._send_idx == before and self._foresees == DRAWN:
-            self._ask_ahead()
 
     def _waits(self) -> bool:
         if self._rcvd_idx >= self._send_idx:

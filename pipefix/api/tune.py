@@ -15,13 +15,13 @@ from torch.utils.data import DataLoader
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes.applied import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
-from pipefix.measurement.machine import Machine, look
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
 from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.limits import ResourceLimits
@@ -247,7 +247,7 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
 def _slots(subject: Subject, declined: dict[str, str]) -> bool:
     """Whether batches may be handed over through reusable shared memory."""
     engine = getattr(subject.loader, "engine", None)
-    slots = getattr(subject.loader, "another", DataLoader) is DataLoader and engine not in ("subprocess", "threads", "torch")
+    slots = getattr(subject.loader, "another", DataLoader) is DataLoader and engine != "torch"
     if not slots:
         declined["engine"] = f"engine={engine!r} was chosen"
     return slots

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pipefix.measurement.machine import Filesystem, Machine
+from pipefix.system.machine import Filesystem, Machine
 from pipefix.vocabulary.finding import Finding as Finding
 from pipefix.vocabulary.settings import LoaderSettings
 

@@ -19,7 +19,7 @@ from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.audit.store_scan import store_in
-from pipefix.measurement.machine import filesystems
+from pipefix.system.machine import filesystems
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.shards import shards_of
 

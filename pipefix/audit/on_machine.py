@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipefix.audit.finding import AuditFacts, Message, rule
-from pipefix.measurement.machine import Machine
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import percent
 
 CROWDED = 1.25

@@ -28,7 +28,7 @@ from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
 
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
-BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "pyarrow", "urllib", "urllib3", "fsspec",
+BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
 """The seams that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64
@@ -171,6 +171,13 @@ def piece_of(held: memoryview, place: int, length: int) -> memoryview:
     if len(found) != length:
         raise CacheDamaged("A record of the source store refers to bytes that no record holds.")
     return found
+
+
+def check(taken: memoryview, get: Callable[[int], memoryview]) -> None:
+    """Raise where a record does not hold, or refer to, all that it names."""
+    for _, _, pieces in entries(taken):
+        for _, length, place, holder in pieces:
+            piece_of(taken if holder < 0 else get(holder), place, length)
 
 
 def entries(taken: memoryview) -> list[tuple[str, int, list[Piece]]]:

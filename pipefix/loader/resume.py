@@ -80,7 +80,7 @@ def owned(loader: Any) -> dict[str, torch.Generator]:
 
 
 def noted(loader: Any) -> dict[str, Any]:
-    """The generators as they are now, in plain values and tensors, and the epoch that samplers are keyed by."""
+    """The generators as they are now, in plain values and tensors."""
     kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),

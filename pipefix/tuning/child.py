@@ -22,13 +22,13 @@ import torch
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import as_planned
 from pipefix.loader.workers import dataset_once
-from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.replay import Pool
 from pipefix.measurement.stand_in import StandInDataset
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.space import Settings

@@ -23,7 +23,7 @@ from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.finding import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
 from pipefix.audit.observe import loader_facts
 from pipefix.audit.store_scan import store_in
-from pipefix.measurement.machine import Gpu, filesystems, throttle
+from pipefix.system.machine import Gpu, filesystems, throttle
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, ROOT, Case, Impossible, described, loader, machine, machine_of, quota_tree, tree
@@ -83,7 +83,7 @@ IN_SMALL_SHM = """
 import sys
 import msgspec
 from torch.utils.data import DataLoader
-from pipefix.measurement.machine import look
+from pipefix.system.machine import look
 from tests.audit import pipelines
 machine = look()
 facts = pipelines.observed(DataLoader(pipelines.Arrays(24, (3, 224, 224)), batch_size=8, num_workers=2))
@@ -111,7 +111,7 @@ LOW_LIMIT = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 import msgspec
-from pipefix.measurement.machine import look
+from pipefix.system.machine import look
 sys.stdout.buffer.write(msgspec.json.encode([look().fd_soft, look().fd_hard, look().fd_open]))
 """
 

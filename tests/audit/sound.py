@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
 from pipefix.audit.observe import loader_facts
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.measurement.machine import Filesystem, Gpu
+from pipefix.system.machine import Filesystem, Gpu
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, Case, described, loader, machine, machine_of, quota_tree
 from tests.audit.mistakes import held

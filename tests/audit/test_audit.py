@@ -12,8 +12,8 @@ from hypothesis import strategies as some
 
 from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
 from pipefix.audit.rules import audit, every_rule
-from pipefix.measurement.machine import Filesystem, Gpu, Machine
 from pipefix.report import runfile
+from pipefix.system.machine import Filesystem, Gpu, Machine
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit.case import Case, machine

@@ -18,10 +18,10 @@ from torch.utils.data import IterableDataset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader.limits import cores
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.seams.torch_internals import takes
+from pipefix.system.resources import cores
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage
 
@@ -160,7 +160,7 @@ class Planned:
 
     @property
     def engine(self) -> str | None:
-        return self.plan.loader.engine if self.plan.loader is not None else None
+        return engine_of(self.plan.loader) if self.plan.loader is not None else None
 
     def begin(self) -> None:
         """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""
@@ -243,3 +243,8 @@ def _gpus() -> list[str]:
             name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number))
             names.append(name.decode() if isinstance(name, bytes) else str(name))
     return names
+
+
+def engine_of(change: LoaderChange) -> str | None:
+    """Plans of earlier versions may name engines that are gone, and whose samples threads made."""
+    return "processes" if change.engine in ("threads", "subprocess") else change.engine

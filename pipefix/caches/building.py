@@ -23,7 +23,7 @@ from pipefix.caches import blueprint as blueprints
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.format import DataFile, Index
+from pipefix.caches.index import DataFile, Index
 from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
@@ -99,10 +99,10 @@ class Building:
     def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
         part = facts.part(0)
         index = Index.read(beside(data, ".idx"), part)
-        mapped = DataFile(data, part, index)
+        file = DataFile(data, part, index)
         if thorough:
-            for number in range(len(mapped)):
-                mapped.block(number)
+            for number in range(len(index.blocks)):
+                file.read(number)
 
     def finished(self, number: int, facts: Facts, *, generation: int = 0) -> None:
         """A part was made. It is written to the disk while others are being made."""

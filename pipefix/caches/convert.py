@@ -79,15 +79,20 @@ def silent(_: State) -> None:
 
 
 def recipe_of(
-    to: str, store: str, size: int | None = None, quality: int = 90, on_bad: str = "raise", max_bad: float = 0.01,
-    tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
+    to: str = "lmdb", store: str | None = None, size: int | None = None, quality: int = 90, on_bad: str = "raise",
+    max_bad: float = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
+    store = store or ("rows" if to == "parquet" else "source")
     if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
         wrong, choices = next((one, many) for one, many in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)) if one not in many)
         raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
-    if store == "rows" and to != "parquet":
-        raise BadUsage("Rows are stored in columns, which LMDB does not have.", advice="Store them as --to parquet --store rows")
+    if (store == "rows") != (to == "parquet"):
+        raise BadUsage(
+            f"{store} is not kept in {to}: Parquet is for rows, with their fields as columns, and LMDB for all else.",
+            advice="Store rows as --to parquet --store rows"
+            + (f", or this as --to lmdb --store {store}" if store != "rows" else ""),
+        )
     if size is not None and (store not in ("resized", "decoded") or size < 1):
         raise BadUsage(
             f"--size {size} does not fit --store {store}.",
@@ -327,7 +332,7 @@ def _drop_damaged(kept: dict[int, Facts], existing: Manifest, folder: Path, say:
     for number in list(kept):
         state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
         say(state)
-        if any(PartCheck(folder, existing, number, existing.parts[number]).problems(None)):
+        if any(PartCheck(folder, existing, number, existing.parts[number]).problems()):
             del kept[number]
 
 

@@ -153,6 +153,14 @@ class TreeMaker:
             raise Unreadable("the dataset returned None")
         return value
 
+    def row(self, index: int, sample: Callable[[int], Any]) -> Any:
+        """The sample, its PIL images as files: those that it read, where they are these images."""
+        value = self.sample(index, sample)
+        if not _has_pil(value):
+            return value
+        files = [whole for _, read in picture_files(self.reads) if (whole := read.whole()) is not None]
+        return self._mapped(value, lambda image, _: pictures.lossless(image, files), [])
+
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
         value = self.sample(index, sample)
         files = picture_files(self.reads)

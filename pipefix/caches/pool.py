@@ -161,7 +161,7 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
         process.join()
         connection.close()
         last_frames.close()
-    if isinstance(said, _Carried):
+    if isinstance(said, Carried):
         raise said.unpacked()
     if isinstance(said, BaseException):
         raise said
@@ -177,7 +177,7 @@ def _work_apart(connection: Any, other: Any, work: Callable[[Any], bytes], place
         forget_threads()
         said: Any = work(place)
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
-        said = _sendable(error)
+        said = sendable(error)
     with contextlib.suppress(ConnectionError):
         connection.send(said)
     connection.close()
@@ -236,7 +236,7 @@ class _Worker:
                 self._last_frames.close()
                 return None
             raise self._died() from None
-        if isinstance(said, _Carried):
+        if isinstance(said, Carried):
             raise said.unpacked()
         if isinstance(said, BaseException):
             raise said
@@ -285,7 +285,7 @@ def _work(connection: Any, others: list[Any], make: Ready, place: Any, last_fram
         os._exit(1)  # the parent is gone
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
         with contextlib.suppress(ConnectionError):
-            connection.send(_sendable(error))
+            connection.send(sendable(error))
     connection.close()
     os._exit(0)
 
@@ -300,18 +300,18 @@ def _keep_freed_memory() -> None:
     mallopt(_MMAP_THRESHOLD, 32 << 20)
 
 
-def _sendable(error: BaseException) -> BaseException:
+def sendable(error: BaseException) -> BaseException:
     """The same error with all that pickling an exception would lose."""
     if isinstance(error, SystemExit):
         error = program_ended(error, "The dataset")
     if isinstance(error, PipefixError):
-        return _Carried(type(error), str(error), error.advice, error.user_traceback)
+        return Carried(type(error), str(error), error.advice, error.user_traceback)
     if isinstance(error, OSError):
         return OSError(error.errno, error.strerror or str(error), error.filename)
     return RuntimeError(f"{type(error).__name__}: {error}\n" + "".join(traceback.format_exception(error)))
 
 
-class _Carried(Exception):
+class Carried(Exception):
     """One of our errors on its way out of a worker."""
 
     def __init__(self, kind: type[PipefixError], what: str, advice: str, frames: str | None) -> None:

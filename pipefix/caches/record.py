@@ -156,19 +156,13 @@ def _tensor(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
 
 
 class Decoder:
-    """Makes samples of records. ``picture`` and ``pixels`` say what images become.
+    """Makes samples of records. ``picture`` and ``pixels`` say what images become."""
 
-    ``copy`` gives arrays of their own; otherwise they are views of the cache, and read-only.
-    """
-
-    def __init__(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any], *, copy: bool = True) -> None:
+    def __init__(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any]) -> None:
         self.picture = picture
         self.pixels = pixels
-        self.copy = copy
 
     def __call__(self, record: memoryview) -> Any:
-        if not self.copy:
-            record = record.toreadonly()
         try:
             return self._value(description(record), record, 0)
         except (IndexError, TypeError, ValueError, KeyError, OverflowError, AttributeError, RuntimeError, MemoryError) as error:
@@ -190,7 +184,7 @@ class Decoder:
             return self.pixels(Pixels(self._as_array(record, dtype, shape, offset, length), mode, palette, like))
         if tag == "a":
             found = self._as_array(record, *rest)
-            return found.copy() if self.copy and not found.flags.writeable else found
+            return found if found.flags.writeable else found.copy()
         if tag == "T":
             return self._as_tensor(record, *rest)
         if tag == "s":

@@ -173,6 +173,13 @@ def piece_of(held: memoryview, place: int, length: int) -> memoryview:
     return found
 
 
+def check(taken: memoryview, get: Callable[[int], memoryview]) -> None:
+    """Raise where a record does not hold, or refer to, all that it names."""
+    for _, _, pieces in entries(taken):
+        for _, length, place, holder in pieces:
+            piece_of(taken if holder < 0 else get(holder), place, length)
+
+
 def entries(taken: memoryview) -> list[tuple[str, int, list[Piece]]]:
     """The files that a record of the ``source`` store names."""
     told = record.description(taken)

@@ -238,7 +238,7 @@ class _Look:
         for index in self.indices:
             try:
                 if self.recipe.store == "rows":
-                    values.append(maker.sample(index, get))
+                    values.append(maker.row(index, get))
                 else:
                     sizes.append(len(maker.make(index, get)))
             except EndOfStream:
@@ -271,7 +271,7 @@ class _Look:
             raise _not_stored(error, self.indices[0], self.recipe) from error
         if self.recipe.tokenizer is not None:
             rows.tokeniser(self.recipe.tokenizer)
-        sizes = [len(record.encode(rows.fields(value)[1])) for value in values]
+        sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 
     def _check_fixed(self, get: Any) -> None:

@@ -20,7 +20,7 @@ from pipefix.caches import rows
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.caches.format import Index
+from pipefix.caches.index import Index
 from pipefix.caches.manifest import SUFFIXES, Part, beside
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
@@ -97,7 +97,7 @@ class OpenedSource:
 
     def make(self, index: int) -> Any:
         if self.blueprint.recipe.store == "rows":
-            return rows.row_of(self.maker.sample(index, self.get), self.columns, self.text)
+            return rows.row_of(self.maker.row(index, self.get), self.columns, self.text)
         return self.maker.make(index, self.get)
 
 
@@ -220,11 +220,9 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int | None, tell:
 
 def _writer(path: Path, blueprint: Blueprint) -> Any:
     if blueprint.recipe.store == "rows":
-        return rows.RowsWriter(path, blueprint)
-    if blueprint.recipe.container == "parquet":
-        from pipefix.caches.parquet import ParquetWriter
+        from pipefix.caches.parquet import RowsWriter
 
-        return ParquetWriter(path)
+        return RowsWriter(path, blueprint)
     from pipefix.caches.lmdb import LmdbWriter
 
     return LmdbWriter(path)

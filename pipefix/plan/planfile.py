@@ -55,10 +55,6 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
     engine: Literal["auto", "processes", "subprocess", "threads", "torch"] | None = None
     """FastLoader's way of bringing batches from workers."""
-    sharing: Literal["file_descriptor", "file_system"] | None = None
-    """Torch's way of sharing a tensor's memory, in each worker."""
-    batched_fetch: bool | None = None
-    """False: a dataset with ``__getitems__`` is asked for one sample after the other instead."""
     evidence: Evidence | None = None
 
 

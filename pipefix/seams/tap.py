@@ -121,6 +121,7 @@ class Tap(Charges):
         self.wall[top] += spent
         begun = self._last = self._charge_cpu(top, spent) if self.cpu else now
         self.calls[key] += 1
+        self.entered[top] += 1
         self._top = key
         if leaf:
             self._stage = stage

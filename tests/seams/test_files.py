@@ -321,7 +321,11 @@ def test_undone(seams):
     before = builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None
     seams.install("files", "os_calls")
     assert builtins.open is not before[0]
+    # A library that is imported meanwhile (shutil, say) falls back for good where a function cannot do what its original can.
+    assert {os.stat, os.open} <= os.supports_dir_fd and os.scandir in os.supports_fd and os.stat in os.supports_follow_symlinks
+    able = len(os.supports_dir_fd)
     seams.undo()
+    assert len(os.supports_dir_fd) < able
     assert before == (builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None)
 
 

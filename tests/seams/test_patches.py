@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import io
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.seams import files, os_calls, patches
+from pipefix.seams import files, patches
 from pipefix.seams.calls import cut
 from pipefix.seams.patches import Patches, held
 from pipefix.seams.tap import Tap
@@ -233,16 +232,3 @@ def test_names_that_modules_imported_are_pythons_again_in_any_order() -> None:
         assert vars(library)["read"] is vars(consumer)["read"] is before
     finally:
         del sys.modules[library.__name__], sys.modules[consumer.__name__]
-
-
-def test_os_says_of_the_replaced_what_it_says_of_its_own() -> None:
-    """Libraries that are imported meanwhile ask ``os.stat in os.supports_fd``, and decide for good."""
-    before = {name: set(getattr(os, name)) for name in dir(os) if isinstance(getattr(os, name), set)}
-    original, ours = os.stat, Patches()
-    os_calls.install(Tap(), ours)
-    try:
-        assert os.stat is not original
-        assert os.stat in os.supports_fd and os.stat in os.supports_follow_symlinks and os.open in os.supports_dir_fd
-    finally:
-        ours.undo()
-    assert {name: getattr(os, name) for name in before} == before

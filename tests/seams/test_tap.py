@@ -63,6 +63,30 @@ def test_charges_add_up_to_the_sample(tap, clock):
     assert sum(tap.wall) == clock.now - 1000
 
 
+def test_a_call_is_counted_where_it_was_made(tap):
+    """What its clocks take lies in the time of its caller: there it is taken off."""
+
+    def decode():
+        for _ in range(3):
+            tap.through(STORAGE, "read", bytes)
+
+    tap.begin("unit")
+    tap.through(DECODE, "decode", decode)
+    tap.through(AUGMENT, "flip", bytes)
+    tap.end()
+    entered = dict(zip((name for _, name in tap.names), tap.entered, strict=True))
+    assert entered == {
+        "own code before reading": 1,
+        "own code on raw bytes": 0,
+        "own code on decoded values": 1,
+        "decode": 3,
+        "read": 0,
+        "flip": 0,
+    }
+    tap.clear()
+    assert not any(tap.entered)
+
+
 def test_own_code_after_a_read_works_on_raw_bytes(tap, clock):
     tap.begin(0)
     tap.through(STORAGE, "read", clock.spend, (1,))

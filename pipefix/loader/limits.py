@@ -8,6 +8,9 @@ from pathlib import Path
 
 import psutil
 
+from pipefix.vocabulary.processors import cores as cores
+from pipefix.vocabulary.processors import own_groups
+
 _V2 = Path("/sys/fs/cgroup")
 _V1 = _V2 / "memory"
 
@@ -15,7 +18,7 @@ _V1 = _V2 / "memory"
 def memory_left() -> int:
     """Bytes that can be taken before the kernel kills somebody. What the page cache holds of files is given up before that."""
     left = [int(psutil.virtual_memory().available)]
-    left += [_left_in(group, "memory.max", "memory.current", "") for group in (_V2, *_own_groups())]
+    left += [_left_in(group, "memory.max", "memory.current", "") for group in (_V2, *own_groups())]
     left.append(_left_in(_V1, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
     return min(left)
 
@@ -39,40 +42,6 @@ def shared_memory_left() -> int | None:
     except (AttributeError, OSError):
         return None
     return room.f_bavail * room.f_frsize
-
-
-def cores() -> float:
-    """CPU seconds a second: those of the CPUs that this process may run on, or less where a control group limits it."""
-    allowed = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 1)
-    return min([allowed, *_quotas()])
-
-
-def _quotas() -> list[float]:
-    found = []
-    for group in (_V2, *_own_groups()):
-        try:
-            most, period = (group / "cpu.max").read_text(encoding="ascii").split()
-            found.append(int(most) / int(period))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
-    quota, period_us = _figure("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), _figure("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    if quota and period_us and quota > 0:
-        found.append(quota / period_us)
-    return found
-
-
-def _own_groups() -> list[Path]:
-    """This process's group and those that it lies in."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        number, _, path = line.split(":", 2)
-        if number == "0":
-            group = _V2 / path.lstrip("/")
-            return [one for one in (group, *group.parents) if _V2 in one.parents]
-    return []
 
 
 def out_of_memory_kills() -> int | None:

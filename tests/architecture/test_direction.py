@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": set(),
     "stores": {"vocabulary"},
     "tier": {"stores", "vocabulary"},
-    "caches": {"seams", "kernels", "stores", "tier", "vocabulary"},
+    "caches": {"seams", "kernels", "stores", "system", "tier", "vocabulary"},
     "augment": {"seams", "kernels", "vocabulary"},
     "loader": {"caches", "augment", "kernels", "seams", "plan.planfile", "system", "vocabulary"},
     "tuning": {"measurement", "loader", "system", "vocabulary"},

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from pipefix.caches import convert as conversion
-from pipefix.fixes.builder import Builder
+from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.caches_made import FOLDER
-from pipefix.fixes.fixer import FixContext, Fixer, Say
+from pipefix.fixes.fixer import FixContext, Fixer
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import CacheChange, PlanFile
 from pipefix.vocabulary.quantity import size

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from pipefix.fixes import applied, build_cache, caches_made, keep_workers, verify
-from pipefix.fixes.builder import Builder
+from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
-from pipefix.fixes.fixer import FixContext, Fixer, Say
+from pipefix.fixes.fixer import FixContext, Fixer
 from pipefix.fixes.log import Log, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.registry import ByHand, fixer_for

@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": set(),
     "stores": {"vocabulary"},
     "tier": {"stores", "vocabulary"},
-    "caches": {"seams", "kernels", "stores", "tier", "vocabulary"},
+    "caches": {"seams", "kernels", "stores", "system", "tier", "vocabulary"},
     "augment": {"seams", "kernels", "vocabulary"},
     "loader": {"caches", "augment", "kernels", "seams", "plan.planfile", "system", "vocabulary"},
     "tuning": {"measurement", "loader", "system", "vocabulary"},
@@ -38,9 +38,9 @@ ALLOWED: dict[str, set[str]] = {
     "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "seams.torch_internals"},
     # The report reads the noun files of the rooms that it tells.
     "report": {
-        "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "diagnosis.diagnosis", "plan.plan",
-        "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert", "caches.forecast", "caches.verify",
-        "augment.swap", "augment.split", "augment.parity", "augment.distribution",
+        "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "measurement.experiments",
+        "diagnosis.diagnosis", "plan.plan", "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert",
+        "caches.forecast", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
         "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
     },
     "api": {*FIXES, "fixes", "programs", "report", "watching"},

@@ -25,7 +25,7 @@ AS_MUCH = 1.05
 DRAWN = "random numbers are drawn anew for each sample, by seed, epoch and index"
 
 
-class Fuse(Remedy):
+class FuseCalls(Remedy):
     """FastLoader's fused path, with pixels equal to the bit, or close to the dataset's own where that is clearly quicker."""
 
     id = "fuse"

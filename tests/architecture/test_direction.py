@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
         "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "measurement.experiments",
         "diagnosis.diagnosis", "plan.plan", "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert",
         "caches.forecast", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
-        "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits",
+        "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
     },
     "api": {*FIXES, "fixes", "programs", "report", "watching"},
     "cli": {"api", "report", "watching.follow", "subject.naming", "caches.manifest", "vocabulary"},

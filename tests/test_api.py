@@ -17,6 +17,7 @@ from pipefix.report.runfile import Run
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.stage import ORDER
 from tests.doubles.invariants import broken
+from tests.doubles.ticks import PROBE, Ticks
 
 PIPELINE = """
 import io
@@ -83,9 +84,14 @@ def probed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("probed")
     path = pipeline(folder, request.param)
     phases: list[str] = []
-    run = pipefix.probe(
-        f"{path}:loader", budget=4.0, trace=folder / "trace.json", progress=lambda phase, done: phases.append(phase)
-    )
+    with pytest.MonkeyPatch.context() as during:
+        Ticks().given_to(PROBE, during)
+        run = pipefix.probe(
+            f"{path}:loader",
+            budget=4.0,  # fake clock
+            trace=folder / "trace.json",
+            progress=lambda phase, done: phases.append(phase),
+        )
     return Probed(run, json.loads((folder / "trace.json").read_bytes()), phases, request.param)
 
 
@@ -257,29 +263,34 @@ class TestTrace:
         assert ready[-1] == 0
 
 
-def test_settings_that_nobody_gave_are_a_caveat(tmp_path: Path) -> None:
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    return Ticks().given_to(PROBE, monkeypatch)
+
+
+def test_settings_that_nobody_gave_are_a_caveat(tmp_path: Path, ticks: Ticks) -> None:
     path = pipeline(tmp_path, 0)
-    run = pipefix.probe(f"{path}:data", budget=0.25)
+    run = pipefix.probe(f"{path}:data", budget=0.25)  # fake clock
     caveats = {caveat.id: caveat.sentence for caveat in run.caveats}
     assert "batch_size=32" in caveats["assumed"]
     assert "FILE.py:loader" in caveats["assumed"]
 
 
-def test_a_given_loader_is_none(tmp_path: Path) -> None:
+def test_a_given_loader_is_none(tmp_path: Path, ticks: Ticks) -> None:
     path = pipeline(tmp_path, 0)
-    run = pipefix.probe(f"{path}:loader", budget=0.25, batch_size=16)
+    run = pipefix.probe(f"{path}:loader", budget=0.25, batch_size=16)  # fake clock
     assert "assumed" not in {caveat.id for caveat in run.caveats}
     assert run.settings.batch_size == 16
 
 
-def test_an_interrupted_probe_is_a_run_all_the_same(tmp_path: Path) -> None:
+def test_an_interrupted_probe_is_a_run_all_the_same(tmp_path: Path, ticks: Ticks) -> None:
     path = pipeline(tmp_path, 0)
 
     def interrupt(phase: str, done: float) -> None:
         if phase == "recording samples":
             raise KeyboardInterrupt
 
-    run = pipefix.probe(f"{path}:loader", budget=3.0, progress=interrupt, trace=tmp_path / "trace.json")
+    run = pipefix.probe(f"{path}:loader", budget=3.0, progress=interrupt, trace=tmp_path / "trace.json")  # fake clock
     assert run.partial
     assert run.verdict is not None
     assert (run.verdict.kind, run.verdict.confidence) == ("inconclusive", 0.0)

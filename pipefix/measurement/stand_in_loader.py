@@ -23,21 +23,15 @@ def stand_in_loader(subject: Subject, switch: torch.Tensor, options: StandInOpti
     if theirs.generator is not None:
         generator = torch.Generator()
         generator.set_state(theirs.generator.get_state())
-    settings: dict[str, Any] = {
+    of_batches = {"batch_size", "drop_last", "sampler", "batch_sampler", "persistent_workers"}
+    given = torch_internals.loader_arguments(theirs, num_workers=workers)
+    settings = {name: value for name, value in given.items() if name not in of_batches} | {
         "batch_size": None,
         "collate_fn": as_is,
-        "num_workers": workers,
         "pin_memory": theirs.pin_memory and torch.cuda.is_available(),
         "generator": generator,
-        **torch_internals.newer_settings(theirs),
         "worker_init_fn": WorkerInit(theirs.worker_init_fn),
     }
-    if workers:
-        settings |= {
-            "timeout": theirs.timeout,
-            "multiprocessing_context": theirs.multiprocessing_context,
-            "prefetch_factor": theirs.prefetch_factor or 2,
-        }
     # A loader that hands batches over in a way of its own brings what makes another that does.
     make = getattr(theirs, "another", DataLoader)
     if subject.iterable:

@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from pipefix.vocabulary.attributes import attributes
 
@@ -199,10 +199,27 @@ def takes(name: str) -> bool:
     return name in inspect.signature(DataLoader.__init__).parameters
 
 
-def newer_settings(loader: Any) -> dict[str, Any]:
-    """A loader's settings by arguments that not every release of torch has."""
-    settings = {name: getattr(loader, name, None) for name in ("in_order", "pin_memory_device") if takes(name)}
-    return {name: value for name, value in settings.items() if value not in (None, "")}
+_ARGUMENTS = (
+    "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
+    "prefetch_factor", "persistent_workers",
+)  # fmt: skip
+
+
+def loader_arguments(loader: Any, *, batch_size: int | None = None, num_workers: int | None = None) -> dict[str, Any]:
+    """What makes a loader like this one over any dataset; with another batch size or number of workers, where one is given."""
+    given = {name: getattr(loader, name) for name in _ARGUMENTS}
+    newer = {name: getattr(loader, name, None) for name in ("in_order", "pin_memory_device") if takes(name)}
+    given |= {name: value for name, value in newer.items() if value not in (None, "")}
+    if num_workers is not None:
+        given["num_workers"] = num_workers
+    if not given["num_workers"]:
+        given |= {"timeout": 0, "multiprocessing_context": None, "prefetch_factor": None, "persistent_workers": False}
+    own = loader.batch_sampler if loader.batch_size is None else None
+    if own is not None and batch_size is None:
+        return given | {"batch_sampler": own}
+    plain = own if type(own) is BatchSampler else loader
+    given |= {"batch_size": batch_size or loader.batch_size, "drop_last": plain.drop_last}
+    return given if isinstance(loader.dataset, IterableDataset) else given | {"sampler": plain.sampler}
 
 
 def in_order(loader: Any) -> bool:

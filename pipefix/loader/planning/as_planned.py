@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.loader.workers import dataset_once
 from pipefix.loader.workers.settings import CappedThreads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
-from pipefix.seams.torch_internals import takes
+from pipefix.seams.torch_internals import loader_arguments
 
 
 def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
@@ -35,26 +35,7 @@ def _like(
     theirs: DataLoader[Any], reads: Any, change: LoaderChange, batch_size: int | None = None, *, whole: bool = False
 ) -> DataLoader[Any]:
     """``whole``: a `FastLoader`, whose plan has batches made whole."""
-    given: dict[str, Any] = {
-        "num_workers": theirs.num_workers,
-        "collate_fn": theirs.collate_fn,
-        "pin_memory": theirs.pin_memory,
-        "timeout": theirs.timeout,
-        "worker_init_fn": theirs.worker_init_fn,
-        "multiprocessing_context": theirs.multiprocessing_context,
-        "generator": theirs.generator,
-        "prefetch_factor": theirs.prefetch_factor,
-        "persistent_workers": theirs.persistent_workers,
-    }
-    if takes("in_order"):
-        given["in_order"] = theirs.in_order
-    size = batch_size or theirs.batch_size
-    if isinstance(theirs.dataset, IterableDataset):
-        given |= {"batch_size": size, "drop_last": theirs.drop_last}
-    elif size is None and theirs.batch_sampler is not None:
-        given["batch_sampler"] = theirs.batch_sampler
-    else:
-        given |= {"batch_size": size, "drop_last": theirs.drop_last, "sampler": theirs.sampler}
+    given = loader_arguments(theirs, batch_size=batch_size)
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
     wraps = change.fuse is None or theirs.worker_init_fn is not None
     if change.worker_threads is not None and wraps:

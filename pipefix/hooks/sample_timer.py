@@ -1,7 +1,7 @@
 """The timer: what every hook reports to.
 
-A hook is a place where a library's function is replaced by a wrapper that calls `SampleTimer.timed_call`. What happens there depends
-on the timer's mode: nothing (the call goes straight on), timing, recording the result, or answering with a recorded result.
+A hook is a place where a library's function is replaced by a wrapper that calls `SampleTimer.timed_call`. What happens there
+depends on the timer's mode: nothing (the call goes straight on), timing, recording the result, or answering with a recorded result.
 """
 
 from __future__ import annotations

@@ -170,6 +170,8 @@ def decode(text: str, *, origin: str) -> PlanFile:
             f"{origin} was written by a newer pipefix: its format is {_short(name)}, and this one reads up to {FORMAT!r}.",
             advice="Upgrade with: pip install --upgrade pipefix",
         )
+    if isinstance(head.get("loader"), dict):
+        head["loader"] = {key: value for key, value in head["loader"].items() if key not in _GONE}
     try:
         plan = msgspec.convert(head, PlanFile, strict=True)
         if plan.cache is not None and "\0" in plan.cache.path:
@@ -177,6 +179,10 @@ def decode(text: str, *, origin: str) -> PlanFile:
     except msgspec.ValidationError as error:
         raise UnreadableFile(f"{origin}{_place(text, str(error))}: {_said(head, str(error))}.", advice=_ADVICE) from error
     return plan
+
+
+_GONE = ("sharing", "batched_fetch")
+"""Keys of ``[loader]`` that plans of earlier versions may have. They changed how quickly batches came, and are read over."""
 
 
 def _short(value: Any) -> str:

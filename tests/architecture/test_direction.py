@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": set(),
     "stores": {"vocabulary"},
     "tier": {"stores", "vocabulary"},
-    "caches": {"hooks", "kernels", "stores", "tier", "vocabulary"},
+    "caches": {"hooks", "kernels", "stores", "system", "tier", "vocabulary"},
     "augment": {"hooks", "kernels", "vocabulary"},
     "loader": {"caches", "augment", "kernels", "hooks", "plan.planfile", "system", "vocabulary"},
     "tuning": {"measurement", "loader", "system", "vocabulary"},
@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "hooks.torch_internals"},
     # The report reads the noun files of the rooms that it tells.
     "report": {
-        "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "measurement.experiments",
+        "vocabulary", "subject.subject", "hooks.recording", "measurement.measurement", "measurement.experiments",
         "diagnosis.diagnosis", "plan.plan", "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert",
         "caches.forecast", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
         "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits",

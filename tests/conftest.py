@@ -139,8 +139,8 @@ def children() -> Callable[[], list[Any]]:
 
 
 @pytest.fixture(autouse=True)
-def _no_seams_left() -> Iterator[None]:
-    """A test that read through a cache of sources takes that process's seams out again: others would find calls timed already."""
+def _no_hooks_left() -> Iterator[None]:
+    """A test that read through a cache of sources takes that process's hooks out again: others would find calls timed already."""
     yield
     replay = sys.modules.get("pipefix.caches.replay")
     if replay is not None:

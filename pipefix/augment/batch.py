@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import one_hot
 from torchvision import tv_tensors
 
-from pipefix.seams.torch_internals import SequenceKey, tree_flatten_with_path, tree_unflatten
+from pipefix.hooks.torch_internals import SequenceKey, tree_flatten_with_path, tree_unflatten
 
 FOLLOWERS = tuple(getattr(tv_tensors, name) for name in ("BoundingBoxes", "KeyPoints", "Mask") if hasattr(tv_tensors, name))
 """KeyPoints are newer than the rest."""

@@ -199,6 +199,6 @@ class Building:
 
 
 def _sync(path: Path) -> None:
-    """Runs beside samples that are being made, and past the seams: it is no read of theirs."""
+    """Runs beside samples that are being made, and past the hooks: it is no read of theirs."""
     with io.FileIO(path) as file:
         os.fsync(file.fileno())

@@ -184,11 +184,11 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: 
 
 
 def fresh_copy(value: Any) -> Any:
-    from pipefix.seams.fresh import Uncopyable, fresh
+    from pipefix.hooks.snapshot import NotCopyable, snapshot
 
     try:
-        return fresh(value)
-    except Uncopyable:
+        return snapshot(value)
+    except NotCopyable:
         return value
 
 

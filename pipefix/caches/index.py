@@ -148,7 +148,7 @@ class DataFile:
 
 
 _preadv = getattr(os, "preadv", None)
-"""The system's own, whatever a seam puts in its place later: what a cache reads is no read of a sample's."""
+"""The system's own, whatever a hook puts in its place later: what a cache reads is no read of a sample's."""
 
 
 def _read_into(file: BinaryIO, held: bytearray, offset: int) -> int:

@@ -12,7 +12,7 @@ from pipefix.caches import pictures, record
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.witness import Reads, Witness
-from pipefix.seams.fresh import force
+from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
@@ -82,13 +82,13 @@ class SourceMaker:
             try:
                 _, self.reads = witness.whole(sample, index)
             except Exception:
-                self.reads = witness.tap.reads
+                self.reads = witness.timer.reads
                 raise
         else:
             try:
                 self.reads = witness.read_only(sample, index)
             except Exception:
-                self.reads = witness.tap.reads
+                self.reads = witness.timer.reads
                 raise
         return self._record(self.reads)
 
@@ -153,7 +153,7 @@ class TreeMaker:
             else:
                 value, self.reads = self._witness.whole(decoded, index)
         except Exception:
-            self.reads = self._witness.tap.reads
+            self.reads = self._witness.timer.reads
             raise
         if value is None:
             raise Unreadable("the dataset returned None")

@@ -1,7 +1,7 @@
-"""Unmodified dataset code reads from a ``source`` cache: its seams for files answer with what the sample read when it was recorded.
+"""Unmodified dataset code reads from a ``source`` cache: its hooks for files answer with what the sample read when it was recorded.
 
 The cache is asked by sample: its record names the files that it read, and a file is looked for among those. What is not there is
-read from the file system as ever, and counted. One set of seams serves every cache that a process replays.
+read from the file system as ever, and counted. One set of hooks serves every cache that a process replays.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 from pipefix.caches import record
 from pipefix.caches.maker import path_of
 from pipefix.caches.witness import NOT_DATA
-from pipefix.seams.objects import CLIENTS, HEAD, Answer
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import install_all
-from pipefix.seams.tap import UntimedTap
-from pipefix.seams.tape import MISSING
+from pipefix.hooks.install import install_all
+from pipefix.hooks.objects import CLIENTS, HEAD, Answer
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.sample_timer import UntimedTimer
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
@@ -30,7 +30,7 @@ from pipefix.vocabulary.urls import is_far
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
 BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
-"""The seams that can answer with the bytes of a file. Others would only be in the way of the training program."""
+"""The hooks that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64
 """Samples between two looks for libraries that were imported meanwhile: the first few samples bring most."""
 _NO_READS = ("os.stat", "os.lstat", "os.listdir")
@@ -41,7 +41,7 @@ Piece = tuple[int, int, int, int]
 
 
 class Shelf:
-    """The files of one sample at a time: the seams' `FileTape`."""
+    """The files of one sample at a time: the hooks' `ByteStore`."""
 
     def __init__(self, root: str | None, get: Callable[[int], memoryview]) -> None:
         self._root = root
@@ -207,19 +207,19 @@ def _is_piece(piece: Any) -> bool:
 
 
 class Replayer:
-    """The process's one tap for replaying."""
+    """The process's one timer for replaying."""
 
     def __init__(self) -> None:
-        self.tap = UntimedTap()
-        self.tap.active = True
+        self.timer = UntimedTimer()
+        self.timer.active = True
         self._patches = Patches()
         self._samples = 0
         self._clients: set[str] = set()
         self._shelf: Shelf | None = None
         self._told = False
-        install_all(self.tap, self._patches, BYTE_READERS)
+        install_all(self.timer, self._patches, BYTE_READERS)
 
-    # The seams' `Tape`: only files are answered.
+    # The hooks' `ResultStore`: only files are answered.
 
     @property
     def files(self) -> Shelf | None:
@@ -229,7 +229,7 @@ class Replayer:
         """Nothing is recorded while replaying."""
 
     def find(self, unit: object, op: str, ordinal: int) -> Any:
-        self.tap.misses -= op in _NO_READS  # the tap counts what is not found
+        self.timer.misses -= op in _NO_READS  # the timer counts what is not found
         return MISSING
 
     def run(self, shelf: Shelf, make: Callable[[int], Any], index: int) -> Any:
@@ -237,26 +237,26 @@ class Replayer:
         self._samples += 1
         early = self._samples <= 4
         fresh = shelf.clients() - self._clients if early else set()
-        for client in fresh:  # a sample that imports its client itself would be past the seam by then
+        for client in fresh:  # a sample that imports its client itself would be past the hook by then
             with contextlib.suppress(ImportError):
                 importlib.import_module(client)
         self._clients |= fresh
         if early or self._samples % _INSTALL_AGAIN == 0:
-            install_all(self.tap, self._patches, BYTE_READERS)
-        tap = self.tap
-        before = tap.misses
+            install_all(self.timer, self._patches, BYTE_READERS)
+        timer = self.timer
+        before = timer.misses
         self._shelf = shelf
-        tap.playing = self
-        tap.replaced = _STORAGE_ONLY
-        tap.begin(index)
+        timer.playing = self
+        timer.replaced = _STORAGE_ONLY
+        timer.begin(index)
         try:
             return make(index)
         finally:
-            tap.end()
-            tap.replaced, tap.playing = frozenset(), None
-            tap.misses = max(before, tap.misses - shelf.not_data)
+            timer.end()
+            timer.replaced, timer.playing = frozenset(), None
+            timer.misses = max(before, timer.misses - shelf.not_data)
             shelf.not_data = 0
-            if tap.misses != before and not self._told:
+            if timer.misses != before and not self._told:
                 self._told = True
                 warnings.warn(
                     f"Sample {index} read what the cache does not hold; it came from the files themselves (see `misses`).",
@@ -265,7 +265,7 @@ class Replayer:
                 )
 
     def close(self) -> None:
-        self.tap.active = False
+        self.timer.active = False
         self._patches.undo()
 
 
@@ -275,7 +275,7 @@ _readers: dict[int, weakref.finalize[..., Any]] = {}
 
 
 def replayer(reader: object) -> Replayer:
-    """The process's one, for samples of ``reader``. Its seams stay in place until the last reader is gone, or leaves."""
+    """The process's one, for samples of ``reader``. Its hooks stay in place until the last reader is gone, or leaves."""
     global _replayer
     if _replayer is None:
         _replayer = Replayer()
@@ -286,7 +286,7 @@ def replayer(reader: object) -> Replayer:
 
 
 def leave(reader: int) -> None:
-    """No more samples are replayed for the reader of this id. After the last, what the seams replaced is put back."""
+    """No more samples are replayed for the reader of this id. After the last, what the hooks replaced is put back."""
     gone = _readers.pop(reader, None)
     if gone is not None:
         gone.detach()
@@ -295,12 +295,12 @@ def leave(reader: int) -> None:
 
 
 def misses() -> int:
-    """Reads in this process that no cache could answer, since the seams were installed."""
-    return _replayer.tap.misses if _replayer is not None else 0
+    """Reads in this process that no cache could answer, since the hooks were installed."""
+    return _replayer.timer.misses if _replayer is not None else 0
 
 
 def stop() -> None:
-    """Take the seams out again."""
+    """Take the hooks out again."""
     global _replayer
     for gone in _readers.values():
         gone.detach()

@@ -24,7 +24,7 @@ from pipefix.caches.index import Index
 from pipefix.caches.manifest import SUFFIXES, Part, beside, part_name
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
-from pipefix.seams.objects import HEAD
+from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
 from pipefix.vocabulary.urls import is_far

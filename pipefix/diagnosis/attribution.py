@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipefix.diagnosis.clocks import call_seconds
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.statistics import Floats
 from pipefix.measurement.trace import Charge
-from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 
 COLUMNS = (
@@ -186,9 +186,9 @@ def _column(stage: str | None, op: str, first: str) -> str:
 
 
 def _first_code(blocks: Sequence[Block]) -> str:
-    """What the user's own code before any seam is taken for.
+    """What the user's own code before any hook is taken for.
 
-    Where it mostly waits, it waits for a source that no seam knows. Where nothing is ever read or decoded the data are
+    Where it mostly waits, it waits for a source that no hook knows. Where nothing is ever read or decoded the data are
     in memory, and all code works on values. Otherwise it belongs to no stage.
     """
     charges = [charge for block in blocks for row in block.rows for charge in row.trace.charges]
@@ -202,7 +202,7 @@ def _first_code(blocks: Sequence[Block]) -> str:
 
 
 def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, int]]) -> None:
-    """Seams crossed by helper threads ran beside the batch's own thread, which waited: its waiting is theirs, in proportion."""
+    """Hooks crossed by helper threads ran beside the batch's own thread, which waited: its waiting is theirs, in proportion."""
     total = sum(spent for _, _, spent in foreign)
     if not total:
         return

@@ -7,9 +7,9 @@ import numpy as np
 from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, clock_cost, columns, compute_shares, cpu_shares, operations
 from pipefix.diagnosis.diagnosis import OpCost, StageCost
 from pipefix.diagnosis.throughput import PipelineModel
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.statistics import Floats, interval
-from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.gain import Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import ORDER, Stage

@@ -46,7 +46,7 @@ class Ranking:
     lead: Interval | None
     """The first stage's cost over the second's."""
     uncut: bool = False
-    """True where code that no seam bounds may be what limits: then nothing is named with confidence."""
+    """True where code that no hook times may be what limits: then nothing is named with confidence."""
     sampler: bool = False
     """True where the user's sampler limits, or may: it is no stage."""
     by_arms: bool = False

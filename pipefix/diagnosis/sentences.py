@@ -178,7 +178,7 @@ def _uncut(found: Measurement, diagnosis: Diagnosis, stage: Stage, share_of: Sha
     rest = percent(diagnosis.unattributed / diagnosis.sample.value)
     return (
         f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, "
-        f"which no seam bounds{_mostly(found)}; "
+        f"which no hook times{_mostly(found)}; "
         f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)}). {CUT_IT}"
     )
 
@@ -242,7 +242,7 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     )
     tell(
         "unattributed",
-        f"{percent(rest)} of the time belongs to no stage: code that no seam bounds, or workers waiting for each other.",
+        f"{percent(rest)} of the time belongs to no stage: code that no hook times, or workers waiting for each other.",
         when=rest > UNATTRIBUTED_LIMIT,
     )
     tell(
@@ -264,7 +264,7 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     )
     tell(
         "slowdown",
-        f"Clocks at the seams slowed the timed arm by {percent(diagnosis.slowdown - 1)}; "
+        f"Clocks at the hooks slowed the timed arm by {percent(diagnosis.slowdown - 1)}; "
         "shares of cheap operations are upper bounds.",
         when=diagnosis.slowdown > NOTICEABLE,
     )

@@ -1,6 +1,6 @@
 """What stands under a verdict: whether arms that really ran gain about what the clocks claim. Pure.
 
-Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no seam cuts.
+Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no hook times.
 """
 
 from __future__ import annotations

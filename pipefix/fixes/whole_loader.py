@@ -10,13 +10,13 @@ from typing import Any
 
 from torch.utils.data import Sampler
 
+from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import failing
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.replay import LONGEST_REST, abandon
 from pipefix.measurement.time_limit import BatchTimeLimit
-from pipefix.seams.torch_internals import end_workers, processes_of
 from pipefix.subject.subject import Subject
 
 _ENDED = object()

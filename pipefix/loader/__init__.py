@@ -20,5 +20,5 @@ A batch goes through these folders, in this order:
 - ``metering``: what the consumer waited and worked, and what each stage cost where batches are made; `pipefix.watch` reads it.
 
 `resume` says where an epoch stands, `limits` what memory and cores there are, and `plain_epoch` stands in for all of it where
-torch's insides are not those that the iterators know (`pipefix.seams.torch_internals`).
+torch's insides are not those that the iterators know (`pipefix.hooks.torch_internals`).
 """

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
+from pipefix.hooks.torch_internals import kept_iterator, why_plain
 from pipefix.loader import ranks, resume
 from pipefix.loader.device import Carrier, OnItsWay
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
@@ -32,7 +33,6 @@ from pipefix.loader.resume import Beginning, Standing
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.threads.iterator import ThreadsLoaderIterator
 from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
-from pipefix.seams.torch_internals import kept_iterator, why_plain
 
 T = TypeVar("T", covariant=True)
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
+from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.epoch_rates import PROCESSES
@@ -30,7 +31,6 @@ from pipefix.loader.resume import Standing, begin_augmenting, set_as_then
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
-from pipefix.seams.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
 
 log = logging.getLogger("pipefix.loader")
 HELD = 2

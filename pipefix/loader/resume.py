@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from pipefix.hooks.torch_internals import in_order
 from pipefix.loader import ranks
-from pipefix.seams.torch_internals import in_order
 from pipefix.vocabulary.random_state import preserved
 
 FORMAT = "pipefix.loader/2"

@@ -16,7 +16,7 @@ class Experiment:
     name: str
     replaces: frozenset[Stage] = frozenset()
     timed: bool = True
-    """Clocks at the seams run. Off for one arm, whose difference is what the clocks cost."""
+    """Clocks at the hooks run. Off for one arm, whose difference is what the clocks cost."""
     source: str = "warm"
     """warm: the recorded samples again. cold: the same after their files were evicted. new: as the sampler gives them."""
     consumer: bool = True

@@ -180,7 +180,7 @@ class _Session:
             for line, looks in row.trace.own_lines.items():
                 found.own_lines[line] = found.own_lines.get(line, 0) + looks
             found.mixed = sorted({*found.mixed, *row.trace.mixed})
-            found.seams = sorted({*found.seams, *row.trace.seams})
+            found.hooks = sorted({*found.hooks, *row.trace.hooks})
 
     # -- arms ----------------------------------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class _Session:
 
     def _start_trials(self, counts: tuple[int, ...]) -> None:
         for workers in counts:
-            # With the seams of the pool they are held against, though nothing is timed: what they cost is on both sides.
+            # With the hooks of the pool they are held against, though nothing is timed: what they cost is on both sides.
             pool = Pool(self.subject, StandInOptions(0, workers, package=self.subject.package), self.consumer, known=self.known)
             pool.kept = self.pool.kept
             self.trials[f"workers-{workers}"] = pool
@@ -391,7 +391,7 @@ class _Session:
         found, paths = self.found, sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
         found.paths, found.stores = paths, sorted(path for path in self.ranges if is_far(path))
         if not paths:
-            self._not_cold("no file was read through a seam, so there is nothing to evict")
+            self._not_cold("no file was read through a hook, so there is nothing to evict")
             return
         if self.clock.left < 0:
             self._not_cold("no time was left in the budget")

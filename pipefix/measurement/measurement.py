@@ -125,7 +125,7 @@ class Measurement:
     trials: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Other settings, really run: (samples/s with them, samples/s as it is) in neighbouring blocks."""
     seam_cost: float = 0.0
-    """Seconds a timed call through a seam adds."""
+    """Seconds a timed call through a hook adds."""
     cold: dict[str, Any] = field(default_factory=dict)
     first_batch: float | None = None
     epoch_restart: float | None = None
@@ -141,7 +141,7 @@ class Measurement:
     refused: dict[str, str] = field(default_factory=dict)
     opaque: dict[str, str] = field(default_factory=dict)
     mixed: list[str] = field(default_factory=list)
-    seams: list[str] = field(default_factory=list)
+    hooks: list[str] = field(default_factory=list)
     looks: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)
@@ -168,7 +168,7 @@ class Measurement:
     shards: int | None = None
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
     own_lines: dict[str, int] = field(default_factory=dict)
-    """Lines of the user's own code that no seam cuts, by how often they were seen running."""
+    """Lines of the user's own code that no hook times, by how often they were seen running."""
 
     first_calls: dict[str, float] = field(default_factory=dict)
     """Operations a sample by stage when samples were read for the first time."""

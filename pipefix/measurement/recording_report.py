@@ -1,4 +1,4 @@
-"""Writes into a batch's trace what the tap charged for it, and what the process's recording holds by now."""
+"""Writes into a batch's trace what the timer charged for it, and what the process's recording holds by now."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import os
 import pickle
 from typing import Any
 
+from pipefix.hooks.recording import Recording
+from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.sample_keys import SampleKeys
 from pipefix.measurement.trace import BatchTrace, Charge
-from pipefix.recording.recording import Recording
-from pipefix.seams.tap import Tap
-from pipefix.subject.user_code import UserCodeSeams
+from pipefix.subject.user_code import UserCodeHooks
 
 
-def write_charges(tap: Tap, trace: BatchTrace) -> None:
+def write_charges(timer: SampleTimer, trace: BatchTrace) -> None:
     """Each operation's part of the batch, and what other threads did meanwhile."""
-    columns = zip(tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, tap.entered, strict=True)
+    columns = zip(timer.names, timer.wall, timer.cpu_time, timer.cpu_wall, timer.calls, timer.entered, strict=True)
     trace.charges = [
         Charge(stage.value if stage is not None else None, op, wall, *figures) for (stage, op), wall, *figures in columns if wall
     ]
-    trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
+    trace.foreign = [(str(timer.names[key][0]), timer.names[key][1], spent) for key, spent in timer.foreign.items()]
 
 
-def write_events(tap: Tap, marks: list[tuple[str, int, int]], trace: BatchTrace) -> None:
+def write_events(timer: SampleTimer, marks: list[tuple[str, int, int]], trace: BatchTrace) -> None:
     """Begin and end of every operation, of every sample (``marks``) and of collating."""
-    trace.events = [(str(tap.names[key][0]), tap.names[key][1], begun, ended) for key, begun, ended in tap.events or ()]
+    trace.events = [(str(timer.names[key][0]), timer.names[key][1], begun, ended) for key, begun, ended in timer.events or ()]
     trace.events += [("sample", *mark) for mark in marks]
     trace.events.append(("collate", "collate", trace.made, trace.ended))
 
@@ -33,9 +33,11 @@ def write_events(tap: Tap, marks: list[tuple[str, int, int]], trace: BatchTrace)
 class RecordingReport:
     """What is said of a recording: once, or again where it has changed."""
 
-    def __init__(self, recording: Recording, keys: SampleKeys, tap: Tap, user_code: UserCodeSeams, lines: OwnLines) -> None:
+    def __init__(
+        self, recording: Recording, keys: SampleKeys, timer: SampleTimer, user_code: UserCodeHooks, lines: OwnLines
+    ) -> None:
         self._recording, self._keys = recording, keys
-        self._tap, self._user_code, self._lines = tap, user_code, lines
+        self._timer, self._user_code, self._lines = timer, user_code, lines
         self._told = 0
         """Recorded units (or whole batches of them) that the training process knows."""
         self._told_ranges: dict[str, list[tuple[int, int]]] = {}
@@ -49,7 +51,7 @@ class RecordingReport:
         self._told = len(known)
         trace.refused = recording.refused
         trace.opaque = self._user_code.opaque
-        trace.mixed = sorted(self._tap.mixed)
+        trace.mixed = sorted(self._timer.mixed)
         trace.own_lines = dict(self._lines.seen)
         for path in recording.files:
             ranges = recording.files.ranges(path)

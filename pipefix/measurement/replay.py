@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from pipefix.hooks import ipc_timer, torch_internals
 from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
 from pipefix.measurement.consumer import Consumer
@@ -30,7 +31,6 @@ from pipefix.measurement.stand_in import close_benches
 from pipefix.measurement.stand_in_loader import stand_in_loader
 from pipefix.measurement.stand_in_options import SWITCH_WORDS, Delivered, StandInOptions
 from pipefix.measurement.time_limit import BatchTimeLimit
-from pipefix.seams import handover, torch_internals
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
@@ -70,7 +70,7 @@ class Pool:
         self.failed = False
         self._sockets = Sockets()
         self._time_limit = BatchTimeLimit(OUTLIVES * options.limit)
-        self._hand = handover.attach() if self.workers else None
+        self._hand = ipc_timer.attach() if self.workers else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._loader = stand_in_loader(subject, self.switch, options, known)

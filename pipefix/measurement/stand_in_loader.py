@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Sampler
 
+from pipefix.hooks import torch_internals
 from pipefix.measurement.stand_in import Deferred, StandInDataset, StreamStandIn, WorkerInit
 from pipefix.measurement.stand_in_options import StandInOptions
-from pipefix.seams import torch_internals
 from pipefix.subject.subject import Subject
 
 

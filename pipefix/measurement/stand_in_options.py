@@ -29,7 +29,7 @@ class StandInOptions:
     """Byte budget of one process's recording."""
     workers: int
     cut: bool = True
-    """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
+    """False: no hooks at all, the pipeline untouched (for pools that only try settings)."""
     limit: float = LIMIT
     """Seconds that one batch may take."""
     package: str = ""

@@ -9,7 +9,7 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """One operation's own time in one batch, nested operations left out. Nanoseconds."""
 
     stage: str | None
-    """None for the user's own code that no seam bounds."""
+    """None for the user's own code that no hook times."""
     op: str
     wall: int
     cpu: int
@@ -67,7 +67,7 @@ class BatchTrace(msgspec.Struct, array_like=True):
     refused: dict[str, str] = {}
     opaque: dict[str, str] = {}
     mixed: list[str] = []
-    seams: list[str] = []
+    hooks: list[str] = []
     facts: dict[str, float] = {}
     """What the audit wants to know of a worker."""
     starved: int = 0
@@ -77,7 +77,7 @@ class BatchTrace(msgspec.Struct, array_like=True):
     events: list[tuple[str, str, int, int]] = []
     """(stage, op, begun, ended) where a trace was asked for; in place of a stage and an op, sample and which one."""
     own_lines: dict[str, int] = {}
-    """Lines of the user's own code that no seam cuts, by how often they were seen running so far."""
+    """Lines of the user's own code that no hook times, by how often they were seen running so far."""
     process_made: int = 0
     """CPU nanoseconds of all the process's threads from `begun` to `ended`: a library's own threads work where its caller waits."""
 

@@ -183,7 +183,7 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     """What measuring itself cost."""
 
     seam_cost_s: float | None = None
-    """Seconds a timed call through a seam."""
+    """Seconds a timed call through a hook."""
     seams_per_sample: float | None = None
     slowdown: float | None = None
     """Timed over untimed seconds a sample."""

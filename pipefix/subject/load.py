@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from pipefix.seams.torch_internals import loader_arguments
+from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.subject import candidates, failure, importing, naming, staging
 from pipefix.subject.adapters import image_folder
 from pipefix.subject.adapters.frameworks import unwrapped

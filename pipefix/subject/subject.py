@@ -21,7 +21,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from pipefix.seams.torch_internals import in_order
+from pipefix.hooks.torch_internals import in_order
 from pipefix.subject.candidates import parts
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.generators import generators, untouched

@@ -7,10 +7,9 @@ import sys
 
 from tests.architecture import house
 
-SEAMS = {"vocabulary", "system"}
-SUBJECT = {"seams", *SEAMS}
-RECORDING = {"subject", *SUBJECT}
-MEASUREMENT = {"recording", *RECORDING}
+HOOKS = {"vocabulary", "system"}
+SUBJECT = {"hooks", *HOOKS}
+MEASUREMENT = {"subject", *SUBJECT}
 DIAGNOSIS = {"measurement", *MEASUREMENT}
 PLAN = {"diagnosis", *DIAGNOSIS}
 FIXES = {"plan", "audit", "stores", "tier", "caches", "augment", "kernels", "loader", "tuning", *PLAN}
@@ -18,9 +17,8 @@ FIXES = {"plan", "audit", "stores", "tier", "caches", "augment", "kernels", "loa
 ALLOWED: dict[str, set[str]] = {
     "system": set(),
     "vocabulary": {"system"},
-    "seams": SEAMS,
+    "hooks": HOOKS,
     "subject": SUBJECT,
-    "recording": RECORDING,
     "measurement": MEASUREMENT,
     "diagnosis": DIAGNOSIS,
     "plan": PLAN,
@@ -28,17 +26,17 @@ ALLOWED: dict[str, set[str]] = {
     "kernels": set(),
     "stores": {"vocabulary"},
     "tier": {"stores", "vocabulary"},
-    "caches": {"seams", "kernels", "stores", "system", "tier", "vocabulary"},
-    "augment": {"seams", "kernels", "vocabulary"},
-    "loader": {"caches", "augment", "kernels", "seams", "plan.planfile", "system", "vocabulary"},
+    "caches": {"hooks", "kernels", "stores", "system", "tier", "vocabulary"},
+    "augment": {"hooks", "kernels", "vocabulary"},
+    "loader": {"caches", "augment", "kernels", "hooks", "plan.planfile", "system", "vocabulary"},
     "tuning": {"measurement", "loader", "system", "vocabulary"},
     "fixes": FIXES,
-    "watching": {"loader.metering", "seams.torch_internals", "report.runfile", "vocabulary"},
+    "watching": {"loader.metering", "hooks.torch_internals", "report.runfile", "vocabulary"},
     # Inside a user's program a plan puts FastLoader in place.
-    "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "seams.torch_internals"},
+    "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "hooks.torch_internals"},
     # The report reads the noun files of the rooms that it tells.
     "report": {
-        "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "measurement.experiments",
+        "vocabulary", "subject.subject", "hooks.recording", "measurement.measurement", "measurement.experiments",
         "diagnosis.diagnosis", "plan.plan", "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert",
         "caches.forecast", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
         "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
@@ -79,7 +77,7 @@ def forbidden(room: str, targets: frozenset[str]) -> list[str]:
         return sorted(targets ^ {"pipefix.cli.main"})
     if room == "cli":  # `pipefix.probe`, as users call it
         targets -= {"pipefix"}
-    # `import pipefix.seams as package` names the room's own package.
+    # `import pipefix.hooks as package` names the room's own package.
     return sorted(target for target in targets if not allowed(room, target))
 
 

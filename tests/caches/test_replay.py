@@ -213,7 +213,7 @@ class Hdf5OpenedBefore(ReadBy):
 
 
 class ByItself(ReadBy):
-    """A library that opens the file in C, in a way that no seam knows."""
+    """A library that opens the file in C, in a way that no hook knows."""
 
     def __getitem__(self, index):
         with h5py.File(Path(self.paths[0]).with_suffix(".core"), driver="core", backing_store=False) as file:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pipefix.diagnosis.diagnose import diagnose, wanting
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.plan.advise import advise
 from pipefix.report import run_figures
 from pipefix.report.runfile import Run, decode, encode
-from pipefix.seams.charges import OWN_NAMES
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.gain import Bounded
 from pipefix.vocabulary.stage import Stage
@@ -111,7 +111,7 @@ def test_an_open_verdict_asks_for_the_arms_that_would_settle_it() -> None:
 
 @pytest.mark.parametrize("own", OWN_NAMES[1:])
 def test_code_between_two_known_calls_is_no_stage(own: str) -> None:
-    """Video decoding by a library that no seam knows, called in __getitem__: only its place puts it into a stage."""
+    """Video decoding by a library that no hook knows, called in __getitem__: only its place puts it into a stage."""
     arms = {"storage-from-memory": 1.05, "decode-recorded": 1.04, "augment-recorded": 1.03, "collate-recorded": 1.0}
     found = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
     for row in found.rows("real"):

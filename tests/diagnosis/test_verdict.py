@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipefix.diagnosis.diagnose import diagnose, settled
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.trace import Charge
-from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.measured import measured
 
@@ -165,7 +165,7 @@ def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
     diagnosis = diagnose(uncut(measured({"storage": 1.0, "decode": 2.0}), 3.0, cpu=1.0))
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
-        "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no seam bounds; "
+        "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no hook times; "
         "of what could be cut, decode takes most (33 % (33-33)). "
         "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
     )

@@ -6,9 +6,9 @@ import dataclasses
 
 from hypothesis import strategies as st
 
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.trace import Charge
-from pipefix.seams.charges import OWN_NAMES
 from tests.doubles.invariants import OWN_ARM
 from tests.doubles.measured import MS, measured
 

@@ -16,7 +16,7 @@ MEASUREMENT = (
     "pipefix.measurement.bench", "pipefix.measurement.consumer", "pipefix.measurement.consumer_alone",
     "pipefix.measurement.measure", "pipefix.measurement.plan", "pipefix.measurement.replay",
     "pipefix.measurement.stand_in_loader", "pipefix.measurement.startup",
-    "pipefix.seams.charges", "pipefix.seams.tap",
+    "pipefix.hooks.charges", "pipefix.hooks.sample_timer",
 )  # fmt: skip
 """Whatever tells the time of batches and of the budget. Limits on what hangs keep the real clock."""
 PROBE = (*MEASUREMENT, "pipefix.api.probe")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from pipefix.seams import torch_internals
+from pipefix.hooks import torch_internals
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT_PRIVATE_NAMES = """

@@ -364,7 +364,7 @@ class TestApart:
     def test_without_files_there_is_no_cold(self) -> None:
         data = torch.utils.data.TensorDataset(torch.randn(64, 4))
         found = measured(torch.utils.data.DataLoader(data, batch_size=4), budget=1.0)  # fake clock
-        assert found.declined["real-cold"] == "no file was read through a seam, so there is nothing to evict"
+        assert found.declined["real-cold"] == "no file was read through a hook, so there is nothing to evict"
 
     def test_files_that_were_read_are_known(self, paths: list[str]) -> None:
         found = measured(loader("map", paths), budget=1.0)  # fake clock

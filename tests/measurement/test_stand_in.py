@@ -346,9 +346,9 @@ class TestLateImports:
             monkeypatch.delitem(sys.modules, name)
         ours = Alone(_Late(paths))
         told = ours.record(batches=1)[-1]
-        assert "imageio" not in told.seams
+        assert "imageio" not in told.hooks
         ours.turn_to(RECORD)
-        assert "imageio" in ours.ask([0, 1])[1].seams
+        assert "imageio" in ours.ask([0, 1])[1].hooks
 
 
 class _Late(Mapped):

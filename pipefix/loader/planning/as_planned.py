@@ -10,12 +10,12 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.loader.workers import dataset_once
 from pipefix.loader.workers.settings import CappedThreads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
-from pipefix.seams.torch_internals import loader_arguments
 
 
 def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:

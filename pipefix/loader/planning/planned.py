@@ -18,9 +18,9 @@ from torch.utils.data import IterableDataset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
+from pipefix.hooks.torch_internals import takes
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
-from pipefix.seams.torch_internals import takes
 from pipefix.system.resources import cores
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage

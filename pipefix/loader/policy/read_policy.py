@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from torch.utils.data import Subset, get_worker_info
 
+from pipefix.hooks.torch_internals import pin_memory
 from pipefix.loader.fusing.deferred_reads import DeferredReads
 from pipefix.loader.fusing.sample_random import sample_key, seeded
 from pipefix.loader.policy.sample_threads import SampleThreads
 from pipefix.loader.workers.errors import send_any_error
 from pipefix.loader.workers.parent import end_with_parent
 from pipefix.loader.workers.settings import cap_threads
-from pipefix.seams.torch_internals import pin_memory
 
 LONGEST_TEXT = 1000
 """Characters of an error, a path or an index that are kept."""

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
+from pipefix.hooks.torch_internals import collate_tensors, pin_memory, stack_by, stacks_as_ever
 from pipefix.loader.slots.arena import Arena, Lease, arena_of
-from pipefix.seams.torch_internals import collate_tensors, pin_memory, stack_by, stacks_as_ever
 
 ALIGNED = 64
 SMALL = 4096

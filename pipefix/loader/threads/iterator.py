@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from pipefix.hooks.torch_internals import AnyIterator
 from pipefix.loader.fusing.batches import FusedBatches
 from pipefix.loader.fusing.epoch_rates import THREADS
 from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.threads.pool import PendingBatch, ThreadPool
-from pipefix.seams.torch_internals import AnyIterator
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
+from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.policy.read_policy import WorkerStart
 from pipefix.loader.resume import set_as_then
@@ -24,7 +25,6 @@ from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, start_method
 from pipefix.loader.workers.shared_queue import SharedQueueLoader
-from pipefix.seams.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import death, sockets
 from pipefix.vocabulary.garbage import existing_objects_skipped

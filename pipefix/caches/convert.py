@@ -27,9 +27,9 @@ from pipefix.caches.survey_apart import survey_apart
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts
+from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
-from pipefix.vocabulary.processors import cores
 from pipefix.vocabulary.quantity import percent
 from pipefix.vocabulary.urls import is_far
 

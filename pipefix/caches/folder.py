@@ -268,7 +268,8 @@ def _remove_files(folder: Path, sealed: Manifest | Blueprint) -> None:
         manifest.replace(gone)
     last = [path for path in (plan, gone, manifest) if marked(path)]
     count = len(sealed.parts) if isinstance(sealed, Manifest) else sealed.parts
-    ours = [path for path in (*part_files(folder, count), *_drafts(folder)) if path not in last]
+    called = [path for path in part_files(folder, count) if path not in last]
+    ours = [path for path in called if DRAFT.match(path.name) or layout.begins_as_ours(path)] + _drafts(folder)
     if sealed.recipe.on_bad == "quarantine" and layout.is_quarantine(folder / QUARANTINE):
         ours.append(folder / QUARANTINE)
     for path in sorted(ours, key=lambda path: path.suffix != ".facts"):

@@ -25,9 +25,9 @@ from pipefix.caches.manifest import Manifest, Recipe, sealed_text
 from pipefix.caches.streams import is_stream, stream, told_length
 from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.survey_apart import survey_apart
+from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.files import write_whole
-from pipefix.vocabulary.processors import cores
 
 _ENOUGH_S = 2.0
 """A round that took this long tells the pace; a shorter one tells how many samples the next one takes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 
 from pipefix.vocabulary.files import read_regular
@@ -19,11 +20,17 @@ PART = {
 }
 MARK = b'{\n "format": "pipefix.cache'
 _QUARANTINED = b'{"index": '
+_BEGINNINGS = {
+    ".mdb": (16, (0xBEEFC0DE).to_bytes(4, sys.byteorder)), ".parquet": (0, b"PAR1"), ".idx": (0, b"PFIXIDX"),
+    ".facts": (1, b"\xa5start"),
+}  # fmt: skip
+"""At which byte of a part's file what stands."""
 
 
 def building_of(folder: Path) -> Path:
     """Where the cache ``folder`` is made: beside it, on the same disk."""
-    return folder.with_name(f"{folder.name}.building")
+    whole = folder if folder.name not in ("", "..") else Path(os.path.abspath(folder))
+    return whole.parent / f"{whole.name}.building"
 
 
 def is_cache(folder: Path) -> bool:
@@ -38,6 +45,13 @@ def is_being_removed(folder: Path) -> bool:
 def marked(path: Path) -> bool:
     """Whether a manifest or plan begins as ours do; links are not followed."""
     return is_plain(path) and head(path).startswith(MARK)
+
+
+def begins_as_ours(path: Path) -> bool:
+    """Whether a file that is called as one of ours begins as those do, or holds nothing: somebody may have put their own there."""
+    start = head(path)
+    at, mark = _BEGINNINGS[path.suffix]
+    return not start.strip(b"\0") or start[at:].startswith(mark)
 
 
 def is_quarantine(path: Path) -> bool:

@@ -182,7 +182,7 @@ class _Process:
     def hear(self) -> Any:
         """What it said; raises what it raised, and EOFError or OSError where it is gone."""
         said = self.connection.recv()
-        if isinstance(said, _Carried):
+        if isinstance(said, Carried):
             raise said.unpacked()
         if isinstance(said, BaseException):
             raise said
@@ -229,7 +229,7 @@ def _inside(
         os._exit(1)  # the parent is gone
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
         with contextlib.suppress(ConnectionError):
-            connection.send(_sendable(error))
+            connection.send(sendable(error))
     connection.close()
     os._exit(0)
 
@@ -305,18 +305,18 @@ def _keep_freed_memory() -> None:
     mallopt(_MMAP_THRESHOLD, 32 << 20)
 
 
-def _sendable(error: BaseException) -> BaseException:
+def sendable(error: BaseException) -> BaseException:
     """The same error with all that pickling an exception would lose."""
     if isinstance(error, SystemExit):
         error = program_ended(error, "The dataset")
     if isinstance(error, PipefixError):
-        return _Carried(type(error), str(error), error.advice, error.user_traceback)
+        return Carried(type(error), str(error), error.advice, error.user_traceback)
     if isinstance(error, OSError):
         return OSError(error.errno, error.strerror or str(error), error.filename)
     return RuntimeError(f"{type(error).__name__}: {error}\n" + "".join(traceback.format_exception(error)))
 
 
-class _Carried(Exception):
+class Carried(Exception):
     """One of our errors on its way out of a worker."""
 
     def __init__(self, kind: type[PipefixError], what: str, advice: str, frames: str | None) -> None:

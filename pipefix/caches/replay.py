@@ -23,14 +23,14 @@ from pipefix.caches.witness import NOT_DATA
 from pipefix.seams.objects import CLIENTS, HEAD, Answer
 from pipefix.seams.patches import Patches
 from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
+from pipefix.seams.tap import UntimedTap
 from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
 
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
-BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "pyarrow", "urllib", "urllib3", "fsspec",
+BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
 """The seams that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64
@@ -201,7 +201,7 @@ class Replayer:
     """The process's one tap for replaying."""
 
     def __init__(self) -> None:
-        self.tap = Tap()
+        self.tap = UntimedTap()
         self.tap.active = True
         self._patches = Patches()
         self._samples = 0

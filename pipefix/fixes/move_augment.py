@@ -14,7 +14,8 @@ from pipefix.augment.parity import front_of
 from pipefix.augment.split import Split, split
 from pipefix.augment.swap import files_of, find
 from pipefix.augment.translate import translate
-from pipefix.fixes.fixer import FixContext, Fixer, Say
+from pipefix.fixes.builder import Say
+from pipefix.fixes.fixer import FixContext, Fixer
 from pipefix.loader.planning import by_dali, planned
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import AugmentationChange, PlanFile

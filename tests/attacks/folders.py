@@ -63,20 +63,28 @@ class Case(NamedTuple):
 
 
 class Yard:
-    """Templates that commands made once, and cases made from them."""
+    """Projects that commands made once, and cases made from them: in ``cached`` caches lie, in ``fixed`` `pipefix fix` kept one."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, cached: Path | None = None, fixed: Path | None = None) -> None:
         self.place = place
         plain = Scene(place / "templates" / "plain")
         numbers_project(plain.project, 6)
-        cached = Scene(place / "templates" / "cached")
+        self.templates = {
+            "plain": plain.project, "cached": cached or self._make_cached(), "fixed": fixed or self._make_fixed(),
+        }  # fmt: skip
+
+    def _make_cached(self) -> Path:
+        cached = Scene(self.place / "templates" / "cached")
         numbers_project(cached.project, 6)
         for to, store in (("lmdb", "source"), ("parquet", "rows")):
             cached.run("convert", "train.py", "--to", to, "--store", store, "--out", to, "--workers", "0", "-q").ended_with(0)
-        fixed = Scene(place / "templates" / "fixed")
+        return cached.project
+
+    def _make_fixed(self) -> Path:
+        fixed = Scene(self.place / "templates" / "fixed")
         pictures_project(fixed.project, 8)
         keep_a_step(fixed)
-        self.templates = {"plain": plain.project, "cached": cached.project, "fixed": fixed.project}
+        return fixed.project
 
     def case(self, number: int) -> Case:
         """Make a folder, run a command in it, and take it away."""
@@ -276,9 +284,8 @@ def _hashes() -> set[str]:
 FOREIGN_HASHES = _hashes()
 
 
-def campaign(place: Path, first: int, cases: int, note: Any = None) -> list[Case]:
+def campaign(yard: Yard, first: int, cases: int, note: Any = None) -> list[Case]:
     """The cases that went wrong; ``note`` is told of every one."""
-    yard = Yard(place)
     wrong = []
     for number in range(first, first + cases):
         case = yard.case(number)
@@ -312,7 +319,7 @@ def main() -> int:
 
     warm()
     with tempfile.TemporaryDirectory(prefix="pf-attacks-") as place:
-        wrong = campaign(Path(place), asked.first, asked.cases, note)
+        wrong = campaign(Yard(Path(place)), asked.first, asked.cases, note)
     print(f"{asked.cases} cases, {len(wrong)} wrong; ends: {dict(sorted(codes.items()))}")
     return int(bool(wrong))
 

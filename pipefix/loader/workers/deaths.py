@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from pipefix.loader.limits import out_of_memory_kills, shared_memory_left
+from pipefix.system.resources import out_of_memory_kills, shared_memory_left
 from pipefix.vocabulary.death import CAUSES, manner
 from pipefix.vocabulary.quantity import size
 

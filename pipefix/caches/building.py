@@ -147,12 +147,10 @@ class Building:
         self.settle()
         manifest = self.manifest(generations)
         self._write_quarantine()
-        text = sealed_text(manifest)
-        write_whole(self.folder / layout.COPY, text)
-        write_whole(self.folder / layout.MANIFEST, text)
+        write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
         names = {part.name(number) for number, part in enumerate(manifest.parts)}
         most = max(len(names), len(before.parts) if before is not None else 0, len(self.done))
-        folders.sweep(self.folder, {layout.COPY.stem, *names}, most)
+        folders.sweep(self.folder, names, most)
         return manifest
 
     def manifest(self, generations: dict[int, int]) -> Manifest:

@@ -160,8 +160,6 @@ def convert(
 
 
 def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
-    if update or manifests.copied(folder) is not None:
-        manifests.mend(folder)
     found = manifests.read(folder)
     if not update:
         folders.forget_plan(folder)

@@ -22,9 +22,9 @@ from pipefix.caches.convert import State
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest, Recipe, sealed_text
-from pipefix.caches.survey import Surveyed, is_stream, survey
+from pipefix.caches.streams import is_stream, stream, told_length
+from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.survey_apart import survey_apart
-from pipefix.caches.writer import stream
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.files import write_whole
@@ -68,7 +68,7 @@ def forecast(
     begun = time.perf_counter()
     source = survey(dataset, recipe, target) if workers == 0 else survey_apart(dataset, recipe, target)
     surveyed_s = time.perf_counter() - begun
-    samples = source.blueprint.samples or recipe.limit or _told_length(dataset)
+    samples = source.blueprint.samples or recipe.limit or told_length(dataset)
     if samples is None:
         raise BadUsage(
             "How long a stream is cannot be told before it ends.",
@@ -82,14 +82,6 @@ def forecast(
                 return _tried(source, samples, work.path, workers, progress or converting.silent, surveyed_s)
         finally:
             folders.remove(trial)
-
-
-def _told_length(dataset: Any) -> int | None:
-    """What a stream says of its own length."""
-    try:
-        return len(dataset) or None
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
 
 
 def _tried(
@@ -137,9 +129,12 @@ def _round(
         trying = Surveyed(source.dataset, trial, source.holders)
         converting.make_parts(trying, building, list(range(len(starts))), workers, State(), say)
         building.settle()
-        return time.perf_counter() - begun, building.manifest({})
+        seconds, manifest = time.perf_counter() - begun, building.manifest({})
     finally:
         building.close()
+    # It is read with the very dataset that it was made from a part of.
+    source_now = msgspec.structs.replace(manifest.source, attributes={})
+    return seconds, msgspec.structs.replace(manifest, samples=plan.samples or manifest.samples, source=source_now)
 
 
 def _gain(source: Surveyed, manifest: Manifest, scratch: Path, *, apart: bool) -> float | None:

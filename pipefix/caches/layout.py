@@ -11,7 +11,8 @@ from pathlib import Path
 from pipefix.vocabulary.files import read_regular
 
 MANIFEST, PLAN, QUARANTINE = "manifest.json", "plan.json", "quarantine.jsonl"
-COPY = Path("index", "manifest.copy")
+GONE = Path("index", "manifest.gone")
+"""The manifest of a cache whose removal was begun."""
 FOLDERS = ("parts", "index")
 PART = {
     "parts": re.compile(r"(\d{5,})(?:-\d+)?\.(?:mdb|parquet)\Z"),
@@ -34,7 +35,11 @@ def building_of(folder: Path) -> Path:
 
 def is_cache(folder: Path) -> bool:
     """Whether a finished cache is there, whole or damaged."""
-    return marked(folder / MANIFEST) or (is_folder(folder / COPY.parent) and marked(folder / COPY))
+    return marked(folder / MANIFEST)
+
+
+def is_being_removed(folder: Path) -> bool:
+    return is_folder(folder / GONE.parent) and marked(folder / GONE)
 
 
 def marked(path: Path) -> bool:

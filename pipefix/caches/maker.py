@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from bisect import bisect_right, insort
@@ -76,20 +77,10 @@ class SourceMaker:
         self._stored, self._position = {}, 0
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
-        witness = self._witness
-        self.reads = Reads()
-        if witness.stop_at is None:
-            try:
-                _, self.reads = witness.whole(sample, index)
-            except Exception:
-                self.reads = witness.timer.reads
-                raise
-        else:
-            try:
-                self.reads = witness.read_only(sample, index)
-            except Exception:
-                self.reads = witness.timer.reads
-                raise
+        try:
+            self._witness.read_only(sample, index)
+        finally:
+            self.reads = self._witness.timer.reads
         return self._record(self.reads)
 
     def _record(self, reads: Reads) -> bytes:
@@ -139,7 +130,6 @@ class TreeMaker:
 
     def sample(self, index: int, sample: Callable[[int], Any]) -> Any:
         """The sample as the dataset gives it, with the files that it read in ``reads``."""
-        self.reads = Reads()
 
         def decoded(index: int) -> Any:
             value = sample(index)
@@ -147,14 +137,10 @@ class TreeMaker:
             return value
 
         try:
-            if self._seeded:
-                with seeded(index):
-                    value, self.reads = self._witness.whole(decoded, index)
-            else:
-                value, self.reads = self._witness.whole(decoded, index)
-        except Exception:
+            with seeded(index) if self._seeded else contextlib.nullcontext():
+                value, _ = self._witness.whole(decoded, index)
+        finally:
             self.reads = self._witness.timer.reads
-            raise
         if value is None:
             raise Unreadable("the dataset returned None")
         return value

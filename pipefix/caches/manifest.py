@@ -2,8 +2,7 @@
 
 A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
 directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
-its last field is the digest of all that stands before it. ``index/manifest.copy`` is the same once more: nothing is read from it
-unless the manifest itself is to be mended.
+its last field is the digest of all that stands before it.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches.layout import COPY, MANIFEST, PLAN, building_of, marked
+from pipefix.caches.layout import MANIFEST, PLAN, building_of, marked
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
-from pipefix.vocabulary.files import read_regular, write_whole
+from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.cache"
@@ -205,31 +204,14 @@ def unseal(text: bytes, kind: type[Any], where: Any) -> Any:
 
 def read(folder: Path) -> Manifest:
     """The manifest of a whole cache; raises `UnreadableFile` where there is none and `CacheDamaged` where it is wrong."""
+    path = folder / MANIFEST
     try:
-        return _read(folder / MANIFEST, folder)
+        return of_text(_text(path, folder), path)
     except CacheDamaged as error:
-        raise _damaged(error, folder) from error
-
-
-def _damaged(error: CacheDamaged, folder: Path) -> CacheDamaged:
-    """The error, with the way out that there is."""
-    if copied(folder) is None:
-        return _beyond_repair(error, folder)
-    first = "Move it elsewhere first. " if (folder / MANIFEST).exists() and not marked(folder / MANIFEST) else ""
-    return CacheDamaged(str(error), advice=f"{first}The command that made the cache writes it anew from its copy: pipefix convert")
-
-
-def _beyond_repair(error: CacheDamaged, folder: Path) -> CacheDamaged:
-    if not marked(folder / MANIFEST):
-        return CacheDamaged(str(error), advice="Name a cache's directory, or make one: pipefix convert TARGET --to lmdb --out DIR")
-    return CacheDamaged(
-        str(error),
-        advice=f"It has no sound copy to be mended from. Move {quote(str(folder))} elsewhere and make it anew: pipefix convert",
-    )
-
-
-def _read(path: Path, folder: Path) -> Manifest:
-    return of_text(_text(path, folder), path)
+        advice = "Name a cache's directory, or make one: pipefix convert TARGET --to lmdb --out DIR"
+        if marked(path):
+            advice = f"Move {quote(str(folder))} elsewhere, and make it anew by the command that made it: pipefix convert"
+        raise CacheDamaged(str(error), advice=advice) from error
 
 
 def of_text(text: bytes, path: Any) -> Manifest:
@@ -241,37 +223,9 @@ def of_text(text: bytes, path: Any) -> Manifest:
 
 
 def refuse_what_is_no_cache(folder: Path) -> None:
-    """Raise where neither a manifest nor its copy is in ``folder``, which takes no torch to tell."""
-    if not os.path.lexists(folder / MANIFEST) and not os.path.lexists(folder / COPY):
-        _read(folder / MANIFEST, folder)
-
-
-def copied(folder: Path) -> bytes | None:
-    """The manifest's copy, where it is sound."""
-    path = folder / COPY
-    try:
-        _read(path, folder)
-        return read_regular(path)
-    except (UnreadableFile, OSError):
-        return None
-
-
-def mend(folder: Path) -> bool:
-    """A damaged or missing manifest of a finished cache is written anew from its copy, and the other way about.
-
-    True where it was the manifest. Only for who holds the directory's lock.
-    """
-    copy, path = copied(folder), folder / MANIFEST
-    try:
-        _read(path, folder)
-    except CacheDamaged as error:
-        if copy is None or (os.path.lexists(path) and not marked(path)):
-            raise _damaged(error, folder) from error
-        write_whole(path, copy)
-        return True
-    if copy is None and (folder / COPY).parent.is_dir():
-        write_whole(folder / COPY, path.read_bytes())
-    return False
+    """Raise where no manifest is in ``folder``, which takes no torch to tell."""
+    if not os.path.lexists(folder / MANIFEST):
+        _text(folder / MANIFEST, folder)
 
 
 def _text(path: Path, folder: Path) -> bytes:
@@ -286,8 +240,6 @@ def _text(path: Path, folder: Path) -> bytes:
                 f"{folder} is a cache that was never finished.",
                 advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
             ) from None
-        if (folder / COPY).exists():
-            raise CacheDamaged(f"{path} is missing.") from None
         raise UnreadableFile(
             f"{folder} is not a pipefix cache: it has no {MANIFEST}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
         ) from None

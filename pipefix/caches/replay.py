@@ -13,7 +13,9 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from pipefix.caches import record
 from pipefix.caches.maker import path_of
@@ -36,8 +38,12 @@ _INSTALL_AGAIN = 64
 _NO_READS = ("os.stat", "os.lstat", "os.listdir")
 """Names, sizes and times are the file system's to tell: no source cache holds them."""
 
-Piece = tuple[int, int, int, int]
+_Place = Annotated[int, msgspec.Meta(ge=0)]
+Piece = tuple[_Place, _Place, _Place, int]
 """Offset in the file, length, place in the record, and the position in the part of the record that holds it (-1: this one)."""
+
+Entry = tuple[str, int, list[Piece]]
+"""A file's name, its size, and what is held of it."""
 
 
 class Shelf:
@@ -180,30 +186,15 @@ def check(taken: memoryview, get: Callable[[int], memoryview]) -> None:
             piece_of(taken if holder < 0 else get(holder), place, length)
 
 
-def entries(taken: memoryview) -> list[tuple[str, int, list[Piece]]]:
+def entries(taken: memoryview) -> list[Entry]:
     """The files that a record of the ``source`` store names."""
     told = record.description(taken)
     if not isinstance(told, list) or not told or told[0] != "S":
         raise CacheDamaged("A record of the source store does not say which files it holds.")
-    for entry in told[1:]:
-        if not _is_entry(entry):
-            raise CacheDamaged("A record of the source store names a file in a way that makes no sense.")
-    return told[1:]
-
-
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, list)
-        and len(entry) == 3
-        and type(entry[0]) is str
-        and type(entry[1]) is int
-        and isinstance(entry[2], list)
-        and all(map(_is_piece, entry[2]))
-    )
-
-
-def _is_piece(piece: Any) -> bool:
-    return isinstance(piece, list) and len(piece) == 4 and all(type(one) is int for one in piece) and min(piece[:3]) >= 0
+    try:
+        return msgspec.convert(told[1:], list[Entry])
+    except msgspec.ValidationError:
+        raise CacheDamaged("A record of the source store names a file in a way that makes no sense.") from None
 
 
 class Replayer:

@@ -12,7 +12,8 @@ from pipefix.caches import cut as cuts
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.manifest import Recipe
-from pipefix.caches.survey import Surveyed, is_stream, survey
+from pipefix.caches.streams import is_stream
+from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.witness import Witness
 from pipefix.hooks.install import loaded_libraries
 

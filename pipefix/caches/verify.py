@@ -45,12 +45,10 @@ class Checked:
     """Objects of far stores: a cache may come from a stranger, so no URL in it is asked."""
     url: str | None = None
     """Of a cache in a store."""
-    copy_damaged: bool = False
-    """The manifest's copy is not what was written."""
 
     @property
     def sound(self) -> bool:
-        return not self.damage and not self.copy_damaged
+        return not self.damage
 
 
 def verify(folder: Path, *, progress: Progress | None = None) -> Checked:
@@ -58,7 +56,6 @@ def verify(folder: Path, *, progress: Progress | None = None) -> Checked:
     folder = Path(os.path.abspath(folder))
     manifest = manifests.read(folder)
     found = Checked(folder, manifest)
-    found.copy_damaged = (folder / layout.COPY).exists() and manifests.copied(folder) is None
     for number, part in enumerate(manifest.parts):
         if progress is not None:
             progress(number, len(manifest.parts))

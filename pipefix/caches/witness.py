@@ -153,8 +153,6 @@ class _Watch(SampleTimer):
     def __init__(self) -> None:
         super().__init__()
         self.decodes = 0
-        self.opened_at: dict[str, int] = {}
-        """For each file how many decodes came before it was opened."""
         self.stop_at: int | None = None
         self.reads = Reads()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
 from pipefix.caches.manifest import SUFFIXES, Part, beside, part_name
 from pipefix.caches.record import Unstorable
+from pipefix.caches.streams import EndOfStream, stream
 from pipefix.caches.witness import Witness, last_changed
 from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
@@ -99,33 +100,6 @@ class OpenedSource:
         if self.blueprint.recipe.store == "rows":
             return rows.row_of(self.maker.row(index, self.get), self.columns, self.text)
         return self.maker.make(index, self.get)
-
-
-class EndOfStream(Exception):
-    """There is no sample of this number."""
-
-
-def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
-    """Samples of an iterable by their place in it: forward at no cost, backward from its beginning."""
-    at = 0
-    running: Iterator[Any] | None = None
-
-    def get(index: int) -> Any:
-        nonlocal at, running
-        if running is None or index < at:
-            at, running = 0, iter(dataset)
-        try:
-            while at < index:
-                next(running)
-                at += 1
-            at += 1
-            if hook is not None:
-                hook.begin()
-            return next(running)
-        except StopIteration:
-            raise EndOfStream from None
-
-    return get
 
 
 def make_part(number: int, opened: OpenedSource, folder: Path, tell: Tell, *, generation: int = 0) -> Facts:

@@ -17,7 +17,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import DataFile
 from pipefix.caches.verify import verify
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, TargetError, UnreadableFile
 from tests.caches.sources import Files, Numbers, Texts
 
 TRANSFORM = v2.Compose([v2.RandomCrop(20), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
@@ -132,16 +132,15 @@ def test_what_is_no_cache(tmp_path):
         CachedDataset(tmp_path / "absent")
 
 
-def test_a_cache_is_a_target(files, make, root):
+def test_a_cache_is_a_target(files, make):
     from pipefix.api.target import load_target
 
-    for store in ("resized", "decoded", "source"):
-        folder = make(files, store, name=store).folder
-        subject = load_target(str(folder))
-        sample = subject.dataset[0]
-        image = sample[0] if isinstance(sample, tuple) else sample
-        assert image.shape == (3, 224, 224) and image.dtype == torch.float32
+    for store in ("resized", "decoded"):
+        picture, label = load_target(str(make(files, store, name=store).folder)).dataset[3]
+        assert picture.shape == (3, 44, 60) and picture.dtype == torch.uint8 and label == 3
     assert load_target(str(make(Numbers(), "sample", name="numbers").folder)).dataset[2]["name"] == "n2"
+    with pytest.raises(TargetError, match="keeps the files that samples read, and no samples"):
+        load_target(str(make(files, "source", name="source").folder))
 
 
 def test_it_tells_what_it_is(files, make):

@@ -518,7 +518,7 @@ def test_the_manifest_is_written_last(files, make, monkeypatch):
 
     monkeypatch.setattr("pipefix.caches.building.write_whole", noting)
     folder = make(files, "source").folder
-    assert names == ["plan.json", "manifest.copy", "manifest.json"] and not (folder / "plan.json").exists()
+    assert names == ["plan.json", "manifest.json"] and not (folder / "plan.json").exists()
 
 
 def test_convert_without_progress_or_workers(files, tmp_path):

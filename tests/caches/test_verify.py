@@ -9,7 +9,7 @@ import pytest
 
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.verify import verify
-from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
 from tests.caches.killing import contents
 
 
@@ -73,32 +73,15 @@ def test_numbers_that_are_not_the_manifests(files, make, parted):
         CachedDataset(folder)[0]
 
 
-@pytest.mark.parametrize("harm", ["damaged", "missing"])
-def test_a_manifest_is_mended_from_its_copy(files, make, harm):
-    folder = make(files, "source").folder
-    before = contents(folder)
-    (folder / "manifest.json").unlink() if harm == "missing" else flip(folder / "manifest.json", 60)
-    with pytest.raises(CacheDamaged, match=r"manifest.json") as raised:
-        CachedDataset(folder)
-    assert "pipefix convert" in raised.value.advice
-    assert make(files, "source").made == 0 and contents(folder) == before
-
-
-def test_a_damaged_copy_is_told_and_written_anew(files, make):
-    folder = make(files, "source").folder
-    before = contents(folder)
-    flip(folder / "index" / "manifest.copy", 60)
-    found = verify(folder)
-    assert found.copy_damaged and not found.damage and not found.sound
-    assert make(files, "source", update=True).made == 0
-    assert contents(folder) == before and verify(folder).sound
-
-
-def test_without_a_sound_copy_there_is_another_way_out(files, make):
+def test_a_damaged_manifest_is_told_with_the_way_out(files, make):
     folder = make(files, "source").folder
     flip(folder / "manifest.json", 60)
-    (folder / "index" / "manifest.copy").unlink()
     for read in (CachedDataset, lambda _: make(files, "source", update=True)):
-        with pytest.raises(CacheDamaged) as raised:
+        with pytest.raises(CacheDamaged, match=r"manifest.json") as raised:
             read(folder)
         assert f"Move {folder} elsewhere" in raised.value.advice
+    (folder / "manifest.json").unlink()
+    with pytest.raises(UnreadableFile, match="is not a pipefix cache"):
+        CachedDataset(folder)
+    with pytest.raises(BadUsage, match="holds other things"):
+        make(files, "source")

@@ -40,19 +40,11 @@ def test_damage_fails_the_command_and_is_mended(cache, capsys):
     assert main(["verify", "made"]) == 0
 
 
-def test_a_manifest_is_mended_from_its_copy(cache, capsys):
+def test_a_damaged_manifest(cache, capsys):
     manifest = cache / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"samples": 5', '"samples": 6'))
     assert main(["verify", "made"]) == 4
     assert "its digest does not fit" in capsys.readouterr().err
-    sys.modules.pop("pictures_to_convert", None)
-    assert main(["convert", "pictures_to_convert.py:data", "--to", "lmdb", "--workers", "0", "--out", "made", "-q"]) == 0
-    assert main(["verify", "made"]) == 0
-    capsys.readouterr()
-    (cache / "index" / "manifest.copy").write_text("{}")
-    assert main(["verify", "made"]) == 1
-    said = capsys.readouterr().out.replace("\n", " ")
-    assert "The copy of its manifest is damaged; the cache itself can be used as ever." in said and "Its records are sound" in said
 
 
 def test_what_is_no_cache(tmp_path, capsys):

@@ -28,6 +28,7 @@ FORMAT = "pipefix.cache"
 MAJOR = 1
 STORES = ("source", "resized", "decoded", "sample", "rows")
 CONTAINERS = ("lmdb", "parquet")
+"""Parquet for ``rows``, LMDB for all others."""
 SUFFIXES = {"lmdb": ".mdb", "parquet": ".parquet"}
 STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
 LARGEST = 256 * 1024 * 1024
@@ -58,7 +59,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     def name(self, number: int) -> str:
         """Of its files, without suffix."""
-        return f"{number:05d}" if not self.generation else f"{number:05d}-{self.generation}"
+        return part_name(number, self.generation)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +172,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         ):  # fmt: skip
             options += [] if value == usual else [option, value]
         return command("pipefix", "convert", "TARGET" if stranger or not self.target else self.target, *options, "--update")
+
+
+def part_name(number: int, generation: int = 0) -> str:
+    """What a part's files are called, without suffix."""
+    return f"{number:05d}-{generation}" if generation else f"{number:05d}"
 
 
 def beside(data: Path, suffix: str) -> Path:
@@ -306,9 +312,14 @@ def _check_version(text: bytes, path: Any) -> None:
 def _check(manifest: Manifest, path: Any) -> None:
     """Figures that the rest of the room relies on."""
     parts = manifest.parts
+    if manifest.recipe.container == "parquet" and manifest.recipe.store in STORES[:-1]:
+        raise UnreadableFile(
+            f"{path} is of a cache that keeps {manifest.recipe.store} in Parquet, which this version of pipefix does not read.",
+            advice=f"Make it anew: pipefix convert TARGET --to lmdb --store {manifest.recipe.store}",
+        )
     sound = (
         manifest.recipe.store in STORES
-        and manifest.recipe.container in CONTAINERS
+        and manifest.recipe.container == ("parquet" if manifest.recipe.store == "rows" else "lmdb")
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
         and manifest.samples == (parts[-1].stop if parts else 0)

@@ -21,14 +21,14 @@ from pipefix.caches.witness import NOT_DATA
 from pipefix.seams.objects import CLIENTS, HEAD, Answer
 from pipefix.seams.patches import Patches
 from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
+from pipefix.seams.tap import UntimedTap
 from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
 
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
-BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "pyarrow", "urllib", "urllib3", "fsspec",
+BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
 """The seams that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64
@@ -173,6 +173,13 @@ def piece_of(held: memoryview, place: int, length: int) -> memoryview:
     return found
 
 
+def check(taken: memoryview, get: Callable[[int], memoryview]) -> None:
+    """Raise where a record does not hold, or refer to, all that it names."""
+    for _, _, pieces in entries(taken):
+        for _, length, place, holder in pieces:
+            piece_of(taken if holder < 0 else get(holder), place, length)
+
+
 def entries(taken: memoryview) -> list[tuple[str, int, list[Piece]]]:
     """The files that a record of the ``source`` store names."""
     told = record.description(taken)
@@ -203,7 +210,7 @@ class Replayer:
     """The process's one tap for replaying."""
 
     def __init__(self) -> None:
-        self.tap = Tap()
+        self.tap = UntimedTap()
         self.tap.active = True
         self._patches = Patches()
         self._samples = 0

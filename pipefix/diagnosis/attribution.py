@@ -65,6 +65,10 @@ def per_sample(rows: Floats) -> Floats:
     return np.asarray(rows[:, :SAMPLES].sum(axis=0) / rows[:, SAMPLES].sum() / 1e9, dtype=np.float64)
 
 
+def columns(rows: Floats, names: tuple[str, ...]) -> Floats:
+    return np.asarray(rows[:, [INDEX[name] for name in names]])
+
+
 def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
     """The timed blocks as numbers."""
     shared = _shared_part(blocks) if found.workers else 0.0
@@ -114,8 +118,9 @@ def clock_cost(found: Measurement, blocks: Sequence[Block]) -> float:
 
 
 def _unclocked(charge: Charge, cost: float) -> float:
-    """What a timed call adds is taken off where it was made: many small calls must not make their stage dear."""
-    return charge.wall - min(charge.wall, charge.calls * cost)
+    """A timed call adds to the time of the operation that made it, and is taken off there: the clocks that time the call itself run
+    inside its wrapper."""
+    return charge.wall - min(charge.wall, charge.entered * cost)
 
 
 def ran_on_after(row: Row) -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipefix.fixes.builder import Builder, Say
-from pipefix.measurement.machine import Machine
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import PlanFile
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,6 @@ class Fixer(ABC):
 
 
 def kind_of(id: str, known: frozenset[str]) -> str | None:
-    """``workers-8`` -> ``workers``, where that is known."""
-    if id in known:
-        return id
-    head, _, count = id.rpartition("-")
-    return head if count.isdigit() and head in known else None
+    """``workers-8`` -> ``workers``, ``fuse-exact`` -> ``fuse``, where that is known."""
+    head = id.rpartition("-")[0]
+    return id if id in known else head if head in known else None

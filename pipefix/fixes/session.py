@@ -22,14 +22,14 @@ from pipefix.fixes.registry import ByHand, fixer_for
 from pipefix.fixes.undo import settle
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.machine import Machine
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import Evidence, PlanFile
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.quantity import span
+from pipefix.vocabulary.gain import span
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""

@@ -19,9 +19,9 @@ from pipefix.fixes.compare import SampleDifference, differences, fingerprint
 from pipefix.fixes.outcome import Measured, Sameness
 from pipefix.fixes.whole_loader import WholeLoader, suits
 from pipefix.measurement import experiments, failing
-from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.replay import Pool, abandon
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.seams.torch_internals import end_workers, processes_of
 from pipefix.subject import failure

@@ -6,11 +6,10 @@ Runs in a worker, or in the training process where there are no workers. It puts
 from __future__ import annotations
 
 import os
-import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch.utils.data import get_worker_info
@@ -20,19 +19,21 @@ from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experim
 from pipefix.measurement.failing import EmptyStream, Failure
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.recorded_batch import RecordedBatch
-from pipefix.measurement.run_queue import RunQueue
+from pipefix.measurement.recording_report import RecordingReport, write_charges, write_events
 from pipefix.measurement.sample_keys import SampleKeys
-from pipefix.measurement.time_limit import LIMIT, BatchTimeLimit
-from pipefix.measurement.trace import BatchTrace, Charge, encode
+from pipefix.measurement.stand_in_options import SWITCH_WORDS, Delivered, StandsIn
+from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.measurement.trace import BatchTrace, encode
 from pipefix.recording.recording import Recording
 from pipefix.seams import handover, torch_internals
 from pipefix.seams.fresh import fresh
 from pipefix.seams.patches import Patches
 from pipefix.seams.seam import install_all
 from pipefix.seams.tap import Tap
-from pipefix.subject import failure
+from pipefix.subject import failure, staging
 from pipefix.subject.subject import length_of
 from pipefix.subject.user_code import UserCodeSeams
+from pipefix.system.run_queue import RunQueue
 from pipefix.vocabulary import last_act
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -51,42 +52,6 @@ LONGEST_NAME = 40
 """Characters of a sample's name in a trace."""
 
 _WHOLE_SAMPLE = frozenset(IN_SAMPLE)
-
-
-class Delivered(NamedTuple):
-    """What the loader hands to the training process."""
-
-    batch: Any
-    trace: bytes
-    skipped: bool = False
-    """Whether `batch` only stands for one that the training process has kept."""
-
-
-@dataclass(frozen=True)
-class StandInOptions:
-    recording_bytes: int
-    """Byte budget of one process's recording."""
-    workers: int
-    cut: bool = True
-    """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
-    limit: float = LIMIT
-    """Seconds that one batch may take."""
-    observe: Callable[[Any], dict[str, float]] | None = None
-    """Asked once in every process, with its first batch: facts that the audit reads."""
-
-
-class StandsIn(Protocol):
-    """What a bench is told by the dataset that stands in for the user's."""
-
-    dataset: Any
-    collate: Callable[[Any], Any]
-    switch: torch.Tensor
-    options: StandInOptions
-    kind: str
-    batch_size: int | None
-    """Of a stream; others are asked for whole orders."""
-    places_batches: bool
-    """Whether the loader itself puts batches where the training process finds them."""
 
 
 @dataclass
@@ -118,6 +83,7 @@ class Bench:
         self._time_limit = BatchTimeLimit(stand_in.options.limit)
         self._in_view = info is None and last_act.kept()
         """Whether somebody watches what this process dies of; of workers the training process tells."""
+        staging.count_as_users(stand_in.options.package)
         self.tap = Tap()
         self.lines = OwnLines(self.tap)
         self.patches = Patches()
@@ -130,14 +96,19 @@ class Bench:
             self.user_code.dataset(self.dataset)
         self.epoch = -1
         self.counter = 0
+        self.recorded_orders: list[list[Any]] = []
+        """Batches of the user's own batch sampler of which every sample is recorded."""
         self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
-        self.sent_units = 0
-        self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
+        self._seams_out = False
+        self._entered = self._writing = 0
         self._token: Any = torch.zeros(1)
         self._recorded_batch = RecordedBatch(self.recording)
+        self._kept_samples = 0
+        """How many samples it holds."""
         self._keys = SampleKeys()
+        self._report = RecordingReport(self.recording, self._keys, self.tap, self.user_code, self.lines)
         self._doing: Any = None
         self._collating: _MadeSamples | None = None
         self._asked_for: list[Any] = []
@@ -165,6 +136,13 @@ class Bench:
     # -- a batch -----------------------------------------------------------------------------------------------------
 
     def attempt(self, order: Any) -> Delivered | Failure:
+        self._entered = time.perf_counter_ns()
+        made = self._attempt(order)
+        if len(self.of.switch) > SWITCH_WORDS + self.worker:
+            self.of.switch[SWITCH_WORDS + self.worker] += 1
+        return made
+
+    def _attempt(self, order: Any) -> Delivered | Failure:
         """A batch, or what is to be said in its place.
 
         Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
@@ -213,7 +191,7 @@ class Bench:
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
         if skipped and Stage.AUGMENT in experiment.replaces:
             made = _MadeSamples()
-            trace.samples = self._asked(order)
+            trace.samples = self._kept_samples
         else:
             made = self._samples(order, experiment, trace)
         trace.made = time.perf_counter_ns()
@@ -236,8 +214,12 @@ class Bench:
         token = Stage.IPC in experiment.replaces and self.hand is not None
         if token:
             batch = self._token
-        trace.extra = time.perf_counter_ns() - trace.ended
-        return Delivered(batch, encode(trace), token)
+        # Before the clock began and after it ended; what writing the trace takes is told with the next one.
+        ended = time.perf_counter_ns()
+        trace.extra = begun - self._entered + ended - trace.ended + self._writing
+        delivered = Delivered(batch, encode(trace), token)
+        self._writing = time.perf_counter_ns() - ended
+        return delivered
 
     def _mode(self, experiment: Experiment) -> None:
         tap = self.tap
@@ -246,6 +228,9 @@ class Bench:
         tap.playing = self.recording if replaced else None
         tap.replaced = frozenset(replaced)
         tap.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
+        if tap.active is self._seams_out:  # the plain arm is plain: nothing of ours stands in any function's place
+            (self.patches.resume if tap.active else self.patches.pause)()
+            self._seams_out = not tap.active
         self.lines.turn(on=tap.active and experiment is RECORD)
         if tap.active:
             self._late_imports()
@@ -265,8 +250,16 @@ class Bench:
         if self.of.kind == "stream":
             self._draw(order, experiment, made, trace)
         else:
-            for unit in self._units(order, experiment, trace):
+            units = self._units(order, experiment, trace)
+            for unit in units:
                 self._run(unit, experiment, made)
+            if (
+                experiment is RECORD
+                and self.of.whole_batches
+                and all(self._keys.of(unit) in self.recording.samples for unit in units)
+            ):
+                self.recorded_orders.append(units)
+            order = units[0] if self.of.kind != "map" else order
         trace.samples = self._asked(order) if self.of.kind in ("batched", "single") else len(made.samples)
         return made
 
@@ -285,6 +278,10 @@ class Bench:
         known = self.recording.units
         if experiment.source == "new" or not known:
             return asked
+        if self.recorded_orders:
+            trace.wrapped = self.counter >= len(self.recorded_orders)
+            self._asked_for = self.recorded_orders[self.counter % len(self.recorded_orders)]
+            return self._asked_for
         first = self.counter * len(asked)
         trace.wrapped = first + len(asked) > len(known)
         units = self._keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked))])
@@ -434,6 +431,7 @@ class Bench:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
+            self._kept_samples = trace.samples
         if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
             trace.facts = {**self.of.options.observe(batch), "decoded_bytes": self.recording.decoded_bytes / self._whole()}
         self.plain_batches += experiment is PLAIN
@@ -458,43 +456,12 @@ class Bench:
         trace.replay += tap.replay_ns
         trace.misses = tap.misses
         if tap.active:
-            trace.charges = [
-                Charge(stage.value if stage is not None else None, op, wall, cpu, base, calls)
-                for (stage, op), wall, cpu, base, calls in zip(
-                    tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, strict=True
-                )
-                if wall
-            ]
-            trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
+            write_charges(tap, trace)
         if tap.events is not None:
-            trace.events = [(str(tap.names[key][0]), tap.names[key][1], begun, ended) for key, begun, ended in tap.events]
-            trace.events += [("sample", *mark) for mark in made.marks]
-            trace.events.append(("collate", "collate", trace.made, trace.ended))
+            write_events(tap, made.marks, trace)
         if self.hand is not None:
             counters = self.hand.take()
-            trace.dumps, trace.send, trace.sent_bytes, trace.handed = (
-                counters.dumps_ns,
-                counters.send_ns,
-                counters.bytes,
-                counters.count,
-            )
-        self._tell(trace, experiment)
-
-    def _tell(self, trace: BatchTrace, experiment: Experiment) -> None:
-        """Things said once, or only when they have changed."""
+            trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count
         if experiment is RECORD:
-            trace.recorded, trace.recorded_bytes = len(self.recording.units), self.recording.nbytes
-            trace.full = self.recording.full
-            unsent = self.recording.units[self.sent_units :]
-            trace.units = pickle.dumps(self._keys.originals(unsent))
-            self.sent_units = len(self.recording.units)
-            trace.refused = self.recording.refused
-            trace.opaque = self.user_code.opaque
-            trace.mixed = sorted(self.tap.mixed)
             trace.seams = self.seams
-            trace.own_lines = dict(self.lines.seen)
-            for path in self.recording.files:
-                ranges = self.recording.files.ranges(path)
-                if self._sent_ranges.get(path) != ranges:
-                    self._sent_ranges[path] = ranges
-                    trace.paths.append((os.fsencode(path), ranges))
+            self._report.write(trace, self.recorded_orders if self.of.whole_batches else None)

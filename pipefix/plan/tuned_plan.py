@@ -11,7 +11,7 @@ import msgspec
 from pipefix.plan import backups, planfile
 from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile, TunedOn
 
-NEVER_SEARCHED = ("fuse",)
+NEVER_SEARCHED = ("fuse", "start_method")
 """Settings that `fix` writes, and tuning has no trials for."""
 _OF_NO_SETTING = ("evidence", "in_order")
 """Not to be kept because it was declined: who asks for ``--keep-order`` wants no plan that gives it up."""

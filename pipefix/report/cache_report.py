@@ -130,9 +130,8 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
             yield Paragraph("Mend it from its source with:")
             yield CommandLine(manifest.update(Path(folder)))
     else:
-        whole = "" if check.records >= manifest.length else f" of {manifest.length:,}"
         what = "Its records are" if check.copy_damaged else f"{folder} is"
-        yield Paragraph(f"{what} sound: {recipe.store} in {recipe.container}, {check.records:,}{whole} records checked.")
+        yield Paragraph(f"{what} sound: {recipe.store} in {recipe.container}, {check.records:,} records checked.")
     if check.missing_count:
         yield Paragraph(f"{counted(check.missing_count, 'source file')} cannot be found any more.")
     if check.changed_count:

@@ -12,7 +12,7 @@ import msgspec
 from pipefix.report import wording
 from pipefix.report.runfile import RemedyFigures, Run, StageFigures
 from pipefix.vocabulary.commands import command, made_in_program
-from pipefix.vocabulary.evidence import FEWEST_RESAMPLED
+from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
 from pipefix.vocabulary.stage import INPUT
 
 FREE = {
@@ -88,7 +88,7 @@ def best_remedy(run: Run) -> RemedyFigures | None:
 
 
 def remedy_pedigree(remedy: RemedyFigures) -> str:
-    return "measured in a trial" if remedy.measured else "predicted by the model"
+    return pedigree(remedy.measured, whole=True)
 
 
 def remedy_cost(remedy: RemedyFigures) -> str:

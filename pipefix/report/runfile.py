@@ -113,6 +113,10 @@ class RemedyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Exactly what to type or change."""
     measured: bool = False
     """True where the speed-up was measured on a trial arm rather than derived from the model."""
+    how: str = ""
+    """How its worth is known: measured, modelled, bounded or not tried. Empty in files of before."""
+    blocks: int = 0
+    """Pairs of blocks that a measured one rests on."""
     risk: str | None = None
     """What may change besides speed."""
     frees: str | None = None
@@ -170,8 +174,6 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the loop's time that the consumer was not waiting for data: 1.0 is always fed."""
     loader_s: float | None = None
     """Seconds a batch that it waits for the loader itself, however little the data cost; `fed` does not count them."""
-    period: int | None = None
-    """Long waits come every so many batches (a sign of round-robin workers)."""
 
 
 class Instrument(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +184,8 @@ class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     seams_per_sample: float | None = None
     slowdown: float | None = None
     """Timed over untimed seconds a sample."""
+    harness_s: float | None = None
+    """Seconds a batch that measuring takes of the loop beside the clocks; left out of every figure."""
     seconds: float | None = None
     """How long the probe took."""
     peak_rss_bytes: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -73,7 +73,7 @@ class TuneReporter:
             rate_after=found.after,
             kept=found.kept,
             enough=found.enough,
-            declined=self._declined(),
+            declined=dict(self.space.declined or {}),
             notes=list(self._notes(changes)),
             batch_sizes=list(self.sizes),
             limits={name: value for name, value in vars(self.limits).items() if value is not None},
@@ -81,21 +81,6 @@ class TuneReporter:
             seconds=found.seconds,
             written=written,
         )
-
-    def _declined(self) -> dict[str, str]:
-        left = {} if self.found.start_left is None else {"start_method": self.found.start_left}
-        if self.settings.kind == "batched" and self.found.chosen.batched_fetch is None:
-            left["batched_fetch"] = self._fetching()
-        return {**left, **(self.space.declined or {})}
-
-    def _fetching(self) -> str:
-        """Why whole batches are to be asked for as before."""
-        single = self.found.batch.one_by_one if self.found.batch is not None else None
-        tried = any(one.settings.batched_fetch is False and one.status == "run" for one in self.found.tried)
-        if single is None:
-            return "the dataset is asked for whole batches (__getitems__), and can be asked in no other way"
-        told = f"samples fetched one by one took {percent(single)} of what whole batches took (__getitems__)"
-        return f"{told}, and in a trial they brought no more" if tried else told
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
@@ -132,41 +117,10 @@ class TuneReporter:
         told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
         if found.before is found.after:
             told = f"{rate(found.after.value)}; the settings as they are could not be run"
-        elif list(self.start.changes(found.chosen)) == ["start_method"]:
-            return f"Use {words}: as fast as before ({rate(found.after.value)}); {self._first_batch()}."
         elif math.isclose(gain, 1.0, abs_tol=0.02):
             fewer = ", with fewer workers" if found.chosen.workers < self.start.workers else ""
             return f"Use {words}: as fast as before ({rate(found.after.value)}){fewer}."
         return f"Use {words}: {told}."
-
-    def _first_batch(self) -> str:
-        """When it is there with the workers started as they are to be, and as they were."""
-        ran = [one for one in self.found.tried if one.status == "run" and one.settings.workers]
-        before = {one.settings: one.started_s for one in ran if one.settings.start_method == self.start.start_method}
-        pairs = [
-            (one.started_s, before[twin], one.settings == self.found.chosen)
-            for one in ran
-            if one.settings.start_method == self.found.chosen.start_method
-            and (twin := replace(one.settings, start_method=self.start.start_method)) in before
-        ]
-        if not pairs:
-            return "with the start method of before they could not be run"
-        then, now, _ = max(pairs, key=lambda pair: pair[2])
-        return f"the first batch is there after {seconds(then)} instead of {seconds(now)}"
-
-    def _start_method(self) -> Iterator[str]:
-        if self.found.chosen.start_method == self.start.start_method:
-            return
-        starting = self.space.starting
-        threads = starting.threads if starting is not None and starting.method == "fork" else ()
-        who = f"no thread{'s' if len(threads) > 1 else ''} of your program ({', '.join(threads[:3])})"
-        risk = f", and {who} {'run' if len(threads) > 1 else 'runs'} there, whose locks a fork could catch" if threads else ""
-        yield (
-            f"Workers are forked from a server that has torch and the dataset's module loaded{risk}; "
-            f"{self._first_batch()}. FastLoader does so by the plan; with a plain DataLoader call "
-            "multiprocessing.set_forkserver_preload(['torch', ...]) first. The script needs if __name__ == '__main__': around what "
-            "it runs, and the dataset is pickled."
-        )
 
     def _notes(self, changes: dict[str, object]) -> Iterator[str]:
         if self.start.in_order and not self.found.chosen.in_order:
@@ -190,17 +144,6 @@ class TuneReporter:
             )
         if chosen.engine is not None:
             yield "engine='processes' is FastLoader's: batches lie in reusable shared memory. The plan file asks it for that."
-        if chosen.sharing is not None:
-            yield (
-                f"torch.multiprocessing.set_sharing_strategy({chosen.sharing!r}) is to be called in every worker (worker_init_fn); "
-                "FastLoader does so by the plan."
-            )
-        if chosen.batched_fetch is False:
-            yield (
-                "The dataset is to be asked for one sample after the other: its __getitems__ is slower. The plan's batched_fetch = "
-                "false makes FastLoader do so; with a plain DataLoader take __getitems__ away."
-            )
-        yield from self._start_method()
         if self.vram:
             yield self.vram
         sweet = _sweet_spot(self.sizes, self.settings.batch_size)

@@ -14,11 +14,10 @@ REFUSALS = 4
 def report(tuning: TuneReport) -> Document:
     fed = tuning.certificate.fed
     found: list[Paragraph | CommandLine] = [Paragraph(tuning.sentence, "strong")]
-    arguments = {key: value for key, value in tuning.changes.items() if key not in ("worker_threads", "sharing", "batched_fetch")}
+    arguments = {key: value for key, value in tuning.changes.items() if key != "worker_threads"}
     if arguments:
         kind = "pipefix.FastLoader" if "engine" in arguments else "DataLoader"
-        named = {"multiprocessing_context" if key == "start_method" else key: value for key, value in arguments.items()}
-        found.append(CommandLine(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in named.items())})"))
+        found.append(CommandLine(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in arguments.items())})"))
     card = [Field("RESULT", [*found]), field("FED", tuning.certificate.sentence, "good" if fed else "warn" if fed is False else "")]
     card += [field("NOTE", note) for note in tuning.notes]
     never = [trial for trial in tuning.trials if trial.status == "refused"]

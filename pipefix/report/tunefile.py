@@ -16,16 +16,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prefetch_factor: int | None = None
     pin_memory: bool = False
     persistent_workers: bool = False
-    start_method: str | None = None
-    """None: as the code has it."""
     in_order: bool = True
     worker_threads: int | None = None
     engine: str | None = None
     """FastLoader's."""
-    sharing: str | None = None
-    """Torch's sharing strategy, in every worker."""
-    batched_fetch: bool | None = None
-    """False: a dataset with ``__getitems__`` is asked for one sample after the other."""
     batch_size: int | None = None
 
 

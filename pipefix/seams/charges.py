@@ -42,6 +42,8 @@ class Charges:
         """Wall time of those borders where CPU time was read too: the base of the CPU share."""
         self.cpu_time: list[int] = [0, 0, 0]
         self.calls: list[int] = [0, 0, 0]
+        self.entered: list[int] = [0, 0, 0]
+        """Calls by what was on top when they were made: it pays for their clocks."""
         self.foreign: dict[int, int] = {}
         self.bytes_read = 0
         self.replay_ns = 0
@@ -63,6 +65,7 @@ class Charges:
         self.cpu_wall = [0] * count
         self.cpu_time = [0] * count
         self.calls = [0] * count
+        self.entered = [0] * count
         self.foreign = {}
         self.bytes_read = 0
         self.replay_ns = 0
@@ -77,7 +80,7 @@ class Charges:
         if key is None:
             key = self._ids[(stage, op)] = len(self.names)
             self.names.append((stage, op))
-            for column in (self.wall, self.cpu_wall, self.cpu_time, self.calls):
+            for column in (self.wall, self.cpu_wall, self.cpu_time, self.calls, self.entered):
                 column.append(0)
         return key
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
 
 Bytes = bytes | bytearray | memoryview
 
@@ -135,10 +134,3 @@ class Extents:
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._files))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._lock = threading.Lock()

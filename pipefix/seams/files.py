@@ -21,18 +21,13 @@ from typing import Any
 
 from pipefix.seams.extents import Bytes
 from pipefix.seams.extents import Extents as Extents
-from pipefix.seams.from_memory import MemoryFile, PartlyRecorded, fill, remembered
 from pipefix.seams.patches import Patches
+from pipefix.seams.recorded_files import MemoryFile, PartlyRecorded, fill, keep_whole, key_of, note, remembered
 from pipefix.seams.tap import Tap
 from pipefix.seams.tape import Reads
-from pipefix.seams.taped_files import keep_whole, key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""
-OPAQUE = {
-    "open(descriptor)": "files opened by descriptor are left alone; os.read and os.pread on them are timed",
-    "open(path, 'r+')": "files opened for reading and writing are left alone",
-}
 
 _STORAGE = Stage.STORAGE
 _READING = frozenset({"r", "rb", "br", "rt", "tr"})

@@ -26,6 +26,8 @@ from pipefix.vocabulary.attributes import has_any
 
 Copier = Callable[[Any], Any]
 Sizer = Callable[[Any], int]
+Kind = tuple[str, str, Copier, Sizer]
+"""Module, class in it, how one is copied, and how many bytes it holds."""
 
 
 class Uncopyable(Exception):
@@ -40,17 +42,10 @@ _AS_THEY_ARE: set[type] = {
 }  # fmt: skip
 """Nothing that the user does to these can be seen from outside."""
 _NEVER = (io.IOBase, mmap.mmap, types.GeneratorType, types.CoroutineType, types.FrameType)
+_HANDLES = ("_thread", "threading", "socket", "ssl", "select", "subprocess", "lmdb", "sqlite3", "_sqlite3")
+"""Libraries whose objects are handles, too."""
 _OBJECT_OVERHEAD = 64
 """What an object without a known size is taken to hold, in bytes."""
-
-_copiers: dict[type, Copier] = {}
-_sizers: dict[type, Sizer] = {}
-
-
-def register(kind: type, copier: Copier, sizer: Sizer) -> None:
-    """Teach `fresh` and `nbytes` a type (exactly that type, not its subclasses)."""
-    _copiers[kind] = copier
-    _sizers[kind] = sizer
 
 
 def fresh(value: Any) -> Any:
@@ -101,18 +96,6 @@ def _force(values: Any, lazy: type, depth: int) -> None:
 
 def _itself(value: Any) -> Any:
     return value
-
-
-def _list(value: Any) -> Any:
-    return [fresh(one) for one in value]
-
-
-def _tuple(value: Any) -> Any:
-    return tuple([fresh(one) for one in value])
-
-
-def _dict(value: Any) -> Any:
-    return {key: fresh(one) for key, one in value.items()}
 
 
 def _named_tuple(value: Any) -> Any:
@@ -184,53 +167,31 @@ def _copy_exif(value: Any, new: Any) -> None:
     new._exif = exif
 
 
-def _bytes_io(value: Any) -> Any:
-    new = io.BytesIO(value.getvalue())
-    new.seek(value.tell())
-    return new
-
-
 def _find_copier(kind: type) -> Copier:
-    module = kind.__module__.partition(".")[0]
-    if kind is list:
-        return _list
-    if kind is tuple:
-        return _tuple
-    if kind is dict:
-        return _dict
-    if kind in (bytearray, set):
-        return kind
-    if kind is io.BytesIO:
-        return _bytes_io
     if issubclass(kind, _NEVER):
         return _never
     if issubclass(kind, (enum.Enum, type)):
         return _itself
-    known = _known(kind, ((("numpy", "memmap"), _memmap), (("numpy", "ndarray"), _array), (("numpy", "generic"), _itself)))
-    known = known or _known(kind, ((("torch", "dtype"), _itself), (("torch", "device"), _itself)))
-    known = known or _known(kind, ((("PIL.Image", "Image"), _image),))
+    known = _kind_of(kind)
     if known is not None:
-        return known  # type: ignore[no-any-return]
-    torch = sys.modules.get("torch")
-    if torch is not None and issubclass(kind, torch.Tensor):
-        return _tensor if kind is torch.Tensor else _deep
-    if kind is memoryview:
-        return lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value)
+        return known[2]
     if issubclass(kind, tuple):
         return _named_tuple if hasattr(kind, "_make") else _deep
-    if module in ("_thread", "threading", "socket", "ssl", "select", "subprocess", "lmdb", "sqlite3", "_sqlite3"):
+    if kind.__module__.partition(".")[0] in (
+        "_thread",
+        "threading",
+        "socket",
+        "ssl",
+        "select",
+        "subprocess",
+        "lmdb",
+        "sqlite3",
+        "_sqlite3",
+    ):
         return _never
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
         return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
     return _deep
-
-
-def _known(kind: type, table: tuple[tuple[tuple[str, str], Any], ...]) -> Any:
-    for (module, name), found in table:
-        base = getattr(sys.modules.get(module), name, None)
-        if isinstance(base, type) and issubclass(kind, base):
-            return found
-    return None
 
 
 # -- sizes ----------------------------------------------------------------------------------------------------------
@@ -265,17 +226,76 @@ def _sum_attributes(value: Any) -> int:
 
 
 def _find_sizer(kind: type) -> Sizer:
-    if kind is io.BytesIO:
-        return lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD
     if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
         return _sum
     if issubclass(kind, dict):
         return _sum_dict
-    known = _known(
-        kind, ((("numpy", "ndarray"), _array_bytes), (("PIL.Image", "Image"), _image_bytes), (("torch", "Tensor"), _tensor_bytes))
-    )
+    known = _kind_of(kind)
     if known is not None:
-        return known  # type: ignore[no-any-return]
+        return known[3]
     if kind not in _AS_THEY_ARE and "__dict__" in dir(kind) and not issubclass(kind, (type, types.ModuleType)):
         return lambda value: _sum_attributes(value) if has_any(value) else sys.getsizeof(value, _OBJECT_OVERHEAD)
     return lambda value: sys.getsizeof(value, _OBJECT_OVERHEAD)
+
+
+# -- kinds of libraries -----------------------------------------------------------------------------------------------
+
+
+def _deep_copy(frame: Any) -> Any:
+    return frame.copy(deep=True)
+
+
+def _nbytes(value: Any) -> int:
+    return int(value.nbytes)
+
+
+_KINDS: tuple[Kind, ...] = (
+    ("numpy", "memmap", _memmap, _array_bytes),
+    ("numpy", "ndarray", _array, _array_bytes),
+    ("numpy", "generic", _itself, _nbytes),
+    ("torch", "dtype", _itself, sys.getsizeof),
+    ("torch", "device", _itself, sys.getsizeof),
+    ("torch", "Tensor", lambda value: (_tensor if type(value) is sys.modules["torch"].Tensor else _deep)(value), _tensor_bytes),
+    ("PIL.Image", "Image", _image, _image_bytes),
+    # Frames are shared by whoever holds them: nobody writes into decoded frames, and their buffers are FFmpeg's own.
+    ("av", "VideoFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
+    ("av", "AudioFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
+    ("decord", "nd.NDArray", lambda array: sys.modules["decord"].nd.array(array.asnumpy()), lambda array: _nbytes(array.asnumpy())),
+    ("SimpleITK", "Image", lambda image: type(image)(image),
+     lambda image: int(image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())),
+    ("pandas", "DataFrame", _deep_copy, lambda frame: int(frame.memory_usage(deep=True).sum())),
+    ("pandas", "Series", _deep_copy, lambda series: int(series.memory_usage(deep=True))),
+    *(("polars", name, lambda frame: frame.clone(), lambda frame: int(frame.estimated_size())) for name in ("DataFrame", "Series")),
+    ("pyarrow", "Table", _itself, _nbytes),
+    ("pyarrow", "RecordBatch", _itself, _nbytes),
+)  # fmt: skip
+"""Libraries are only looked at where they are loaded: before that, no value is of their types."""
+
+
+def _kind_of(kind: type) -> Kind | None:
+    for known in _KINDS:
+        base: Any = sys.modules.get(known[0])
+        for part in known[1].split("."):
+            base = getattr(base, part, None)
+        if isinstance(base, type) and issubclass(kind, base):
+            return known
+    return None
+
+
+def _bytes_io(value: Any) -> Any:
+    new = io.BytesIO(value.getvalue())
+    new.seek(value.tell())
+    return new
+
+
+_copiers: dict[type, Copier] = {
+    list: lambda value: [fresh(each) for each in value],
+    tuple: lambda value: tuple([fresh(each) for each in value]),
+    dict: lambda value: {key: fresh(each) for key, each in value.items()},
+    set: set,
+    bytearray: bytearray,
+    io.BytesIO: _bytes_io,
+    memoryview: lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value),
+}
+_sizers: dict[type, Sizer] = {io.BytesIO: lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD}
+"""What was found for a type, by `_find_copier` and `_find_sizer`."""

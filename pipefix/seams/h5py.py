@@ -15,15 +15,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from pipefix.seams.from_memory import remembered
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut
+from pipefix.seams.recorded_files import keep_whole, key_of, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import keep_whole, key_of
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "h5py"
-OPAQUE = {"h5py.Dataset[index] with filters": "HDF5 reads and unpacks in one call; all of it is charged to decode"}
 
 _OPEN, _CLOSE = os.open, os.close
 _IN_MEMORY = b"<_io.BytesIO"
@@ -51,8 +48,6 @@ def install(tap: Tap, patches: Patches) -> None:
 
     patches.replace(h5py.Dataset, "__getitem__", getitem)
     patches.on_undo(_stages.clear)
-    cut(tap, patches, h5py.Dataset, "read_direct", Stage.STORAGE, "h5py.Dataset.read_direct", replayable=False)
-    cut(tap, patches, h5py.Group, "__getitem__", Stage.STORAGE, "h5py.Group[name]", replayable=False)
     patches.replace(h5py.File, "__init__", _opener(tap, h5py.File.__init__))
 
 

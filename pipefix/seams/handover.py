@@ -16,8 +16,6 @@ from typing import Any
 
 from pipefix.seams.patches import Patches
 
-LIBRARY = "torch"
-
 
 @dataclass
 class Counters:
@@ -121,7 +119,3 @@ _here = HandoverClock()
 def attach() -> HandoverClock:
     """This process's hand-over, timed until `HandoverClock.detach`."""
     return _here.attach()
-
-
-def install(tap: Any, patches: Any) -> None:
-    """Nothing for a sample's own path: the loader attaches the hand-over where batches cross."""

@@ -6,6 +6,7 @@ Reading a value copies it out of the map, which is the read; with ``buffers=True
 
 from __future__ import annotations
 
+import functools
 import mmap
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +16,14 @@ from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "lmdb"
-OPAQUE = {"an iterating lmdb.Cursor": "moving a cursor is timed, but only reading single values can be replaced by a recording"}
 
 _STORAGE = Stage.STORAGE
 _classes: dict[str, type] = {}
 """The library's own classes, by name."""
+_READS = frozenset({"value", "item"})
+_MOVES = frozenset({"get", "getmulti", "first", "last", "next", "prev", "set_key", "set_range", "first_dup", "next_dup",
+                    "set_key_dup", "set_range_dup"})  # fmt: skip
+_STEPS = frozenset({"iternext", "iterprev", "iternext_dup", "iterprev_dup", "iternext_nodup", "iterprev_nodup"})
 
 
 class _Meta(type):
@@ -80,29 +84,20 @@ class Transaction(_StandIn):
 
 
 class Cursor(_StandIn):
-    def value(self) -> Any:
-        return self._read("value")
+    """Reading a value is recorded; moving is timed, and not replaced: it changes what the next read gives."""
 
-    def item(self) -> Any:
-        return self._read("item")
+    def __getattr__(self, name: str) -> Any:
+        if name in _READS or name in _MOVES:
+            return functools.partial(self._timed, name, name in _READS)
+        if name in _STEPS:
+            return lambda *args, **kwargs: self._each(getattr(self._real, name)(*args, **kwargs))
+        return super().__getattr__(name)
 
-    def get(self, *args: Any, **kwargs: Any) -> Any:
-        return self._moved("get", args, kwargs)
-
-    def getmulti(self, *args: Any, **kwargs: Any) -> Any:
-        return self._moved("getmulti", args, kwargs)
-
-    def _read(self, name: str) -> Any:
+    def _timed(self, name: str, replayable: bool, *args: Any, **kwargs: Any) -> Any:
         tap, method = self._tap, getattr(self._real, name)
         if not tap.live:
-            return method()
-        return tap.through(_STORAGE, f"lmdb.Cursor.{name}", _counted, (tap, method, (), {}))
-
-    def _moved(self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        tap, method = self._tap, getattr(self._real, name)
-        if not tap.live:
-            return method(*args, **(kwargs or {}))
-        return tap.through(_STORAGE, f"lmdb.Cursor.{name}", _counted, (tap, method, args, kwargs or {}), replayable=False)
+            return method(*args, **kwargs)
+        return tap.through(_STORAGE, f"lmdb.Cursor.{name}", _counted, (tap, method, args, kwargs), replayable=replayable)
 
     def __iter__(self) -> Iterator[Any]:
         return self._each(iter(self._real))
@@ -114,26 +109,6 @@ class Cursor(_StandIn):
             if step is done:
                 return
             yield step
-
-
-def _mover(name: str) -> Any:
-    def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._moved(name, args, kwargs)
-
-    return move
-
-
-def _stepper(name: str) -> Any:
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._each(getattr(self._real, name)(*args, **kwargs))
-
-    return step
-
-
-for _name in ("first", "last", "next", "prev", "set_key", "set_range", "first_dup", "next_dup", "set_key_dup", "set_range_dup"):
-    setattr(Cursor, _name, _mover(_name))
-for _name in ("iternext", "iterprev", "iternext_dup", "iterprev_dup", "iternext_nodup", "iterprev_nodup"):
-    setattr(Cursor, _name, _stepper(_name))
 
 
 def _counted(tap: Tap, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
-from pipefix.seams.from_memory import IN_MEMORY, remembered
+from pipefix.seams.calls import How, cut
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut, subclass_in_place
+from pipefix.seams.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import keep_whole, key_behind
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "mmap"
-OPAQUE = {"memoryview(mmap)": "a mapped file is read page by page wherever it is used; only slices of the map itself are seen"}
 
 _STATUS = os.fstat
 
@@ -27,10 +26,31 @@ def is_memory(mapped: Any) -> bool:
     return getattr(mapped, "in_memory", False)
 
 
+def _subclass_in_place(patches: Patches, module: ModuleType, name: str) -> type:
+    """Put a subclass where a library offers a class written in C, whose methods cannot be replaced on the class itself.
+
+    Only for classes that free their objects as Python does (many C extensions do not, and crash). Objects made before are still
+    instances of it, as far as ``isinstance`` can tell.
+    """
+    original: type = getattr(module, name)
+
+    class Meta(type(original)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+    told = {key: getattr(original, key) for key in ("__module__", "__qualname__", "__doc__")}
+    made = Meta(name, (original,), told)
+    patches.replace(module, name, made, everywhere=True)
+    return cast(type, made)
+
+
 def install(tap: Tap, patches: Patches) -> None:
     import mmap
 
-    kind: Any = subclass_in_place(patches, mmap, "mmap")
+    kind: Any = _subclass_in_place(patches, mmap, "mmap")
     original, create = kind.__getitem__, kind.__new__
 
     def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
@@ -53,7 +73,7 @@ def install(tap: Tap, patches: Patches) -> None:
     patches.replace(kind, "__new__", new)
     patches.replace(kind, "__getitem__", getitem)
     for name in ("read", "readline"):
-        cut(tap, patches, kind, name, Stage.STORAGE, f"mmap.{name}", replayable=False, counts=len)
+        cut(tap, patches, kind, name, Stage.STORAGE, f"mmap.{name}", how=How.TIMED, counts=len)
 
 
 def _taped(tap: Tap, mapped: Any, fileno: int) -> None:

@@ -16,18 +16,13 @@ from typing import Any
 import numpy as np
 
 from pipefix.seams.files import ORIGINAL_OPEN, TimedFileIO
-from pipefix.seams.from_memory import is_recorded, remembered
 from pipefix.seams.mmap import is_memory
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut
+from pipefix.seams.recorded_files import is_recorded, key_of, note, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "numpy"
-OPAQUE = {
-    "numpy.asarray(memmap)": "a mapped file is read page by page wherever it is used; only indexing the map itself is seen",
-}
 
 _STAT = os.stat
 _STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
@@ -36,13 +31,8 @@ _TOUCH_AT_MOST = 256 * 1024 * 1024
 
 
 def install(tap: Tap, patches: Patches) -> None:
-    from numpy.lib import npyio
-
     patches.replace(np, "load", _loader(tap, np.load), everywhere=True)
-    patches.replace(npyio.NpzFile, "__getitem__", _member(tap, npyio.NpzFile.__getitem__))
     patches.replace(np, "fromfile", _from_file(tap, np.fromfile), everywhere=True)
-    for name in ("loadtxt", "genfromtxt"):
-        cut(tap, patches, np, name, _DECODE)
     patches.replace(np.memmap, "__getitem__", _indexer(tap, np.memmap.__getitem__))
     _hide_descriptors(patches)
     _text_opener(patches)
@@ -59,18 +49,6 @@ def _loader(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
         return tap.through(_DECODE, "numpy.load", original, (file, mmap_mode, *args), kwargs, replayable=whole)
 
     return load
-
-
-def _member(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
-    """A member of an .npz is read and decompressed when it is asked for."""
-
-    @functools.wraps(original)
-    def get(self: Any, key: Any) -> Any:
-        if not tap.live:
-            return original(self, key)
-        return tap.through(_DECODE, "numpy.load(npz)[key]", original, (self, key))
-
-    return get
 
 
 def _from_file(tap: Tap, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,25 +163,4 @@ def touch(array: np.ndarray[Any, Any]) -> None:
         bytes(flat[:: mmap.PAGESIZE])
         flat[-1]
         return
-    low, high = _byte_bounds(array)
-    if high - low > 2 * array.nbytes + mmap.PAGESIZE:  # scattered: read just what is there
-        array.tobytes()
-        return
-    around = np.asarray(_Window(low, high - low))
-    bytes(around.data[:: mmap.PAGESIZE])
-
-
-class _Window:
-    """Memory by address, for the array interface; the array that owns it is held by the caller."""
-
-    def __init__(self, address: int, length: int) -> None:
-        self.__array_interface__ = {"data": (address, True), "shape": (length,), "typestr": "|u1", "version": 3}
-
-
-def _byte_bounds(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """First and one past the last address of an array's elements."""
-    low = high = array.__array_interface__["data"][0]
-    for count, stride in zip(array.shape, array.strides, strict=True):
-        span = (count - 1) * stride
-        low, high = (low + span, high) if span < 0 else (low, high + span)
-    return low, high + array.itemsize
+    array.tobytes()

@@ -215,6 +215,37 @@ def header(headers: Mapping[Any, Any] | None, name: str) -> str | None:
     return None
 
 
+class Received(NamedTuple):
+    """An HTTP response that was read to its end."""
+
+    body: bytes
+    status: int
+    reason: str | None
+    headers: list[tuple[str, str]]
+    url: str
+    """Where it came from in the end."""
+
+
+def received(
+    client: str, tap: Tap, op: str, question: tuple[str, str | None] | None, read_whole: Callable[[], Received]
+) -> Received:
+    """The response to a request, while recording or replaying: from the tape, or by asking, and then kept.
+
+    ``question``: URL and Range header of a request that only reads; None for another.
+    """
+    url, asked = question or ("", None)
+    places = span(asked) if question is not None else None
+    found = known(tap, key_of(url), *places) if places is not None else None
+    if found is not None:
+        status, reason, headers = response_of(found, asked)
+        return Received(found.data or b"", status, reason, list(headers.items()), found.told.get("url", url))
+    noted(tap, url)
+    answer = tap.through(_STORAGE, op, read_whole, replayable=player(tap) is None)
+    if question is not None:
+        keep(tap, of_response(url, answer.status, answer.headers, answer.body, answer.url), client)
+    return answer
+
+
 def asked_of(client: str, tap: Tap, url: str, span: tuple[int | None, int | None], ask: Callable[[], Answer]) -> Answer:
     """For libraries that answer with bytes: from the tape, or by asking, and then kept."""
     found = known(tap, url, *span)

@@ -10,12 +10,10 @@ from typing import Any
 from pipefix.seams import objects
 from pipefix.seams.objects import Answer
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "obstore"
-OPAQUE = {"obstore coroutines": "coroutines run in a thread or loop of their own: what they read is not seen"}
 
 _STORAGE = Stage.STORAGE
 
@@ -73,7 +71,6 @@ def install(tap: Tap, patches: Patches) -> None:
         label = f"obstore.{name}"
         for owner in (obstore, store.ObjectStoreMethods):
             _cut(tap, patches, owner, name, label, ask)
-    cut(tap, patches, obstore, "list", _STORAGE, "obstore.list", replayable=False)
 
 
 def _cut(tap: Tap, patches: Patches, owner: Any, name: str, label: str, ask: Callable[..., Any]) -> None:

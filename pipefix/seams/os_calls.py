@@ -11,11 +11,10 @@ import pathlib
 import stat
 from typing import Any
 
-from pipefix.seams.from_memory import IN_MEMORY, descriptor, remembered
+from pipefix.seams.calls import How, cut
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut
+from pipefix.seams.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import key_behind, key_of, note, remember_name
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = ""
@@ -32,14 +31,11 @@ def install(tap: Tap, patches: Patches) -> None:
         cut(tap, patches, os, name, _STORAGE)
         if accessor is not None and hasattr(accessor, name):
             patches.replace(accessor, name, staticmethod(getattr(os, name)))
-    cut(tap, patches, os, "scandir", _STORAGE, replayable=False)
+    cut(tap, patches, os, "scandir", _STORAGE, how=How.TIMED)
     _replace_open(tap, patches)
-    for name in ("readv", "preadv"):
+    for name in ("read", "pread", "readv", "preadv"):
         if hasattr(os, name):
-            _replace_vector_read(tap, patches, name)
-    if hasattr(os, "pread"):
-        _replace_descriptor_read(tap, patches, "pread")
-    _replace_descriptor_read(tap, patches, "read")
+            _replace_read(tap, patches, name)
 
 
 def _replace_open(tap: Tap, patches: Patches) -> None:
@@ -71,88 +67,46 @@ def _replace_open(tap: Tap, patches: Patches) -> None:
     patches.replace(os, "open", opened, everywhere=True)
 
 
-def _replace_descriptor_read(tap: Tap, patches: Patches, name: str) -> None:
-    """``os.read(fd, n)`` and ``os.pread(fd, n, offset)``."""
+def _replace_read(tap: Tap, patches: Patches, name: str) -> None:
+    """``os.read(fd, n)``, ``os.pread(fd, n, offset)``, ``os.readv(fd, buffers)`` or ``os.preadv(fd, buffers, offset)``."""
     original = getattr(os, name)
+    into = name.endswith("v")
 
     @functools.wraps(original)
-    def read(fd: int, length: int, *offset: int) -> bytes:
+    def read(fd: int, what: Any, *offset: int) -> Any:
         if not tap.live:
-            return original(fd, length, *offset)  # type: ignore[no-any-return]
-        taping = tap.recording is not None or bool(tap.replaced)
-        status = _STATUS(fd) if taping else None
-        if status is None or not stat.S_ISREG(status.st_mode):
-            data: bytes = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
-            tap.bytes_read += len(data)
-            return data
-        key = key_behind(fd, status)
-        if key == IN_MEMORY:
+            return original(fd, what, *offset)
+        status = _STATUS(fd) if tap.recording is not None or tap.replaced else None
+        key, at = None, 0
+        if status is not None and stat.S_ISREG(status.st_mode):
+            key = key_behind(fd, status)
+            at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
             tap.pause()
-            data = original(fd, length, *offset)
-            tap.resume(_STORAGE)
-            return data
-        at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
-        files = remembered(tap)
-        if files is not None:
-            tap.pause()
-            known = files.get(key, at, length)
-            if known is not None and not offset:
-                _SEEK(fd, at + len(known), os.SEEK_SET)
-            tap.resume(_STORAGE)
+            known = original(fd, what, *offset) if key == IN_MEMORY else _known(tap, key, at, what, into)
+            if known is not None and not offset and key != IN_MEMORY:
+                _SEEK(fd, at + (known if into else len(known)), os.SEEK_SET)
+            tap.resume(_STORAGE if known is not None else None)
             if known is not None:
                 return known
-            tap.misses += 1
-        data = tap.through(_STORAGE, f"os.{name}", original, (fd, length, *offset), replayable=False)
-        tap.bytes_read += len(data)
-        note(tap, key, at, data, status.st_size)
-        return data
+            tap.misses += remembered(tap) is not None
+        got = tap.through(_STORAGE, f"os.{name}", original, (fd, what, *offset), replayable=False)
+        tap.bytes_read += got if into else len(got)
+        if key is not None and status is not None and tap.recording is not None:
+            note(tap, key, at, b"".join(bytes(each) for each in what)[:got] if into else got, status.st_size)
+        return got
 
     patches.replace(os, name, read, everywhere=True)
 
 
-def _replace_vector_read(tap: Tap, patches: Patches, name: str) -> None:
-    """``os.readv(fd, buffers)`` and ``os.preadv(fd, buffers, offset)``."""
-    original = getattr(os, name)
-
-    @functools.wraps(original)
-    def read(fd: int, buffers: Any, *how: int) -> int:
-        if not tap.live:
-            return original(fd, buffers, *how)  # type: ignore[no-any-return]
-        taping = tap.recording is not None or bool(tap.replaced)
-        status = _STATUS(fd) if taping else None
-        if status is None or not stat.S_ISREG(status.st_mode):
-            count: int = tap.through(_STORAGE, f"os.{name}", original, (fd, buffers, *how), replayable=False)
-            tap.bytes_read += count
-            return count
-        key = key_behind(fd, status)
-        at = how[0] if how else _SEEK(fd, 0, os.SEEK_CUR)
-        tap.pause()
-        known = original(fd, buffers, *how) if key == IN_MEMORY else _known_into(tap, key, at, buffers)
-        if known is not None and not how and key != IN_MEMORY:
-            _SEEK(fd, at + known, os.SEEK_SET)
-        tap.resume(_STORAGE if known is not None else None)
-        if known is not None:
-            return known
-        tap.misses += remembered(tap) is not None
-        count = tap.through(_STORAGE, f"os.{name}", original, (fd, buffers, *how), replayable=False)
-        tap.bytes_read += count
-        if tap.recording is not None:
-            note(tap, key, at, b"".join(bytes(one) for one in buffers)[:count], status.st_size)
-        return count
-
-    patches.replace(os, name, read, everywhere=True)
-
-
-def _known_into(tap: Tap, key: str, at: int, buffers: Any) -> int | None:
-    """Fill buffers with what was recorded at this place; None where nothing was."""
+def _known(tap: Tap, key: str, at: int, what: Any, into: bool) -> Any:
+    """What such a read gives of recorded bytes; None where none were recorded at this place."""
     files = remembered(tap)
-    views = [memoryview(one).cast("B") for one in buffers] if files is not None else []
-    data = files.get(key, at, sum(map(len, views))) if files is not None else None
-    if data is None:
-        return None
+    views = [memoryview(each).cast("B") for each in what] if into else []
+    data = files.get(key, at, sum(map(len, views)) if into else what) if files is not None else None
+    if data is None or not into:
+        return data
     left = memoryview(data)
     for view in views:
-        part = left[: len(view)]
+        part, left = left[: len(view)], left[len(view) :]
         view[: len(part)] = part
-        left = left[len(part) :]
     return len(data)

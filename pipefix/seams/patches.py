@@ -7,6 +7,8 @@ ours comes to light again, and is put away the next time anything of this module
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -80,6 +82,18 @@ class Patches:
         self.replaced.append(ReplacedAttribute(owner, name, original, replacement, names))
         if everywhere and original is not _ABSENT:
             self._renamed[id(original)] = (original, replacement)
+            self._enter_beside(original, replacement)
+
+    def _enter_beside(self, original: Any, replacement: Any) -> None:
+        """Where functions are looked up by which they are: ``os.stat in os.supports_fd``, torchvision's kernels by function."""
+        for known in (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks):
+            if original in known:
+                known.add(replacement)
+                self.on_undo(functools.partial(known.discard, replacement))
+        kernels = getattr(sys.modules.get("torchvision.transforms.v2.functional._utils"), "_KERNEL_REGISTRY", {})
+        if original in kernels:
+            kernels[replacement] = kernels[original]
+            self.on_undo(functools.partial(kernels.pop, replacement, None))
 
     def follow_names(self) -> None:
         """Rebind ``from library import function`` copies in every loaded module."""

@@ -13,27 +13,14 @@ from typing import Any
 
 from pipefix.seams import fresh
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "PIL.Image"
-OPAQUE = {
-    "numpy.asarray(image)": "copying an image's pixels into an array is charged to the code that does it",
-    "Image.seek": "images with several frames are timed, but their frames are not recorded",
-}
 
 _DECODE, _AUGMENT, _STORAGE = Stage.DECODE, Stage.AUGMENT, Stage.STORAGE
 _OPEN, _LOAD, _CONVERT = "PIL.Image.open", "PIL.Image.load", "PIL.Image.convert"
-_METHODS = ("resize", "crop", "rotate", "transpose", "transform", "filter", "point", "quantize", "reduce", "split", "getchannel",
-            "remap_palette", "effect_spread")  # fmt: skip
-_IN_PLACE = ("thumbnail", "paste", "putalpha", "putpixel", "putdata", "putpalette", "alpha_composite", "apply_transparency")
-_FUNCTIONS = ("blend", "composite", "alpha_composite", "merge", "eval")
-_OPS = ("autocontrast", "colorize", "contain", "cover", "pad", "crop", "scale", "deform", "equalize", "expand", "fit", "flip",
-        "grayscale", "invert", "mirror", "posterize", "solarize")  # fmt: skip
-_DRAWING = ("arc", "bitmap", "chord", "ellipse", "line", "multiline_text", "pieslice", "point", "polygon", "rectangle",
-            "rounded_rectangle", "text")  # fmt: skip
 _PLACE = "_pipefix_place"
 """Attribute of an image being recorded: (tape, label, ordinal, unit)."""
 _ANSWERED = "_pipefix_answered"
@@ -41,24 +28,12 @@ _ANSWERED = "_pipefix_answered"
 
 
 def install(tap: Tap, patches: Patches) -> None:
-    from PIL import Image, ImageDraw, ImageEnhance, ImageFile, ImageOps
+    from PIL import Image, ImageFile
 
     adopt = _Loads(tap, patches)
     adopt.family(ImageFile.ImageFile)
     patches.replace(Image, "open", _opener(tap, Image.open, adopt), everywhere=True)
     patches.replace(Image.Image, "convert", _converter(tap, Image.Image.convert))
-    for name in _METHODS:
-        cut(tap, patches, Image.Image, name, _AUGMENT, f"PIL.Image.{name}")
-    for name in _IN_PLACE:
-        cut(tap, patches, Image.Image, name, _AUGMENT, f"PIL.Image.{name}", replayable=False)
-    for name in _FUNCTIONS:
-        cut(tap, patches, Image, name, _AUGMENT)
-    for name in _OPS:
-        cut(tap, patches, ImageOps, name, _AUGMENT)
-    cut(tap, patches, ImageOps, "exif_transpose", _DECODE)
-    cut(tap, patches, ImageEnhance._Enhance, "enhance", _AUGMENT, "PIL.ImageEnhance.enhance")
-    for name in _DRAWING:
-        cut(tap, patches, ImageDraw.ImageDraw, name, _AUGMENT, f"PIL.ImageDraw.{name}", replayable=False)
     tap.force = fresh.force
 
 

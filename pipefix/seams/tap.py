@@ -110,9 +110,7 @@ class Tap(Charges):
         if get_ident() != self.owner:
             return fn(*args, **kwargs) if force is not None else self._beside(stage, op, fn, args, kwargs)
         if (self.recording is not None or self.replaced) and replayable and not only_timed:
-            if force is not None:
-                return self._taped_whole(stage, op, fn, args, kwargs, force, leaf)
-            return self._taped(stage, op, fn, args, kwargs, deferred)
+            return self._recorded(stage, op, fn, args, kwargs, deferred, force, leaf)
         key = self._ids.get((stage, op), -1)
         if key < 0:
             key = self.op_id(stage, op)
@@ -123,6 +121,7 @@ class Tap(Charges):
         self.wall[top] += spent
         begun = self._last = self._charge_cpu(top, spent) if self.cpu else now
         self.calls[key] += 1
+        self.entered[top] += 1
         self._top = key
         if leaf:
             self._stage = stage
@@ -152,7 +151,7 @@ class Tap(Charges):
                 self._phase = OWN_RAW
             self._top = top if top > OWN_DECODED else self._phase
 
-    def _taped(
+    def _recorded(
         self,
         stage: Stage,
         op: str,
@@ -160,26 +159,29 @@ class Tap(Charges):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         deferred: bool,
+        force: Callable[..., None] | None,
+        leaf: bool,
     ) -> T:
-        """A call while recording or replaying."""
+        """A call while recording or replaying. The user's own code (``force``) is one piece, unless it is mixed."""
+        whole = force is None or op not in self.mixed
         label, ordinal = self.place(op)
-        if stage in self.replaced:
-            value = self.answer(stage, label, ordinal, args, kwargs)
+        if whole and stage in self.replaced:
+            value: Any = self.answer(stage, label, ordinal, args, kwargs, force=force)
             if value is not MISSING:
                 return value  # type: ignore[no-any-return]
-        recording = None if self._hushed else self.recording
-        scope, base, trail = self._scope, self._base, self.trail
-        self._scope, self._base = f"{label}/", (ordinal + 1) * _NESTED
-        reads: Reads | None = [] if recording is not None and stage is _DECODE else None
+        recording, before = self.tape, (self._scope, self._base, self._hushed, self.trail)
+        if whole:
+            self._scope, self._base, self._hushed = f"{label}/", (ordinal + 1) * _NESTED, self._hushed or force is not None
+        reads: Reads | None = [] if recording is not None and stage is _DECODE and force is None else None
         if reads is not None:
             self.trail = reads
         try:
-            value = self.through(stage, op, fn, args, kwargs, deferred=deferred, only_timed=True)
+            value = self.through(stage, op, fn, args, kwargs, deferred=deferred, only_timed=True, force=force, leaf=leaf)
         finally:
-            self._scope, self._base, self.trail = scope, base, trail
-        if recording is not None:
+            self._scope, self._base, self._hushed, self.trail = before
+        if recording is not None and (force is None or op not in self.mixed):
             self.keep(stage, label, ordinal, value, reads)
-        return value
+        return value  # type: ignore[no-any-return]
 
     # -- recordings ------------------------------------------------------------------------------------------------
 
@@ -203,15 +205,21 @@ class Tap(Charges):
         kwargs: Mapping[str, Any] = {},
         *,
         reread: bool = True,
+        force: Callable[..., None] | None = None,
     ) -> Any:
         """The recorded result of a call, or `MISSING`. What the call would have caused besides is still done: lazy arguments are
         decoded, and files read inside a decode are read (unless those stages are replaced too)."""
         if self.playing is None:
             return MISSING
-        if stage is _AUGMENT and _DECODE not in self.replaced and self.force is not None:
-            self.force(args, kwargs)
-        value = self._replay(label, ordinal)
+        force = force or self.force
+        if stage is _AUGMENT and _DECODE not in self.replaced and force is not None:
+            force(args, kwargs)
+        self._charge()
+        value = self.playing.find(self.unit, label, ordinal)
+        self.replay_ns += perf_counter_ns() - self._last
+        self._restart()
         if value is MISSING:
+            self.misses += 1
             return value
         if reread and stage is _DECODE and _STORAGE not in self.replaced and self.reread is not None:
             ranges = self.playing.find(self.unit, label + READS, ordinal)
@@ -221,16 +229,13 @@ class Tap(Charges):
         self._passed(stage)
         return value
 
-    def keep(
-        self, stage: Stage, label: str, ordinal: int, value: Any, reads: Reads | None = None, tape: Tape | None = None
-    ) -> None:
+    def keep(self, stage: Stage, label: str, ordinal: int, value: Any, reads: Reads | None = None) -> None:
         """Record a result; the time that takes is nobody's."""
-        tape = tape or self.recording
-        if tape is None:
+        if self.recording is None:
             return
-        tape.keep(self.unit, label, ordinal, stage, value)
+        self.recording.keep(self.unit, label, ordinal, stage, value)
         if reads:
-            tape.keep(self.unit, label + READS, ordinal, _STORAGE, tuple(reads))
+            self.recording.keep(self.unit, label + READS, ordinal, _STORAGE, tuple(reads))
             if self.trail is not None:
                 self.trail.extend(reads)
         self._restart()
@@ -240,44 +245,33 @@ class Tap(Charges):
         """Where a seam that records by itself keeps its results now; None also inside a call that is recorded as a whole."""
         return None if self._hushed else self.recording
 
-    def _taped_whole(
-        self,
-        stage: Stage,
-        op: str,
-        fn: Callable[..., T],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        force: Callable[..., None],
-        leaf: bool,
-    ) -> T:
-        """The user's own code while recording or replaying."""
-        whole = op not in self.mixed
-        label, ordinal = self.place(op)
-        if whole and stage in self.replaced and self.playing is not None:
-            if stage is _AUGMENT and _DECODE not in self.replaced:
-                force(args, kwargs)
-            value = self._replay(label, ordinal)
-            if value is not MISSING:
-                self._passed(stage)
-                return value  # type: ignore[no-any-return]
-        recording = None if self._hushed else self.recording
-        hushed, scope, base = self._hushed, self._scope, self._base
-        if whole:
-            self._hushed, self._scope, self._base = True, f"{label}/", (ordinal + 1) * _NESTED
-        try:
-            value = self.through(stage, op, fn, args, kwargs, force=force, leaf=leaf, only_timed=True)
-        finally:
-            self._hushed, self._scope, self._base = hushed, scope, base
-        if recording is not None and op not in self.mixed:
-            self.keep(stage, label, ordinal, value)
-        return value
 
-    def _replay(self, op: str, ordinal: int) -> Any:
-        assert self.playing is not None
-        self._charge()
-        value = self.playing.find(self.unit, op, ordinal)
-        self.replay_ns += perf_counter_ns() - self._last
-        self._restart()
-        if value is MISSING:
-            self.misses += 1
-        return value
+class UntimedTap(Tap):
+    """Answers from recorded files without a clock: for samples that a training program reads from a cache."""
+
+    def begin(self, unit: object, *, cpu: bool = False) -> None:
+        self.owner, self.unit, self._stage, self.live = get_ident(), unit, None, self.active
+        self._ordinals.clear()
+
+    def end(self) -> None:
+        self.live, self.unit, self._stage = False, None, None
+
+    def pause(self) -> None:
+        """There is no clock to stop."""
+
+    def resume(self, stage: Stage | None = None) -> None:
+        """There is no clock to start."""
+
+    def through(
+        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
+    ) -> T:
+        if not self.live or self._stage is stage or get_ident() != self.owner:
+            return fn(*args, **kwargs)
+        if self.playing is not None and stage in self.replaced and how.get("replayable", True):
+            missing = self.playing.find(self.unit, op, 0) is MISSING  # which may take a miss back
+            self.misses += missing
+        above, self._stage = self._stage, stage
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self._stage = above

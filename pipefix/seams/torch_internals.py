@@ -199,6 +199,12 @@ def takes(name: str) -> bool:
     return name in inspect.signature(DataLoader.__init__).parameters
 
 
+def newer_settings(loader: Any) -> dict[str, Any]:
+    """A loader's settings by arguments that not every release of torch has."""
+    settings = {name: getattr(loader, name, None) for name in ("in_order", "pin_memory_device") if takes(name)}
+    return {name: value for name, value in settings.items() if value not in (None, "")}
+
+
 def in_order(loader: Any) -> bool:
     """Whether a loader gives batches in the sampler's order: the only way there is before torch 2.6."""
     return bool(getattr(loader, "in_order", True))

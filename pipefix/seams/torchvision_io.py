@@ -12,23 +12,17 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from pipefix.seams.from_memory import remembered
 from pipefix.seams.patches import Patches
-from pipefix.seams.seam import cut
+from pipefix.seams.recorded_files import key_of, note, remembered
 from pipefix.seams.tap import Tap
-from pipefix.seams.taped_files import key_of, note
 from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "torchvision.io"
-OPAQUE = {"torchvision.io.read_video": "reading and decoding a video cannot be told apart; all of it is charged to decode"}
 
-_DECODERS = ("decode_jpeg", "decode_png", "decode_gif", "decode_webp", "decode_avif", "decode_heic")
 _READ_FILE = "torchvision.io.read_file"
-_VIDEO = ("read_video", "read_video_timestamps")
 
 
 def install(tap: Tap, patches: Patches) -> None:
-    import torchvision.io as io
     from torchvision.io import image
 
     from pipefix.seams.numpy import touch
@@ -56,10 +50,6 @@ def install(tap: Tap, patches: Patches) -> None:
 
     patches.replace(image, "read_file", timed_read_file, everywhere=True)
     patches.replace(image, "decode_image", _split(tap, image.decode_image, timed_read_file), everywhere=True)
-    for name in _DECODERS:
-        cut(tap, patches, image, name, Stage.DECODE, f"torchvision.io.{name}")
-    for name in _VIDEO:
-        cut(tap, patches, io, name, Stage.DECODE, f"torchvision.io.{name}")
 
 
 def _from_memory(tap: Tap, path: Any) -> Any:

@@ -16,7 +16,7 @@ from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "urllib3"
 
-_STORAGE = Stage.STORAGE
+_OP = "urllib3.urlopen"
 
 
 def install(tap: Tap, patches: Patches) -> None:
@@ -27,22 +27,25 @@ def install(tap: Tap, patches: Patches) -> None:
     @functools.wraps(original)
     def urlopen(self: Any, method: str, url: str, body: Any = None, headers: Any = None, *args: Any, **kwargs: Any) -> Any:
         given = (self, method, url, body, headers, *args)
-        if not tap.live:
+        if not tap.live or tap.stage is Stage.STORAGE:
             return original(*given, **kwargs)
         with objects.one_question() as outermost:
-            whole = _url_of(self, url)
-            objects.noted(tap, whole)
-            keeping = objects.keeper(tap) is not None or objects.player(tap) is not None
-            if not (outermost and keeping and not args and objects.is_question(method, whole, body)):
-                return tap.through(_STORAGE, "urllib3.urlopen", original, given, kwargs, replayable=False)
-            asked = objects.header(headers if headers is not None else self.headers, "range")
-            span = objects.span(asked)
-            found = objects.known(tap, objects.key_of(whole), *span) if span is not None else None
-            if found is None:
-                return tap.through(
-                    _STORAGE, "urllib3.urlopen", _read_whole, (tap, original, given, whole, kwargs), replayable=False
-                )
-            return _from_tape(found, asked, whole, kwargs)
+            kept = tap.recording is not None or Stage.STORAGE in tap.replaced
+            whole, question = _url_of(self, url), None
+            if kept and objects.is_question(method, whole, body):
+                question = whole, objects.header(headers if headers is not None else self.headers, "range")
+            far = objects.keeper(tap) is not None or objects.player(tap) is not None
+            if not kept or not outermost or args or (far and question is None):
+                objects.noted(tap, whole)
+                return tap.through(Stage.STORAGE, _OP, original, given, kwargs, replayable=False)
+
+            def read_whole() -> objects.Received:
+                response = original(*given, **{**kwargs, "preload_content": False, "decode_content": False})
+                data = response.read(decode_content=False)
+                response.release_conn()
+                return objects.Received(data, response.status, response.reason, list(response.headers.items()), whole)
+
+            return _response(objects.received(LIBRARY, tap, _OP, question, read_whole), whole, method, kwargs)
 
     patches.replace(HTTPConnectionPool, "urlopen", urlopen)
 
@@ -55,26 +58,13 @@ def _url_of(pool: Any, url: str) -> str:
     return f"{pool.scheme}://{host}{f':{pool.port}' if pool.port not in (None, usual) else ''}{url}"
 
 
-def _read_whole(tap: Tap, original: Any, given: tuple[Any, ...], url: str, kwargs: dict[str, Any]) -> Any:
-    """The response, read to its end without decoding, kept, and made again from its bytes."""
-    response = original(*given, **{**kwargs, "preload_content": False, "decode_content": False})
-    body = response.read(decode_content=False)
-    response.release_conn()
-    answer = objects.of_response(url, response.status, response.headers.items(), body)
-    objects.keep(tap, answer, LIBRARY)
-    return _response(body, response.headers, response.status, response.reason, url, kwargs)
-
-
-def _from_tape(answer: objects.Answer, asked: str | None, url: str, kwargs: dict[str, Any]) -> Any:
-    status, reason, headers = objects.response_of(answer, asked)
-    return _response(answer.data or b"", headers, status, reason, url, kwargs)
-
-
-def _response(body: bytes, headers: Any, status: int, reason: str | None, url: str, kwargs: dict[str, Any]) -> Any:
+def _response(received: objects.Received, url: str, method: str, kwargs: dict[str, Any]) -> Any:
+    from urllib3._collections import HTTPHeaderDict
     from urllib3.response import HTTPResponse
 
     return HTTPResponse(
-        body=io.BytesIO(body), headers=headers, status=status, reason=reason, version=11, request_method="GET", request_url=url,
+        body=io.BytesIO(received.body), headers=HTTPHeaderDict(received.headers), status=received.status, reason=received.reason,
+        version=11, request_method=method, request_url=url,
         preload_content=kwargs.get("preload_content", True), decode_content=kwargs.get("decode_content", True),
         retries=kwargs.get("retries") if not isinstance(kwargs.get("retries"), (int, bool)) else None,
     )  # fmt: skip

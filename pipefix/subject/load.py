@@ -16,8 +16,8 @@ from typing import Any
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from pipefix.seams.torch_internals import takes
-from pipefix.subject import candidates, failure, importing, naming
+from pipefix.seams.torch_internals import newer_settings
+from pipefix.subject import candidates, failure, importing, naming, staging
 from pipefix.subject.adapters import image_folder
 from pipefix.subject.adapters.frameworks import unwrapped
 from pipefix.subject.subject import Subject, length_of
@@ -52,6 +52,8 @@ def load(
     loader, assumed = _loader(found, label, batch_size, workers)
     _check_length(loader, label, given=isinstance(found, DataLoader))
     names = vars(module) if module is not None else {}
+    package = module.__name__.partition(".")[0] if module is not None and not staging.is_users(module.__name__) else ""
+    staging.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
     return Subject(
         target=label,
@@ -63,6 +65,7 @@ def load(
         model=model if isinstance(model, nn.Module) else None,
         load_seconds=time.perf_counter() - begun,
         source_file=getattr(module, "__file__", None),
+        package=package,
         extras={key: names[key] for key in ("criterion", "optimizer") if key in names},
     )
 
@@ -178,7 +181,7 @@ def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | Non
         "generator": loader.generator,
         "prefetch_factor": loader.prefetch_factor if count else None,
         "persistent_workers": loader.persistent_workers and count > 0,
-        **({"in_order": loader.in_order} if takes("in_order") else {}),
+        **newer_settings(loader),
     }
     stream = candidates.is_stream(loader.dataset)
     own = None if stream or loader.batch_size is not None else loader.batch_sampler

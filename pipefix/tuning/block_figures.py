@@ -83,14 +83,6 @@ def threads(blocks: Sequence[TrialBlock]) -> float | None:
     return float(np.median(found)) if found else None
 
 
-def starting(blocks: Sequence[TrialBlock]) -> float | None:
-    """Seconds from the start of the workers to the first batch, without those that making it takes."""
-    making = [spent for block in blocks for spent in block.making]
-    if not blocks or not blocks[-1].workers or not making:
-        return None
-    return max(0.0, blocks[-1].started_s - float(np.median(making)))
-
-
 def stall(blocks: Sequence[TrialBlock], *, seed: int = 0) -> Interval:
     """Share of the time waited in the long run, with the interval that resampling of blocks and batches leaves it."""
     workers = blocks[-1].workers if blocks else 0

@@ -125,8 +125,6 @@ class BatchCost:
     """CPU seconds that making it took."""
     seconds: float
     samples: float = 1.0
-    one_by_one: float | None = None
-    """Fetching its samples one after the other, as a multiple of asking for them at once; None where that is no question."""
     why_none: str = ""
     """Why the model of the target's file is not the consumer."""
 
@@ -162,7 +160,7 @@ class Footprint:
         slots = settings.engine == "processes"
         if slots:
             in_flight += workers * batch.bytes * grow  # one a worker lies with the consumer until the next is asked for
-        crossing = 0 if slots or settings.sharing == "file_system" else (settings.in_flight + workers) * batch.storages
+        crossing = 0 if slots else (settings.in_flight + workers) * batch.storages
         margin = TRIED if self._seen() else UNTRIED
         return Usage(
             memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * self._worker_bytes() * margin + in_flight,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipefix.tuning.space import Settings, Space
+from pipefix.tuning.space import Settings
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,6 @@ class TrialResult:
     """Making time of the slowest batches over that of the middle ones."""
     threads: float | None = None
     """CPU seconds that a worker's threads spent in a second of its own work; above one, libraries compute beside it."""
-    starting: float | None = None
-    """Seconds from the start of the workers to the first batch, without making it; None without workers."""
     ended: str | None = None
     """Why it was ended before it told anything."""
 
@@ -50,17 +48,3 @@ class Preview:
     """CPU seconds a sample."""
     handing: float = 0.0
     """Handing a batch over to another process, as part of its making: what batches of its size are known to take."""
-    tensors: int = 1
-    """Of a batch, each in memory of its own."""
-    one_by_one: float | None = None
-    """Fetching a batch's samples one after the other, as a multiple of asking for them at once; None where that is no question."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """Which settings of ``space`` to keep, begun with ``start``."""
-
-    space: Space
-    goal: Goal
-    start: Settings
-    seed: int = 0

@@ -71,7 +71,6 @@ class TuningPlan:
     budget: float = 90.0
     """Seconds for everything."""
     most_trials: int = MOST_TRIALS
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,6 @@ class Found:
     seconds: float = 0.0
     started_s: float = 0.0
     used: Usage = field(default=Usage())
-    start_left: str | None = None
-    """Why workers are started as they were."""
 
 
 @dataclass
@@ -143,7 +140,7 @@ class Tuner:
         """Seconds that first steps of trials took beside steps, such as compiling: they are not taken off the budget."""
         self.begun = clock()
         self.progress = progress
-        self.search = Search(plan.space, plan.goal, plan.start, plan.seed, plan.most_trials)
+        self.search = Search(plan.space, plan.goal, plan.start, plan.most_trials)
         self.seen: list[TrialResult] = []
         self.tried: list[TrialLine] = []
         self.refused: dict[Settings, str] = {}
@@ -195,7 +192,6 @@ class Tuner:
             batch=self.footprint.batch if self.footprint is not None else None, enough=enough, partial=partial,
             seconds=self.clock() - self.begun, started_s=last[-1].started_s if last else 0.0,
             used=next((one.used for one in self.tried if one.settings.normal() == chosen.normal()), Usage()),
-            start_left=self.search.start_left(self.seen, look=self.look),
         )  # fmt: skip
 
     # -- before the trials ---------------------------------------------------------------------------------------------
@@ -229,8 +225,6 @@ class Tuner:
             batch.samples / max(batch.seconds, 1e-9),
             cpu_s=batch.cpu_s / batch.samples,
             handing=batch.handing,
-            tensors=batch.storages,
-            one_by_one=batch.one_by_one,
         )
 
     # -- limits --------------------------------------------------------------------------------------------------------
@@ -362,12 +356,11 @@ class Tuner:
             potential=figures.potential(blocks),
             tail=figures.tail(blocks),
             threads=figures.threads(blocks),
-            starting=figures.starting(blocks),
         )  # fmt: skip
 
     def _crown(self, new: _Contender) -> None:
         """Of the incumbent and the newest, the better goes on running."""
-        best = self.search.best(self.seen, look=self.look)
+        best = self.search.best(self.seen)
         old = self.incumbent
         if old is None or (best is not None and best.settings == new.seen.settings):
             if old is not None:
@@ -381,7 +374,7 @@ class Tuner:
     def _confirm(self) -> tuple[Settings, str | None, Interval | None, Interval | None]:
         """The winner and the start side by side once more: the luckiest of many trials is lucky, and is asked again."""
         start = self.plan.start.normal()
-        best = self.search.best(self.seen, look=self.look)
+        best = self.search.best(self.seen)
         if best is None:
             return self.plan.start, "no settings could be run", None, None
         first = next((one for one in self.seen if one.settings == start), TrialResult(start, ended="its trial was not made"))
@@ -403,7 +396,7 @@ class Tuner:
         base = math.exp(sum(math.log(one.rate) for one in theirs) / len(theirs))
         again = self._seen(best.settings, ours, base * math.exp(sum(logs) / len(logs)), doubt / math.sqrt(2))
         start_again = self._seen(start, theirs, base, doubt / math.sqrt(2))
-        kept = beaten(start_again, again, self.plan.goal, self.plan.space.starting)
+        kept = beaten(start_again, again, self.plan.goal)
         self.last[best.settings], self.last[start] = ours, theirs
         levels = [math.log(one.rate) for one in theirs]
         before = figures.around(base, figures.doubt(levels))

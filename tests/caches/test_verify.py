@@ -12,8 +12,6 @@ from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import CacheDamaged
 from tests.caches.killing import contents
 
-BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
-
 
 @pytest.fixture
 def parted(monkeypatch):
@@ -26,10 +24,9 @@ def flip(path, at):
     path.write_bytes(data)
 
 
-@BOTH
 @pytest.mark.parametrize("store", ["source", "resized"])
-def test_damage_is_named_and_mended(files, make, parted, to, store):
-    folder = make(files, store, to).folder
+def test_damage_is_named_and_mended(files, make, parted, store):
+    folder = make(files, store).folder
     before = contents(folder)
     assert verify(folder).sound
     samples = [bytes(CachedDataset(folder).raw(index)) for index in range(12)]
@@ -42,8 +39,8 @@ def test_damage_is_named_and_mended(files, make, parted, to, store):
     with pytest.raises(CacheDamaged, match=r"00002.idx is missing") as raised:
         CachedDataset(folder)[9]
     assert "--update" in raised.value.advice
-    assert make(files, store, to).made == 0
-    mended = make(files, store, to, update=True)
+    assert make(files, store).made == 0
+    mended = make(files, store, update=True)
     assert (mended.made, mended.found) == (2, 1) and verify(folder).sound
     assert {name: data for name, data in contents(folder).items() if "00000." in name}.items() <= before.items()
     assert [bytes(CachedDataset(folder).raw(index)) for index in range(12)] == samples
@@ -54,12 +51,6 @@ def test_what_only_other_programs_look_at_is_checked_too(files, make):
     flip(folder / "parts" / "00000.mdb", 40)
     assert "damaged between its records" in verify(folder).damage[0][0]
     assert CachedDataset(folder)[0]
-
-
-def test_some_records(files, make, parted):
-    folder = make(files, "resized").folder
-    assert verify(folder, sample=3).records == 3
-    assert verify(folder, sample=1000).records == 12
 
 
 def test_the_source_is_compared(files, make):

@@ -260,6 +260,14 @@ def test_a_stage_without_an_arm_is_contradicted_only_by_more_than_it_could_gain(
     assert diagnose(found).verdict.stage is stage
 
 
+def test_a_stage_whose_arm_did_not_run_is_never_the_rival() -> None:
+    """Decode's arm was slower than the pipeline itself; that storage's, which did not run, was not, says nothing."""
+    found = measured({"storage": 1.0, "decode": 3.0}, arms={"storage-from-memory": None, "decode-recorded": 0.8})
+    verdict = diagnose(found).verdict
+    assert verdict.kind == "inconclusive"
+    assert "arms to storage" not in verdict.sentence
+
+
 def test_a_loader_that_is_slower_alone_than_its_workers_look_is_not_step_bound() -> None:
     """The workers seem to need 1 ms a sample, the step 2: but left alone, the loader takes 3."""
     found = arm(measured({"decode": 1.0}, workers=1, step=2.0), "no-consumer", 3.0)

@@ -12,7 +12,7 @@ from pipefix.report.page import page
 from pipefix.report.probe_report import full
 from pipefix.report.runfile import Run, StageFigures
 from pipefix.report.terminal import lines
-from pipefix.vocabulary.evidence import FEWEST_RESAMPLED
+from pipefix.vocabulary.gain import FEWEST_RESAMPLED
 from pipefix.vocabulary.quantity import Interval
 
 OWN_ARM = {

@@ -10,11 +10,11 @@ from torch.utils.data import DataLoader
 
 from pipefix.api.tune import Tuned, _reading_its_cache, _tuned
 from pipefix.caches import convert as conversion
-from pipefix.measurement.machine import Machine
 from pipefix.plan import planfile
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.subject.load import load
+from pipefix.system.machine import Machine
 from pipefix.tuning.limits import ResourceLimits
 from pipefix.tuning.space import Settings, Space
 from pipefix.tuning.tuner import Found, TrialLine

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -36,6 +38,12 @@ GOLDEN = ROOT / "fixtures" / "reports"
 
 def printed(*blocks: object, **how: object) -> list[str]:
     return lines(Document(sections=[Section(title="", blocks=list(blocks))]), **how)  # type: ignore[arg-type]
+
+
+def test_the_users_random_numbers_go_on_where_it_is_imported() -> None:
+    """rich draws a number at its first import: in the middle of a training program, where a probe is called from Python."""
+    code = "import random; before = random.getstate(); import pipefix.report.terminal; assert random.getstate() == before"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)

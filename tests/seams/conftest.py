@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipefix.seams import simple_calls
 from pipefix.seams.extents import Extents
 from pipefix.seams.fresh import Uncopyable, fresh
 from pipefix.seams.patches import Patches, held
+from pipefix.seams.seam import MODULES
 from pipefix.seams.tap import Tap
 from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.stage import Stage
@@ -71,8 +73,10 @@ class Seams:
         self._before: list[tuple[Any, str, Any]] = []
 
     def install(self, *names: str) -> None:
-        for name in names:
+        """Modules of the room, and rows of these libraries."""
+        for name in set(names) & set(MODULES):
             importlib.import_module(f"pipefix.seams.{name}").install(self.tap, self.patches)
+        simple_calls.install(self.tap, self.patches, {name.partition("_")[0] or name for name in names})
         self.patches.follow_names()
 
     def undo(self) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipefix.seams.seam import opaque_reasons
 from pipefix.vocabulary.stage import Stage
 
 READ = {"open": "storage", "read": "storage", "cv2.imread": "decode"}
@@ -90,80 +89,3 @@ def test_a_module_loaded_meanwhile_gets_the_original_back(seams):
         assert module.imread is original
     finally:
         del sys.modules[module.__name__]
-
-
-def test_imdecode(seams):
-    data = cv2.imencode(".png", PIXELS)[1]
-    seams.contract(lambda: cv2.imdecode(data, cv2.IMREAD_COLOR), "cv2", ops={"cv2.imdecode": "decode"})
-
-
-AUGMENTS = {
-    "resize": lambda: cv2.resize(PIXELS, (20, 20)),
-    "cvtColor": lambda: cv2.cvtColor(PIXELS, cv2.COLOR_BGR2RGB),
-    "flip": lambda: cv2.flip(PIXELS, 1),
-    "GaussianBlur": lambda: cv2.GaussianBlur(PIXELS, (3, 3), 0),
-    "warpAffine": lambda: cv2.warpAffine(PIXELS, np.eye(2, 3), (20, 20)),
-    "LUT": lambda: cv2.LUT(PIXELS, np.arange(256, dtype=np.uint8)[::-1].copy()),
-}
-
-
-@pytest.mark.parametrize("name", AUGMENTS)
-def test_pixels_augment(seams, name):
-    seams.contract(AUGMENTS[name], "cv2", ops={f"cv2.{name}": "augment"})
-
-
-def test_results_written_in_place_are_never_answered(seams):
-    seams.install("cv2")
-
-    def into():
-        out = np.zeros((20, 20, 3), np.uint8)
-        cv2.resize(PIXELS, (20, 20), dst=out)
-        cv2.flip(out, 0, out)
-        cv2.rectangle(out, (1, 1), (5, 5), (1, 2, 3), -1)
-        return out.tobytes()
-
-    bare = seams.run(into, record=True)
-    assert seams.run(into, replace=[Stage.AUGMENT]) == bare
-
-
-def test_frames_of_a_video_are_decoded(seams, monkeypatch):
-    class Capture:
-        """As OpenCV's own, which this build may be without a codec for."""
-
-        def __init__(self, path: str = "") -> None:
-            self.left = 2
-
-        def read(self, image=None):
-            self.left -= 1
-            if image is not None:
-                image[:] = 7
-            return self.left >= 0, PIXELS.copy()
-
-        grab = retrieve = open = set = read
-
-    monkeypatch.setattr(cv2, "VideoCapture", Capture)
-    seams.install("cv2")
-
-    def frames():
-        capture, shapes = cv2.VideoCapture("v.mp4"), []
-        while (got := capture.read())[0]:
-            shapes.append(got[1].shape)
-        return shapes
-
-    assert seams.run(frames, record=True) == [PIXELS.shape] * 2
-    assert seams.charged() == {"cv2.VideoCapture": "decode", "cv2.VideoCapture.read": "decode"}
-    assert seams.run(frames, replace=[Stage.DECODE]) == [PIXELS.shape] * 2
-    assert seams.charged() == {"cv2.VideoCapture": "decode"}
-    assert (
-        isinstance(Capture(), cv2.VideoCapture) and issubclass(Capture, cv2.VideoCapture) and cv2.VideoCapture.read is Capture.read
-    )
-
-    def into():
-        out = np.zeros((2, 2), np.uint8)
-        cv2.VideoCapture("v.mp4").read(out)
-        return out.sum()
-
-    assert seams.run(into, record=True) == seams.run(into, replace=[Stage.DECODE]) == 28
-    seams.undo()
-    assert cv2.VideoCapture is Capture
-    assert "one call" in opaque_reasons()["cv2.VideoCapture"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipefix.seams.extents import Extents
 from pipefix.seams.files import TimedFileIO
-from pipefix.seams.from_memory import MemoryFile, PartlyRecorded
+from pipefix.seams.recorded_files import MemoryFile, PartlyRecorded
 from pipefix.vocabulary.stage import Stage
 
 TEXT = "erste Zeile\r\nzweite\nünd dritte" * 400
@@ -321,7 +321,11 @@ def test_undone(seams):
     before = builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None
     seams.install("files", "os_calls")
     assert builtins.open is not before[0]
+    # A library that is imported meanwhile (shutil, say) falls back for good where a function cannot do what its original can.
+    assert {os.stat, os.open} <= os.supports_dir_fd and os.scandir in os.supports_fd and os.stat in os.supports_follow_symlinks
+    able = len(os.supports_dir_fd)
     seams.undo()
+    assert len(os.supports_dir_fd) < able
     assert before == (builtins.open, io.open, os.stat, os.read, pathlib.io.open if hasattr(pathlib, "io") else None)
 
 
@@ -385,15 +389,11 @@ def test_any_way_of_reading_replays(make_seams, tmp_path_factory, steps, others,
         seams.undo()
 
 
-def test_extents_survive_pickling_and_limits():
-    import pickle
-
+def test_extents_keep_to_their_limit():
     extents = Extents(limit=10)
     extents.put("a", 0, b"12345", 5)
     extents.put("b", 0, b"1234567", 7)
-    assert extents.nbytes == 5
-    again = pickle.loads(pickle.dumps(extents))
-    assert again.whole("a") == b"12345"
-    assert not again.knows("b")
+    assert extents.nbytes == 5 and extents.overflowed
+    assert extents.whole("a") == b"12345" and not extents.knows("b")
     extents.put("a", 0, b"123", 3)
     assert extents.nbytes == 3

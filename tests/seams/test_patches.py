@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.seams import files, patches
+from pipefix.seams.calls import cut
 from pipefix.seams.patches import Patches, held
-from pipefix.seams.seam import cut
 from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
@@ -151,26 +151,6 @@ def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, a
         assert held(place.owner, place.name) is before, "nothing of ours is left"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wrapper_around_ours_outlives_pause_and_undo(kind: str) -> None:
-    place = Place(kind)
-    ours, stranger = Ours(place), Stranger(place)
-    before = held(place.owner, place.name)
-    ours.install(0)
-    stranger.wrap(1)
-    expected = stranger.observed()
-    assert expected[1] == [1]
-    ours.users[0].pause()
-    assert stranger.observed() == expected
-    ours.users[0].resume()
-    assert stranger.observed() == expected
-    ours.users[0].undo()
-    assert stranger.observed() == expected
-    stranger.unwrap(1)
-    patches.put_away_uncovered()
-    assert held(place.owner, place.name) is before
-
-
 def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
     place = Place("function")
     ours, stranger = Ours(place), Stranger(place)
@@ -184,17 +164,6 @@ def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
     ours.users[0].resume()
     assert place.owner.function is installed, "it is timed again as soon as it can be"
     ours.users[0].undo()
-
-
-def test_two_users_may_leave_in_any_order() -> None:
-    place = Place("method")
-    before = held(place.owner, place.name)
-    ours = Ours(place)
-    ours.install(0)
-    ours.install(1)
-    ours.users[0].undo()
-    ours.users[1].undo()
-    assert held(place.owner, place.name) is before
 
 
 @pytest.fixture

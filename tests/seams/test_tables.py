@@ -47,19 +47,6 @@ def test_arrow_files(seams, files, call, op):
     assert seams.charged() == ARROW
 
 
-def test_row_groups_are_fetched_alone(seams, files):
-    file = pq.ParquetFile(files / "t.parquet")
-    seams.install("pyarrow")
-    file = pq.ParquetFile(files / "t.parquet")
-    ops = {**ARROW, "pyarrow.ParquetFile.read_row_group": "decode"}
-    for how in ({}, {"record": True}):
-        assert seams.run(lambda: file.read_row_group(3, columns=["a"]), **how).equals(TABLE.select(["a"]).slice(1500, 500))
-        assert seams.charged() == ops
-    assert 0 < seams.tap.bytes_read < (files / "t.parquet").stat().st_size / 5
-    assert seams.run(lambda: file.read_row_groups([1, 2])).equals(TABLE.slice(500, 1000))
-    assert seams.run(lambda: file.read()).equals(TABLE)
-
-
 def test_parquet_from_a_python_file(seams, files):
     seams.contract(
         lambda: pq.read_table(open(files / "t.parquet", "rb"), use_threads=False, pre_buffer=False),

@@ -40,7 +40,7 @@ def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
             break
         assert isinstance(said, NextTrial)
         seen.append(grid.measured(said.settings, draw))
-    best = search.best(seen, look=look)
+    best = search.best(seen)
     assert best is not None
     chosen = best.settings if confirmed(grid, best.settings, start, goal, draw) else start
     regret = max(0.0, 1 - grid.delivered(chosen) / grid.best())

@@ -218,13 +218,14 @@ def stages(tap: Tap, cpu: int, call_ns: float) -> dict[Stage | None, int]:
     works on data in memory, or only looks things up.
     """
     sums: dict[Stage | None, int] = dict.fromkeys((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, None), 0)
+    before = 0
     for key, (stage, _) in enumerate(tap.names):
-        wall = max(0, tap.wall[key] - int(tap.calls[key] * call_ns))
+        wall = max(0, tap.wall[key] - int(tap.entered[key] * call_ns))
         if key == OWN_BEFORE:
+            before = wall
             continue
         home = Stage.DECODE if key == OWN_RAW else Stage.AUGMENT if key == OWN_DECODED else stage
         sums[home] = sums.get(home, 0) + wall
-    before = tap.wall[OWN_BEFORE]
     if tap.foreign:
         # Other threads crossed the seams, while this one waited for them: its waiting is theirs, in proportion.
         total = sum(tap.foreign.values())

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.loader.workers import dataset_once
-from pipefix.loader.workers.settings import CappedThreads, SharedBy
+from pipefix.loader.workers.settings import CappedThreads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
 from pipefix.seams.torch_internals import takes
 
@@ -28,8 +28,7 @@ def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[
 
 def with_settings(theirs: DataLoader[Any], *, batch_size: int | None = None, **settings: Any) -> DataLoader[Any]:
     """A loader like another with other settings, called as a plan calls them; what is None stays as it is."""
-    change = LoaderChange(**settings)
-    return _like(theirs, planned.asked(theirs.dataset, change), change, batch_size)
+    return _like(theirs, theirs.dataset, LoaderChange(**settings), batch_size)
 
 
 def _like(
@@ -60,8 +59,6 @@ def _like(
     wraps = change.fuse is None or theirs.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
         given["worker_init_fn"] = CappedThreads(change.worker_threads, given["worker_init_fn"])
-    if change.sharing is not None and wraps:
-        given["worker_init_fn"] = SharedBy(change.sharing, given["worker_init_fn"])
     made = planned.arguments(change, given)
     if made.get("multiprocessing_context") == "forkserver":
         dataset_once.preload(reads, theirs.collate_fn)
@@ -74,7 +71,8 @@ def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLo
     """What the plan's loader is made by: as the plan says, or as ``theirs`` was told to hand batches over."""
     if change.fuse is not None:
         theirs_is = theirs.engine if isinstance(theirs, FastLoader) else "auto"
-        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or theirs_is)
-    if change.engine is None:
+        return functools.partial(FastLoader, fuse=change.fuse, engine=planned.engine_of(change) or theirs_is)
+    engine = planned.engine_of(change)
+    if engine is None:
         return getattr(theirs, "another", DataLoader)
-    return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)
+    return DataLoader if engine == "torch" else functools.partial(FastLoader, engine=engine)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipefix.loader.limits import out_of_memory_kills, shared_memory_left
+from pipefix.system.resources import out_of_memory_kills, shared_memory_left
 from pipefix.vocabulary import files
 from pipefix.vocabulary.death import CAUSES, manner
 from pipefix.vocabulary.quantity import size

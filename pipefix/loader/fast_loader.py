@@ -256,6 +256,7 @@ class FastLoader(_Base[T]):
             sharing=self._planned.sharing if self._planned is not None else None,
             carrier=self._carrier_to_device(),
             steps=tuple(step for step in steps if step is not None),
+            recorded=self._planned.module if self._planned is not None else None,
             fused=fused,
             pool_threads=self._pool,
         )

@@ -22,7 +22,9 @@ from torchvision import transforms
 from benchmarks.harness.bar import Bar, at_least
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
-from pipefix.augment import split, swap, translate
+from pipefix.augment.split import split
+from pipefix.augment.swap import Swap
+from pipefix.augment.transforms import find
 
 TITLE = "The same training, swapped"
 ISSUE = "5, bar 6"
@@ -96,19 +98,16 @@ def train(seed: int, target: str | None, data: Shapes, held: Shapes, epochs: int
     dataset: Any = data
     augment = None
     if target is not None:
-        place = swap.find(data)
+        place = find(data)
         assert place is not None
-        made = swap.Swap(split.split(translate.translate(place.transform), target), place, seed=seed)
+        made = Swap(split(place.transform, target), place)
         dataset, augment = made.dataset(data), made.module()
     loader = DataLoader(dataset, 64, shuffle=True, drop_last=True)
     last = 0.0
-    for epoch in range(epochs):
-        if augment is not None:
-            dataset.set_epoch(epoch)
-            augment.set_epoch(epoch)
+    for _ in range(epochs):
         losses = []
         for batch in loader:
-            images, labels = batch if augment is None else augment(batch)
+            images, labels = batch if augment is None else augment(*batch)
             loss = nn.functional.cross_entropy(network(images), labels)
             optimizer.zero_grad()
             loss.backward()

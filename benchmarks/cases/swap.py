@@ -1,7 +1,7 @@
 """The ImageNet training list on the CPU: as people write it, as `pipefix swap` makes it, and as NVIDIA publishes it for DALI.
 
 The arms take turns, block by block, and only ratios within a round are told: stock is a DataLoader of two workers with torchvision's
-transforms on pictures of PIL; tensor, dali and lent (batches valid until the next, without a copy) are this library's; published is the graph of DALI's ResNet-50 example (file reader,
+transforms on pictures of PIL; kornia (the module on the CPU), dali and lent (batches valid until the next, without a copy) are this library's; published is the graph of DALI's ResNet-50 example (file reader,
 random crop at decode, resize, crop-mirror-normalize) with as many threads.
 """
 
@@ -30,7 +30,9 @@ from benchmarks.harness.bar import Bar, at_least
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
 from benchmarks.harness.turns import in_turns, ratios
-from pipefix.augment import dali_plan, split, swap, translate
+from pipefix.augment.split import split
+from pipefix.augment.swap import Swap, dali_loader
+from pipefix.augment.transforms import find
 
 TITLE = "The ImageNet training list on the CPU"
 ISSUE = "5, bar 4"
@@ -46,7 +48,7 @@ LIST = transforms.Compose(
     ]
 )
 BATCH, WORKERS = 32, 2
-WANTED = {"lent over published": 1.0, "dali over published": 1.0, "dali over stock": 1.4, "tensor over stock": 1.25}
+WANTED = {"lent over published": 1.0, "dali over published": 1.0, "dali over stock": 1.4}
 
 
 def draw_pictures(folder: Path, count: int) -> None:
@@ -71,16 +73,14 @@ def stock(folder: Path) -> Iterator[int]:
             yield len(images)
 
 
-def tensor(folder: Path) -> Iterator[int]:
+def kornia(folder: Path) -> Iterator[int]:
     data = ImageFolder(folder, LIST)
-    place = swap.find(data)
-    assert place is not None
-    made = swap.Swap(split.split(translate.translate(place.transform), "tensor"), place)
-    loader = DataLoader(made.dataset(data), BATCH, shuffle=True, num_workers=WORKERS, drop_last=True, persistent_workers=True)
-    augment = made.module()
+    swap = Swap(split(data.transform), find(data))
+    loader = DataLoader(swap.dataset(data), BATCH, shuffle=True, num_workers=WORKERS, drop_last=True, persistent_workers=True)
+    augment = swap.module()
     while True:
-        for batch in loader:
-            images, _ = augment(batch)
+        for batch, calls in loader:
+            images, _ = augment(batch, calls)
             assert images.dtype == torch.float32
             yield len(images)
 
@@ -91,9 +91,8 @@ def lent(folder: Path) -> Iterator[int]:
 
 def ours(folder: Path, *, lend: bool = False) -> Iterator[int]:
     samples = ImageFolder(folder).samples
-    listed = translate.translate(LIST).ops
-    loader = dali_plan.loader(
-        [path for path, _ in samples], listed, labels=[label for _, label in samples], batch_size=BATCH, shuffle=True,
+    loader = dali_loader(
+        [path for path, _ in samples], LIST, labels=[label for _, label in samples], batch_size=BATCH, shuffle=True,
         drop_last=True, threads=WORKERS, lend=lend,
     )  # fmt: skip
     while True:
@@ -126,7 +125,7 @@ def published(folder: Path) -> Iterator[int]:
             yield len(found[0]["data"])
 
 
-ARMS = {"stock": stock, "tensor": tensor, "dali": ours, "lent": lent, "published": published}
+ARMS = {"stock": stock, "kornia": kornia, "dali": ours, "lent": lent, "published": published}
 
 
 class Arm:

@@ -203,8 +203,7 @@ def _moving(subject: Subject, to: str) -> Moving | None:
     """What `pipefix swap --to` would move; None where it cannot be told."""
     from pipefix.augment import support
     from pipefix.augment.split import split
-    from pipefix.augment.swap import files_of, find
-    from pipefix.augment.translate import translate
+    from pipefix.augment.transforms import files_of, find
 
     try:
         support.check(to)
@@ -214,13 +213,13 @@ def _moving(subject: Subject, to: str) -> Moving | None:
         files = files_of(subject.dataset) if to == "dali" else ""
         if files and isinstance(files, str):
             return Moving(frozenset(), files)
-        cut = split(translate(at.transform), to)
+        cut = split(at.transform, to)
     except MissingExtra as error:
         return Moving(frozenset(), f"{str(error).rstrip('.')} ({error.advice})")
     except Exception:  # noqa: BLE001 - the user's own classes may raise anything
         return None
-    why = "; ".join(f"{name} stays: {why}" for name, why in (cut.whys[:1] if to == "dali" else cut.whys[-1:]))
-    return Moving(frozenset(one.name for one in cut.moves), why)
+    why = "; ".join(f"{name} stays: {why}" for name, why in (cut.reasons[:1] if to == "dali" else cut.reasons[-1:]))
+    return Moving(frozenset(cut.names), why)
 
 
 def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:

@@ -6,19 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
 from pipefix.api.target import Progress, load_target, silent
 from pipefix.report import runfile
 from pipefix.report.swapfile import PanelPicture, SwapReport
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary import versioned
 from pipefix.vocabulary.errors import BadUsage, TargetError
 
 if TYPE_CHECKING:
     from pipefix.augment.parity import Parity
-    from pipefix.augment.split import Split
     from pipefix.augment.swap import Swap
 
 
@@ -31,12 +27,17 @@ class Swapped:
     parity: Parity | None
     subject: Subject
 
-    def dataset(self, *, index: bool = False) -> Any:
-        """A copy of the dataset whose transforms are the part that stays; with ``index`` samples come with their index."""
-        return self.swap.dataset(self.subject.dataset, index=index)
+    def dataset(self) -> Any:
+        """A copy of the dataset whose transforms are the part that stays. Its samples come as pairs: the sample, and what was
+        recorded of the part that moves, which ``module`` takes."""
+        return self.swap.dataset(self.subject.dataset)
+
+    def collate(self, collate_fn: Any) -> Any:
+        """Your own collate function, for such samples; `default_collate` takes them as they are."""
+        return self.swap.collate(collate_fn)
 
     def module(self, **settings: Any) -> Any:
-        """What is done to whole batches, on their device: ``images, labels = module((images, labels))``."""
+        """What is done to whole batches, on their device: ``images, labels = module((images, labels), calls)``."""
         return self.swap.module(**settings)
 
     def loader(self, **settings: Any) -> Any:
@@ -54,10 +55,9 @@ class Swapped:
 def swap(
     target: Any,
     *,
-    to: Literal["kornia", "dali", "tensor"] = "kornia",
+    to: Literal["kornia", "dali"] = "kornia",
     transforms: str | None = None,
     check: bool = False,
-    write: str | Path | None = None,
     run: str | Path | None = None,
     samples: int = 16,
     device: str | None = None,
@@ -66,15 +66,14 @@ def swap(
 ) -> Swapped:
     """Read the transforms of a target's dataset and cut them into what stays there and what a module does to whole batches.
 
-    Nothing of the target's is changed: the answer's ``dataset()`` and ``module()`` are the two halves. ``check`` holds them against
-    torchvision on ``samples`` pictures of the dataset.
+    Nothing of the target's is changed: the answer's ``dataset()`` and ``module()`` are the two halves. ``check`` runs ``samples``
+    pictures of the dataset both ways with the same seed.
 
     Args:
         target: What `pipefix.probe` takes: a file, a module, a folder, a cache, a DataLoader or a Dataset.
         to: Where the transforms move.
         transforms: The attribute of the dataset that holds them, dotted perhaps (default: the usual names are looked for).
-        check: Whether to show that both sides give the same pixels and draw alike; the answer's ``parity``.
-        write: A file to write: the operations, and a function that makes the module of them.
+        check: Whether to show that the same seed gives the same samples both ways; the answer's ``parity``.
         run: A run file of the same target, which predicts the gain.
         samples: How many pictures of the dataset to check on.
         device: Where to check; by default a CUDA device where there is one.
@@ -84,18 +83,15 @@ def swap(
     Returns:
         The two halves, ``dataset()`` and ``module()`` (``loader()`` of DALI), with the report and the parity.
     """
+    from pipefix.augment import parity, support
     from pipefix.augment import samples as sampled
-    from pipefix.augment import support
-    from pipefix.augment.hold import hold
-    from pipefix.augment.pace import BATCH, batch_seconds
-    from pipefix.augment.parity import front_of
     from pipefix.augment.split import split
-    from pipefix.augment.swap import Swap, files_of, find
-    from pipefix.augment.translate import translate
+    from pipefix.augment.swap import Swap
+    from pipefix.augment.transforms import files_of, find
     from pipefix.report import swap_figures
 
     say = progress or silent
-    write, run = (Path(one) if one is not None else None for one in (write, run))
+    run = Path(run) if run is not None else None
     say("loading the target", 0.0)
     support.check(to)
     subject = load_target(target)
@@ -119,28 +115,22 @@ def swap(
     with failure.as_target_error("Reading samples of the dataset"):
         pictures = sampled.pictures(subject.dataset, place, samples if check else 8)
     sizes = {sampled.size_of(picture) for picture in pictures}
-    cut = split(translate(place.transform), to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1)
-    made = Swap(cut, place, seed)
-    parity, paces, images = None, {}, []
-    if check:
-        say("checking", 0.1)
-        with failure.as_target_error("The part of the transforms that stays"):
-            images = front_of(cut, pictures, seed)
-    if cut.moves:
+    cut = split(
+        place.transform, to, size=sampled.size_of(pictures[0]), same_size=len(sizes) == 1 and len(pictures) > 1,
+        kind=sampled.kind_of(pictures[0]),
+    )  # fmt: skip
+    if cut.on_batch:
         with failure.as_target_error("Reading samples of the dataset"):
-            sampled.refuse_more_than_pictures(subject.dataset, place, subject.loader.collate_fn)
+            sampled.refuse_more_than_pictures(subject.dataset, place)
             if isinstance(files, tuple):
                 sampled.refuse_other_files(subject.dataset, place, *files)
+    result = None
     if check:
-        parity = hold(cut, pictures, images, to, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
-        if where != "cpu" and to != "dali" and cut.moves:
-            paces = batch_seconds(cut.ops, images, where)
-    if write is not None:
-        _write(cut, seed, subject.target, write)
-    report = swap_figures.report(subject.target, made, parity, runfile.read(run) if run is not None else None, write)
-    if paces:
-        report = msgspec.structs.replace(report, notes=[*report.notes, swap_figures.paces(paces, BATCH, where)])
-    return Swapped(made, report, parity, subject)
+        with failure.as_target_error("The dataset's transforms"):
+            result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
+    made = Swap(cut, place, seed)
+    report = swap_figures.report(subject.target, made, result, runfile.read(run) if run is not None else None)
+    return Swapped(made, report, result, subject)
 
 
 def _device(name: str | None) -> str:
@@ -153,13 +143,3 @@ def _device(name: str | None) -> str:
         has = "a CUDA device" if torch.cuda.is_available() else "no CUDA device"
         raise BadUsage(f"The device {name!r} cannot be used: this machine has {has}.", advice="Leave --device away, or give cpu.")
     return name
-
-
-def _write(cut: Split, seed: int, name: str, path: Path) -> None:
-    from pipefix.augment.write import code
-
-    try:
-        text = code(cut, seed=seed, name=name)
-    except ValueError as error:
-        raise BadUsage(str(error), advice="Leave --write away, or give this transform settings that can be written.") from error
-    versioned.write(text, path, what="code")

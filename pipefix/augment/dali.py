@@ -1,51 +1,235 @@
-"""DALI: a native pipeline from encoded bytes to a batch, each sample with parameters of its own, keyed as everywhere else."""
+"""DALI's loader: decodes files, crops, resizes, flips and normalises natively; the module does the rest of the list to its batches.
+
+What a sample's transforms draw is recorded as everywhere else, from generators that are seeded for the sample.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import io
 import itertools
+import os
+import random
+import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from nvidia.dali import fn, pipeline_def, types
 from nvidia.dali.plugin.pytorch import feed_ndarray
 from PIL import Image
 from torch import distributed
 
-from pipefix.augment import dali_graph, dali_pipeline
-from pipefix.augment.augment import Augment
-from pipefix.augment.dali_pipeline import Graph
-from pipefix.augment.operation import draw_list
-from pipefix.augment.steps import DrawnStep, Frame
-from pipefix.augment.stream import Stream, keys_of
+from pipefix.augment.geometry import mode_name
+from pipefix.augment.module import run
+from pipefix.augment.record import Call, RecordedImage
+from pipefix.augment.split import SIZES, TRIALS
+from pipefix.augment.transforms import Part
 from pipefix.kernels.reused import Memory
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.random_state import preserved, seeded
 
 KEPT = 2
 """Batches' worth of reusable memory: one that the caller looks at, and one for the next."""
-DRAWN_AT_ONCE = 32
-"""Batches whose parameters are drawn together: drawing takes arrays, and each call costs the same for one batch as for many."""
+_INTERPOLATIONS = {"nearest": "INTERP_NN", "bilinear": "INTERP_LINEAR", "bicubic": "INTERP_CUBIC"}
+_RANKS = {"resized_crop": 1, "resize": 1, "crop": 2, "center_crop": 2, "horizontal_flip": 3, "to_dtype": 4, "normalize": 5}
+
+
+# -- how much of a list DALI does ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
+class Front:
+    """The beginning of a list as DALI's graph: decode a window, resize, crop, flip, convert. Each is there or not."""
+
+    count: int = 0
+    """How many transforms of the list it does."""
+    window: bool = False
+    """Whether only a window of the file is decoded."""
+    resize: tuple[str, bool] | None = None
+    """Interpolation and antialiasing."""
+    crop: bool = False
+    flip: bool = False
+    to_float: bool = False
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    @property
+    def numbers(self) -> list[str]:
+        """What it is given for each picture: fields of `_Fed`."""
+        stages = {"start": self.window, "shape": self.window, "size": self.resize is not None}
+        stages |= {"corner": self.crop, "extent": self.crop, "mirror": self.flip}
+        return [name for name, used in stages.items() if used]
+
+
+def front_of(parts: Sequence[Part]) -> Front | str:
+    """As many transforms from the front as the graph has, tried on pictures without pixels; or why that is no batch."""
+    images = [RecordedImage.of((3, *SIZES[trial % len(SIZES)]), torch.uint8) for trial in range(TRIALS)]
+    front, rank, one_size = Front(), 0, False
+    for place, part in enumerate(parts):
+        called = []
+        after = []
+        for trial, image in enumerate(images):
+            begun = len(image.calls)
+            with seeded(trial + 101 * place):
+                after.append(part.recorded(image))  # type: ignore[misc]
+            called.append(image.calls[begun:])
+        changed = _with(front, rank, called)
+        if changed is None:
+            break
+        front, rank = replace(changed[0], count=place + 1), changed[1]
+        images = after
+        one_size = len({tuple(image.shape) for image in images}) == 1
+    if not one_size:
+        done = ", ".join(part.name for part in parts[: front.count]) or "to decode"
+        return f"DALI's part of the list ({done}) leaves pictures of several sizes, which make no batch"
+    return front
+
+
+def _with(front: Front, rank: int, called: Sequence[Sequence[Call]]) -> tuple[Front, int] | None:
+    """The front with one transform more; None where the graph does not have what it calls."""
+    names = {call.name for calls in called for call in calls}
+    if not names:
+        return front, rank
+    call = next(call for calls in called for call in calls)
+    often = {len(calls) for calls in called}
+    if len(names) > 1 or _RANKS.get(call.name, 0) <= rank or often - {0, 1} or (0 in often and call.name != "horizontal_flip"):
+        return None
+    given = call.arguments
+    if call.name in ("resized_crop", "resize"):
+        mode = mode_name(given["interpolation"])
+        if mode not in _INTERPOLATIONS:
+            return None
+        resize = (mode, bool(given["antialias"]) and mode != "nearest")
+        return replace(front, resize=resize, window=front.window or call.name == "resized_crop"), 1
+    if call.name in ("crop", "center_crop"):
+        first = front.resize is None and call.name == "crop"
+        return replace(front, window=front.window or first, crop=front.crop or not first), 2
+    if call.name == "horizontal_flip":
+        return replace(front, flip=True), 3
+    if call.name == "to_dtype":
+        usual = given["dtype"] == torch.float32 and given["scale"]
+        return (replace(front, to_float=True), 4) if usual else None
+    usual = front.to_float and len(given["mean"]) == 3
+    return (replace(front, mean=tuple(given["mean"]), std=tuple(given["std"])), 5) if usual else None
+
+
+@dataclass
+class _Fed:
+    """What the graph is given for one picture."""
+
+    start: tuple[int, int] = (0, 0)
+    shape: tuple[int, int] = (0, 0)
+    size: tuple[int, int] = (0, 0)
+    corner: tuple[int, int] = (0, 0)
+    extent: tuple[int, int] = (0, 0)
+    mirror: int = 0
+
+
+def _fed(front: Front, calls: Sequence[Call], height: int, width: int) -> _Fed:
+    """The numbers of one picture's calls; its size is followed on the way."""
+    fed = _Fed(shape=(height, width), size=(height, width), extent=(height, width))
+    now = (height, width)
+    for call in calls:
+        given = call.arguments
+        if call.name == "resized_crop":
+            size = given["size"] if isinstance(given["size"], (list, tuple)) else [given["size"]]
+            fed.start, fed.shape = (given["top"], given["left"]), (given["height"], given["width"])
+            now = fed.size = (size[0], size[-1])
+        elif call.name == "resize":
+            from pipefix.augment.batched import BY_NAME
+
+            row = BY_NAME["resize"]
+            assert row.size_after is not None
+            now = fed.size = row.size_after((3, *now), given)[1:]  # type: ignore[assignment]
+        elif call.name == "crop" and front.resize is None:
+            fed.start, fed.shape = (given["top"], given["left"]), (given["height"], given["width"])
+            now = fed.shape
+        elif call.name == "crop":
+            fed.corner, now = (given["top"], given["left"]), (given["height"], given["width"])
+        elif call.name == "center_crop":
+            size = given["output_size"] if isinstance(given["output_size"], (list, tuple)) else [given["output_size"]]
+            wanted = (size[0], size[-1])
+            # A crop larger than the picture is padded first, the smaller half before it.
+            fed.corner = tuple(
+                -((want - side) // 2) if want > side else round((side - want) / 2) for want, side in zip(wanted, now, strict=True)
+            )
+            now = wanted
+        elif call.name == "horizontal_flip":
+            fed.mirror = 1
+    fed.extent = now
+    return fed
+
+
+# -- DALI's pipeline -------------------------------------------------------------------------------------------------------------
+
+
+_made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def pipeline(
+    front: Front, feed: Callable[[], tuple[Any, ...]], by_name: bool, decoder: str, *, build: bool = True, **settings: Any
+) -> Any:
+    """Not built, it asks for no driver."""
+    pipe = pipeline_def(_nodes, exec_dynamic=decoder == "mixed", **settings)(front, feed, by_name, decoder)
+    if build:
+        pipe.build()
+    _made.add(pipe)
+    return pipe
+
+
+def _leave_to_the_parent() -> None:
+    """A forked process has none of a pipeline's threads: whoever collected the pipeline there would wait for them, and crash."""
+    for pipe in _made:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pipe._pipe))  # for ever: nor is what lies behind it taken down
+        pipe._pipe = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+def _nodes(front: Front, feed: Callable[[], tuple[Any, ...]], by_name: bool, decoder: str) -> Any:
+    encoded, *numbers = fn.external_source(source=feed, num_outputs=1 + len(front.numbers), batch=True, no_copy=True)
+    fed = dict(zip(front.numbers, numbers, strict=True))
+    if by_name:  # mapped, each file costs more in pages that are mapped and unmapped than in bytes that are copied
+        encoded = fn.io.file.read(encoded, dont_use_mmap=True)
+    settings = {"device": decoder, "output_type": types.RGB, "adjust_orientation": False}
+    if front.window:
+        images = fn.decoders.image_slice(encoded, start=fed["start"], shape=fed["shape"], axis_names="HW", **settings)
+    else:
+        images = fn.decoders.image(encoded, **settings)
+    if front.resize is not None:
+        mode, antialias = front.resize
+        images = fn.resize(images, size=fed["size"], interp_type=getattr(types, _INTERPOLATIONS[mode]), antialias=antialias)
+    if front.crop:
+        window = {"start": fed["corner"], "shape": fed["extent"], "axis_names": "HW"}
+        images = fn.slice(images, **window, out_of_bounds_policy="pad", fill_values=0)
+    scale = 255 if front.to_float else 1
+    return fn.crop_mirror_normalize(
+        images, dtype=types.FLOAT if front.to_float else types.UINT8, output_layout="CHW", mirror=fed.get("mirror", 0),
+        mean=[scale * value for value in front.mean], std=[scale * value for value in front.std],
+    )  # fmt: skip
+
+
+# -- the loader --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
 class _Order:
     """A batch to be made."""
 
-    turn: int
-    """Which call asked for it; 0: any of `DaliLoader.batches`, whose order goes on over the ends of epochs."""
-    epoch: int
-    number: int
+    place: tuple[int, int, int]
+    """Which call asked for it (0: any of `DaliLoader.batches`), the epoch, and the number in it."""
     index: Any
-    parameters: list[Any] | None
-    """Of every slot; None: to be drawn when the sizes of the pictures are known."""
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        return self.turn, self.epoch, self.number
+    fed: tuple[Any, ...] = ()
+    """What DALI reads without a copy: kept until the batch has come out."""
+    rest: list[list[Call]] = field(default_factory=list)
 
 
 class DaliLoader:
@@ -55,7 +239,7 @@ class DaliLoader:
     is asked for, as in a loop that copies it to a device or computes with it at once. Otherwise it is the caller's for ever.
 
     ``source`` is a list of files, or a function that gives the encoded bytes of an index (a cache). ``device`` "cuda" decodes with
-    DALI's mixed backend. ``rest`` is called with each batch and its indices for what DALI does not compute.
+    DALI's mixed backend. What a sample draws depends on ``seed``, the epoch and its index alone.
 
     ``rank`` of ``world_size`` processes makes batches of its share of an epoch, as `DistributedSampler` deals them.
     """
@@ -63,7 +247,7 @@ class DaliLoader:
     def __init__(
         self,
         source: Sequence[str | Path] | Callable[[int], bytes],
-        graph: Graph,
+        parts: Sequence[Part],
         *,
         labels: Sequence[int] | None = None,
         length: int | None = None,
@@ -74,11 +258,10 @@ class DaliLoader:
         device: str = "cpu",
         seed: int = 0,
         lend: bool = False,
-        rest: Augment | None = None,
         rank: int = 0,
         world_size: int | None = None,
     ) -> None:
-        self.files = None if callable(source) else [str(one) for one in source]
+        self.files = None if callable(source) else [str(name) for name in source]
         self.read = source if callable(source) else None
         if length is None and self.files is None and labels is None:
             raise ValueError("A function that reads bytes does not tell how many there are: give length.")
@@ -92,21 +275,21 @@ class DaliLoader:
                 "where source is this rank's share already.",
             )
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
-        self.threads, self.device, self.seed, self.epoch, self.rest, self.lend = threads, device, seed, 0, rest, lend
-        self.by_name = self.files is not None
-        """Whether the graph reads the files, in its own threads."""
-        self.graph = graph
-        if graph.rest and rest is None:
-            raise ValueError(f"DALI does not compute {type(graph.rest[0]).__name__} ({graph.why}): give rest, a module that does.")
+        self.threads, self.device, self.seed, self.epoch, self.lend = threads, device, seed, 0, lend
+        stays = [f"{part.name}: {part.why_not}" for part in parts if part.recorded is None]
+        front = front_of(parts) if not stays else stays[0]
+        if isinstance(front, str):
+            raise BadUsage(f"DALI cannot make these batches: {front}.", advice="Move to Kornia instead (to='kornia').")
+        self.front, self._parts = front, parts
         if not len(self):
             raise ValueError(f"{self.length} samples make no batch of {batch_size}: give a smaller batch_size, or drop_last=False.")
-        self._sizes = np.zeros((self.length, 3), dtype=np.int64)
+        self._sizes: dict[int, tuple[int, int]] = {}
         self._pipe: Any = None
         self._memory = Memory(kept=KEPT)
         self._orders: Iterator[_Order] = iter(())
         self._turn = 0
-        self._asked: list[tuple[_Order, Any]] = []
-        """What was fed and has not come out yet, with the memory that it lies in: DALI reads it there, without a copy."""
+        self._asked: list[_Order] = []
+        """What was fed and has not come out yet."""
 
     def __len__(self) -> int:
         length = -(-self.length // self.world_size)
@@ -122,7 +305,7 @@ class DaliLoader:
     def batches(self, start: int = 0) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """The epoch from batch ``start`` on: the same batches as without stopping there."""
         epoch, self.epoch = self.epoch, self.epoch + 1
-        if not self._asked or self._asked[0][0].place != (0, epoch, start):
+        if not self._asked or self._asked[0].place != (0, epoch, start):
             self._orders = self._following(epoch, start)
         for number in range(start, len(self)):
             made = self._made((0, epoch, number))
@@ -133,7 +316,7 @@ class DaliLoader:
         """Batches of these indices. What another call has not taken yet is dropped: one at a time can be gone through."""
         self._turn += 1
         turn = self._turn
-        self._orders = self._of(batches, turn, epoch)
+        self._orders = (_Order((turn, epoch, number), np.asarray(index, np.int64)) for number, index in enumerate(batches))
         for number in itertools.count():
             if turn != self._turn:
                 raise RuntimeError("Another epoch of this loader has begun: DALI makes the batches of one at a time.")
@@ -151,58 +334,41 @@ class DaliLoader:
         ended = False
         while True:
             try:
-                (found,) = self._pipe.run(*streams)
+                (made,) = self._pipe.run(*streams)
             except StopIteration:  # no more is fed: to the latest call, or to one whose last batches were dropped here
                 self._pipe.reset()
                 if ended:
                     return None
                 ended = True
                 continue
-            order, _ = self._asked.pop(0)
+            order = self._asked.pop(0)
             if order.place == place:
                 break
-        images = self._handed(found.as_tensor())
+        images = self._handed(made.as_tensor())
         labels = self.labels[torch.from_numpy(order.index)].to(images.device, non_blocking=True)
-        batch = (images, labels)
-        return self.rest(batch, index=order.index, epoch=order.epoch) if self.rest is not None else batch
+        if any(order.rest):
+            with torch.no_grad():
+                images = run(images, order.rest)  # type: ignore[assignment]
+        return images, labels
 
-    def _of(self, batches: Iterable[Any], turn: int, epoch: int) -> Iterator[_Order]:
-        remaining = iter(batches)
-        number = 0
-        while some := [np.asarray(one, dtype=np.int64) for one in itertools.islice(remaining, DRAWN_AT_ONCE)]:
-            yield from self._drawn(turn, epoch, number, some)
-            number += len(some)
-
-    def _handed(self, found: Any) -> torch.Tensor:
+    def _handed(self, made: Any) -> torch.Tensor:
         """On a GPU, and where batches are lent, the tensor is DALI's own memory."""
         if self.device != "cpu" or self.lend:
-            return torch.utils.dlpack.from_dlpack(found)
-        kept = self._memory.batch(tuple(found.shape()), torch.float32 if self.graph.to_float else torch.uint8)
-        return feed_ndarray(found, kept)
+            return torch.utils.dlpack.from_dlpack(made)
+        kept = self._memory.batch(tuple(made.shape()), torch.float32 if self.front.to_float else torch.uint8)
+        return feed_ndarray(made, kept)
 
     def _following(self, epoch: int, start: int) -> Iterator[_Order]:
         """Every batch from there on, epoch after epoch: the graph works ahead over the end of one."""
         while True:
-            batches = self._order(epoch)
-            for first in range(start, len(batches), DRAWN_AT_ONCE):
-                yield from self._drawn(0, epoch, first, batches[first : first + DRAWN_AT_ONCE])
+            for number, index in list(enumerate(self._order(epoch)))[start:]:
+                yield _Order((0, epoch, number), index)
             epoch, start = epoch + 1, 0
-
-    def _drawn(self, turn: int, epoch: int, first: int, batches: list[Any]) -> Iterator[_Order]:
-        """Parameters for several batches at a time, where the sizes of all their pictures are known already."""
-        whole = np.concatenate(batches)
-        ready = self._parameters(epoch, whole) if self._sizes[whole, 1].all() else None
-        begin = 0
-        for offset, index in enumerate(batches):
-            end = begin + len(index)
-            yield _Order(turn, epoch, first + offset, index, None if ready is None else [each[begin:end] for each in ready])
-            begin = end
 
     def _order(self, epoch: int) -> list[Any]:
         order = np.arange(self.length)
         if self.shuffle:
-            key = int(keys_of(self.seed, epoch, np.asarray([-1]))[0])
-            order = np.random.Generator(np.random.Philox(key)).permutation(self.length)
+            order = np.random.default_rng(sample_seed(self.seed, epoch, -1)).permutation(self.length)
         share = -(-self.length // self.world_size)
         order = np.resize(order, share * self.world_size)[self.rank :: self.world_size]
         last = len(self) * self.batch_size
@@ -211,38 +377,32 @@ class DaliLoader:
     # -- what the graph is fed -----------------------------------------------------------------------------------------
 
     def _feed(self) -> tuple[Any, ...]:
-        """Encoded bytes (or names) of the next batch, then the parameters of every slot."""
+        """Encoded bytes (or names) of the next batch, and the numbers of every stage."""
         order = next(self._orders)
-        index = order.index
-        if self.by_name:
-            assert self.files is not None
-            names = [self.files[one] for one in index]
-            pictures = [np.frombuffer(name.encode(), dtype=np.uint8) for name in names]
-            self._learn(index, names.__getitem__)
+        if self.files is not None:
+            files = self.files
+            pictures = [np.frombuffer(files[item].encode(), dtype=np.uint8) for item in order.index]
         else:
             assert self.read is not None
-            pictures = [np.frombuffer(self.read(int(one)), dtype=np.uint8) for one in index]
-            self._learn(index, lambda place: io.BytesIO(pictures[place].tobytes()))
-        parameters = order.parameters if order.parameters is not None else self._parameters(order.epoch, index)
-        fed = (pictures, *parameters)
-        self._asked.append((order, fed))
-        return fed
-
-    def _parameters(self, epoch: int, index: Any) -> list[Any]:
-        """What is drawn for these samples, by slot."""
-        stream = Stream(keys_of(self.seed, epoch, index))
-        steps = draw_list(self.graph.listed, stream, Frame.of(self._sizes[index]))
-        return _dense(self._slots, steps, self._sizes[index][:, 1:])
-
-    def _learn(self, index: Any, opened: Callable[[int], Any]) -> None:
-        """The size of every picture, from its header, once."""
-        for place in np.flatnonzero(self._sizes[index, 1] == 0):
-            with Image.open(opened(int(place))) as picture:
-                self._sizes[index[place]] = (3, picture.height, picture.width)
-
-    @property
-    def _slots(self) -> tuple[dali_graph.Slot, ...]:
-        return (*self.graph.slots, *self.graph.after)
+            pictures = [np.frombuffer(self.read(int(item)), dtype=np.uint8) for item in order.index]
+        fed = []
+        with preserved():
+            for place, item in enumerate(map(int, order.index)):
+                if item not in self._sizes:
+                    with Image.open(
+                        self.files[item] if self.files is not None else io.BytesIO(pictures[place].tobytes())
+                    ) as picture:
+                        self._sizes[item] = (picture.height, picture.width)
+                calls = recorded(self._parts, self._sizes[item], sample_seed(self.seed, order.place[1], item))
+                fed.append(_fed(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))
+                order.rest.append([call for call in calls if call.place >= self.front.count])
+        columns = [
+            np.array([getattr(each, name) for each in fed], np.float32 if name == "size" else np.int32)
+            for name in self.front.numbers
+        ]
+        order.fed = (pictures, *columns)
+        self._asked.append(order)
+        return order.fed
 
     def _built(self) -> Any:
         device = torch.device(self.device)
@@ -256,16 +416,35 @@ class DaliLoader:
             return method()
 
         if device.type == "cpu":
-            return dali_pipeline.made(self.graph, feed, self.by_name, "cpu", device_id=None, **settings)
+            return pipeline(self.front, feed, self.files is not None, "cpu", device_id=None, **settings)
         try:
             number = torch.cuda.current_device() if device.index is None else device.index
-            return dali_pipeline.made(self.graph, feed, self.by_name, "mixed", device_id=number, **settings)
+            return pipeline(self.front, feed, self.files is not None, "mixed", device_id=number, **settings)
         except RuntimeError as error:
             raise BadUsage(
                 f"DALI cannot use the device {self.device!r}: {_cause(error)}",
                 advice="See that nvidia-smi works and that DALI is built for this driver's CUDA (nvidia-dali-cuda120, -cuda130); "
                 "device='cpu' needs neither",
             ) from error
+
+
+def sample_seed(seed: int, epoch: int, index: int) -> int:
+    """Of one sample in one epoch: 32 bits, as many as NumPy's generator takes."""
+    mixed = hashlib.blake2b(struct.pack("<qqq", seed, epoch, index), digest_size=4).digest()
+    return int.from_bytes(mixed, "little")
+
+
+def recorded(parts: Sequence[Part], size: tuple[int, int], seed: int) -> list[Call]:
+    """What the list does to a picture of this size with generators of this seed. They are left as they are then."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    image = RecordedImage.of((3, *size), torch.uint8)
+    given = image
+    for place, part in enumerate(parts):
+        image.place[0] = place
+        given = part.recorded(given)  # type: ignore[misc]
+    return image.calls
 
 
 def _world_size() -> int:
@@ -278,34 +457,3 @@ def _cause(error: RuntimeError) -> str:
     told = [line for line in str(error).splitlines() if line.strip() and not line.startswith(("[", "Stack", "Error when"))]
     whole = (told or [str(error)])[0].rpartition('" failed: ')[2].strip()
     return whole.partition(". ")[0].rstrip(".") + "."
-
-
-def _dense(slots: Sequence[dali_graph.Slot], steps: list[DrawnStep], sizes: Any) -> list[Any]:
-    """For every slot whether it happens to a sample, and its parameters. Steps come in the order of the slots."""
-    count, waiting = len(sizes), list(steps)
-    sizes = sizes.copy()
-    fed: list[Any] = []
-    for slot in slots:
-        table = {key: np.tile(value, (count, *(1,) * value.ndim)) for key, value in dali_graph.neutral(slot).items()}
-        happens = np.zeros(count, dtype=bool)
-        if waiting and waiting[0].name == slot.name:
-            step = waiting.pop(0)
-            happens[step.rows] = True
-            for key, value in dali_graph.values_of(slot, step, sizes[step.rows]).items():
-                table[key][step.rows] = value
-            _resize(sizes, slot, table, step)
-        fed += ([] if slot.always else [happens]) + list(table.values())
-        waiting = [step for step in waiting if step.name not in ("to_tensor", "to_dtype", "normalize", "rgb")]
-    return fed
-
-
-def _resize(sizes: Any, slot: dali_graph.Slot, table: dict[str, Any], step: DrawnStep) -> None:
-    """Keep account of the pictures' sizes."""
-    if slot.name == "resize":
-        sizes[step.rows] = table["size"][step.rows]
-    elif slot.name == "resized_crop":
-        sizes[step.rows] = step.fixed["size"]
-    elif slot.name in ("crop", "center_crop"):
-        sizes[step.rows] = table["shape"][step.rows]
-    elif slot.name == "pad":
-        sizes[step.rows] += table["grow"][step.rows]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MethodType
 from typing import Any
 
-from pipefix.augment.augment import Augment
+from pipefix.augment.module import Augment
 
 HOOK = "on_after_batch_transfer"
 
@@ -20,10 +20,7 @@ def attach(owner: Any, augment: Augment) -> Any:
     def on_after_batch_transfer(self: Any, batch: Any, dataloader_idx: int) -> Any:
         trainer = getattr(self, "trainer", None)
         if trainer is None or trainer.training:
-            epoch = getattr(trainer, "current_epoch", augment.epoch)
-            if epoch != augment.epoch:
-                augment.set_epoch(epoch)
-            batch = augment(batch)
+            batch = augment(*batch)
         return before(batch, dataloader_idx)
 
     object.__setattr__(owner, HOOK, MethodType(on_after_batch_transfer, owner))

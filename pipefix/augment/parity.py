@@ -1,38 +1,34 @@
-"""The swap held against what it replaces: each operation with its parameters fixed, the random ones' draws, and the whole list."""
+"""The swap held against what it replaces: the same seed, the same samples, through the user's own list and through the swap."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
+from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment import distribution, ops, tensor
-from pipefix.augment.augment import Augment
-from pipefix.augment.distribution import Compared
-from pipefix.augment.operation import Op
+from pipefix.augment.batched import BY_NAME
+from pipefix.augment.module import run
+from pipefix.augment.record import Call, replayed, unpacked
 from pipefix.augment.split import Split
-from pipefix.augment.steps import DrawnStep, programs_of
-from pipefix.augment.translate import Read
+from pipefix.augment.swap import DatasetTransform, dali_loader, with_calls
+from pipefix.vocabulary.random_state import seeded
 
 MEAN_ALLOWED, TAIL_ALLOWED = 1.0, 4.0
 """In 1/255 of the range: the mean, and the 99th percentile."""
-
-NOTES: dict[type, str] = {
-    ops.RandomResizedCrop: "torchvision weighs bytes with 16-bit integers and rounds between two passes; here it is rounded once",
-    ops.Resize: "torchvision weighs bytes with 16-bit integers and rounds between two passes; here it is rounded once",
-    ops.Affine: "a place half-way between two pixels may be rounded to the other one",
-    ops.Rotation: "a place half-way between two pixels may be rounded to the other one",
-    ops.Perspective: "the coefficients are solved in double precision, torchvision's in its own",
-}
-"""How a legitimate difference comes about."""
+WHOLE = "the whole list"
+SHOWN = 8
+"""Rows of the contact sheet."""
 
 
 @dataclass(frozen=True)
 class PixelError:
-    """One operation, the same pictures and parameters through both sides; in 1/255 of the pixels' range."""
+    """The same pictures and parameters through both sides; in 1/255 of the pixels' range."""
 
     op: str
     pictures: int
@@ -42,26 +38,8 @@ class PixelError:
     note: str = ""
 
     @property
-    def exact(self) -> bool:
-        return self.worst == 0
-
-    @property
     def within(self) -> bool:
         return self.mean <= MEAN_ALLOWED and self.p99 <= TAIL_ALLOWED
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Figures of many results of one random transform, by both sides."""
-
-    op: str
-    count: int
-    parameters: tuple[Compared, ...]
-    declined: str = ""
-
-    @property
-    def alike(self) -> bool:
-        return all(one.alike(len(self.parameters)) for one in self.parameters)
 
 
 @dataclass(frozen=True)
@@ -81,197 +59,155 @@ class Parity:
     target: str
     device: str
     pixels: list[PixelError] = field(default_factory=list)
-    drawn: list[Drawn] = field(default_factory=list)
+    """Of each transform that moved: torchvision's functions on tensors beside the batch's."""
     whole: PixelError | None = None
-    """The list from end to end, against the user's own functions on the pictures as the dataset gives them."""
+    """The list from end to end: the user's own objects on pictures as the dataset gives them, beside the swap."""
     sheet: list[Panel] = field(default_factory=list)
     declined: list[tuple[str, str]] = field(default_factory=list)
     """What was not checked, and why."""
 
     @property
     def holds(self) -> bool:
-        whole = self.whole is None or self.whole.within
-        return whole and all(one.within for one in self.pixels) and all(one.alike for one in self.drawn)
+        return all(each.within for each in (*self.pixels, *([self.whole] if self.whole is not None else [])))
 
 
 def check(
-    split: Split,
-    pictures: Sequence[Any],
-    images: list[torch.Tensor],
-    build: Callable[..., Augment],
-    *,
-    draws: int = 2000,
-    seed: int = 0,
-    device: str = "cpu",
-    progress: Callable[[str, float], None],
+    cut: Split, pictures: Sequence[Any], *, seed: int = 0, device: str = "cpu", progress: Callable[[str, float], None]
 ) -> Parity:
-    """Hold a split against torchvision.
-
-    ``pictures`` are samples as the dataset hands them to its transforms, ``images`` the same after what stays (`front_of`).
-    ``build`` makes the target's module for a list of operations.
-    """
-    found = Parity(split.target, device)
-    same = {tuple(one.shape) for one in images}
-    state = torch.stack(images) if len(same) == 1 else images
-    scale: Any = 255.0 if images[0].is_floating_point() else 1.0
-    for done, read in enumerate(split.moves):
-        for op in read.ops:
-            progress(f"checking {type(op).__name__}", done / (2 * max(len(split.moves), 1)))
-            error, state, scale = compare(op, state, scale, build, seed=seed + done, device=device)
-            if error is not None:
-                found.pixels.append(error)
-    for place, read in enumerate((*split.stays, *split.moves)):
-        progress(f"comparing results of {read.name}", 0.5 + place / (2 * len((*split.stays, *split.moves))))
-        drawn = draws_of(read, draws, seed)
-        if drawn is not None:
-            found.drawn.append(drawn)
-    if any(type(read.source).__module__.startswith("albumentations.") for read in split.moves):
-        found.declined.append(("albumentations' own functions", "the target is held against torchvision's, as they were read"))
-    if split.moves:
-        _whole(found, split, pictures, images, build, seed=seed, device=device)
-    return found
-
-
-def front_of(split: Split, pictures: Sequence[Any], seed: int) -> list[torch.Tensor]:
-    """The samples as they cross to the module."""
-    from pipefix.augment.swap import _INDEX, Front
-
-    front = Front(split.stays, to_tensor=True, seed=seed)
-    front.epoch.fill_(0)
-    images = []
-    for index, picture in enumerate(pictures):
-        token = _INDEX.set(index)
-        try:
-            images.append(_tensor(front(image=picture)["image"] if isinstance(picture, np.ndarray) else front(picture)))
-        finally:
-            _INDEX.reset(token)
-    return images
-
-
-def _tensor(sample: Any) -> torch.Tensor:
-    if isinstance(sample, torch.Tensor):
-        return sample.as_subclass(torch.Tensor)
-    raise TypeError(f"after what stays, a sample is a {type(sample).__name__}, not a tensor")
-
-
-def compare(
-    op: Op, images: Any, scale: Any, build: Callable[..., Augment], *, seed: int = 0, device: str = "cpu", epoch: int = 0
-) -> tuple[PixelError | None, Any, Any]:
-    """One operation on the same pictures through both sides; then the pictures as torchvision makes them, and their scale."""
-    reference, ours = tensor.augmentation([op], seed=seed), build([op], seed=seed)
-    count = len(images)
-    sizes = [tuple(one.shape) for one in images]
-    steps = reference.steps(sizes, np.arange(count), epoch)
-    expected = reference.run(images, steps)
+    """Hold a swap against the user's own list on ``pictures``, samples as the dataset hands them to its transforms."""
+    result = Parity(cut.target, device)
+    if not cut.on_batch:
+        result.declined.append((WHOLE, f"nothing of it can be moved to {cut.target}"))
+        return result
+    if cut.target == "dali":
+        _check_dali(result, cut, pictures, seed, progress)
+        return result
+    front = DatasetTransform(cut)
+    expected, crossing, programs = [], [], []
+    for place, picture in enumerate(pictures):
+        progress("running both ways", place / (2 * len(pictures)))
+        with seeded(seed + place):
+            expected.append(_own(cut, picture))
+        with seeded(seed + place):
+            image, calls = with_calls(front(picture))
+        crossing.append(image)
+        programs.append(unpacked(calls).calls)
+    images = crossing
+    for place, part in enumerate(cut.on_batch):
+        progress(f"checking {part.name}", 0.5 + place / (2 * len(cut.on_batch)))
+        images = _check_one(result, part.name, images, [[call for call in calls if call.place == place] for calls in programs])
     with torch.no_grad():
-        found = ours.run(_on(images, _where(steps, device)), steps)
-    if isinstance(op, ops.ToDtype) and op.scale and scale == 1.0:
-        scale = 255.0
-    if isinstance(op, ops.Normalize):
-        scale = torch.as_tensor(op.std).view(-1, 1, 1) * scale
-    if not steps or isinstance(op, (ops.ToTensor, ops.Identity, ops.OfBoxes)):
-        return None, expected, scale
-    return measured(type(op).__name__, expected, found, scale, NOTES.get(type(op), "")), expected, scale
+        swapped = [image.cpu() for image in run(_stacked(crossing, device), programs)]
+    _whole(result, pictures, expected, swapped, programs)
+    return result
 
 
-def _where(steps: Sequence[DrawnStep], device: str) -> str:
-    """Noise comes from the generator of its device, so what makes noise is compared on the CPU on both sides."""
-    noisy = any(
-        step.name in ("gaussian_noise", "elastic") or (step.name == "erase" and step.fixed["value"] is None) for step in steps
-    )
-    return "cpu" if noisy else device
+def _own(cut: Split, picture: Any) -> torch.Tensor:
+    """The user's own transforms, one after the other."""
+    for part in (*cut.in_dataset, *cut.on_batch):
+        picture = part.source(picture)
+    return as_tensor(picture)
 
 
-def _on(images: Any, device: str) -> Any:
-    return images.to(device) if isinstance(images, torch.Tensor) else [one.to(device) for one in images]
+def as_tensor(picture: Any) -> torch.Tensor:
+    if isinstance(picture, torch.Tensor):
+        return picture.as_subclass(torch.Tensor)
+    return tv.pil_to_tensor(picture) if isinstance(picture, Image.Image) else tv.to_image(picture).as_subclass(torch.Tensor)
 
 
-def measured(name: str, expected: Any, found: Any, scale: Any, note: str = "") -> PixelError:
+def _stacked(images: Sequence[torch.Tensor], device: str) -> Any:
+    there = [image.to(device) for image in images]
+    return torch.stack(there) if len({(image.shape, image.dtype) for image in there}) == 1 else there
+
+
+def _check_one(result: Parity, name: str, images: list[torch.Tensor], programs: list[list[Call]]) -> list[torch.Tensor]:
+    """One transform on tensors, sample by sample and as a batch; then the pictures as torchvision makes them."""
+    expected = [replayed(calls, image) for calls, image in zip(programs, images, strict=True)]
+    if any(programs):
+        with torch.no_grad():
+            swapped = run(_stacked(images, result.device), programs)
+        notes = {BY_NAME[call.name].note: None for calls in programs for call in calls if BY_NAME[call.name].tolerance == "close"}
+        scale = _scale([call for calls in programs for call in calls], expected[0])[0]
+        result.pixels.append(measured(name, expected, swapped, scale, "; ".join(filter(None, notes))))
+    return expected
+
+
+def _check_dali(result: Parity, cut: Split, pictures: Sequence[Any], seed: int, progress: Callable[[str, float], None]) -> None:
+    """The whole list through DALI's graph, by way of encoded pictures; beside the list with the generators seeded alike."""
+    from pipefix.augment.dali import recorded, sample_seed
+
+    progress(f"checking {WHOLE}", 0.2)
+    given = [_rgb(picture) for picture in pictures]
+    encoded = [_png(picture) for picture in given]
+    sources = [part.source for part in cut.on_batch]
+    batches = dali_loader(
+        encoded.__getitem__, sources, length=len(encoded), batch_size=min(len(encoded), 16), seed=seed, device=result.device,
+        world_size=1,
+    )  # fmt: skip
+    batches.set_epoch(0)
+    swapped = [image.cpu().clone() for images, _ in batches for image in images]
+    expected, programs = [], []
+    for place, (picture, kind) in enumerate(zip(given, pictures, strict=True)):
+        own = sample_seed(seed, 0, place)
+        with seeded(own):
+            expected.append(_own(cut, picture if isinstance(kind, Image.Image) else tv.pil_to_tensor(picture)))
+        with seeded(own):
+            programs.append(recorded(cut.on_batch, (picture.height, picture.width), own))
+    _whole(result, pictures, expected, swapped, programs)
+
+
+def _rgb(picture: Any) -> Image.Image:
+    image: Image.Image = picture if isinstance(picture, Image.Image) else tv.to_pil_image(as_tensor(picture))
+    return image.convert("RGB")
+
+
+def _png(picture: Image.Image) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
+# -- figures -------------------------------------------------------------------------------------------------------------------
+
+
+def _whole(result: Parity, pictures: Sequence[Any], expected: Any, swapped: Any, programs: Sequence[Sequence[Call]]) -> None:
+    scale, mean, std = _scale(programs[0], expected[0])
+    note = "yours on pictures as the dataset reads them, the swap on tensors"
+    result.whole = measured(WHOLE, expected, swapped, scale, note)
+    result.sheet = [panel(*three, scale, mean, std) for three in list(zip(pictures, expected, swapped, strict=True))[:SHOWN]]
+
+
+def measured(name: str, expected: Any, swapped: Any, scale: Any, note: str = "") -> PixelError:
     """How far two sets of pictures lie apart."""
     gaps = []
-    for one, other in zip(expected, found, strict=True):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            raise ValueError(f"{name}: {tuple(one.shape)} of {one.dtype} became {tuple(other.shape)} of {other.dtype}")
-        gaps.append(((one.double() - other.cpu().double()).abs() * scale).flatten())
+    for first, second in zip(expected, swapped, strict=True):
+        if first.shape != second.shape or first.dtype != second.dtype:
+            raise ValueError(f"{name}: {tuple(first.shape)} of {first.dtype} became {tuple(second.shape)} of {second.dtype}")
+        gaps.append(((first.double() - second.cpu().double()).abs() * scale).flatten())
     every = torch.cat(gaps) if gaps else torch.zeros(1)
     tail = every.kthvalue(max(1, int(np.ceil(0.99 * len(every))))).values
     return PixelError(name, len(gaps), float(every.mean()), float(tail), float(every.max()), note if float(every.max()) else "")
 
 
-def draws_of(read: Read, count: int, seed: int = 0) -> Drawn | None:
-    """Results of one transform beside torchvision's own; None where nothing is random."""
-    if read.untranslatable is not None or not any(op.is_random for op in read.ops):
-        return None
-    if not type(read.source).__module__.startswith("torchvision."):
-        return Drawn(read.name, 0, (), "results are compared with torchvision's transforms only")
-    if any(isinstance(op, ops.BATCHED) for op in read.ops):
-        return Drawn(read.name, 0, (), "it mixes samples with each other")
-    return Drawn(
-        read.name, count, tuple(distribution.compared(read.source, read.ops, count=count, size=_small(read.ops), seed=seed))
-    )
-
-
-def _small(listed: Sequence[Op]) -> tuple[int, int, int]:
-    """A picture just large enough for the crop."""
-    crops = [op.size for op in listed if isinstance(op, (ops.RandomCrop, ops.CenterCrop))]
-    return (3, max([24, *(size[0] + 8 for size in crops)]), max([32, *(size[1] + 16 for size in crops)]))
-
-
-def _whole(
-    found: Parity, split: Split, pictures: Sequence[Any], images: list[torch.Tensor], build: Callable[..., Augment], *, seed: int,
-    device: str,
-) -> None:  # fmt: skip
-    """From end to end: their functions on their pictures, and the module on the batch, with the same numbers."""
-    kept = sum(len(read.ops) for read in split.stays)
-    reference = tensor.augmentation(split.ops, seed=seed, first=kept)
-    swapped = build(split.ops, seed=seed, first=kept)
-    if any(isinstance(op, ops.BATCHED) for op in split.ops):
-        found.declined.append(("the whole list", "it mixes samples with each other"))
-        return
-    index = np.arange(len(images))
-    steps = reference.steps([tuple(one.shape) for one in images], index)
-    state: Any = torch.stack(images) if len({one.shape for one in images}) == 1 else images
-    with torch.no_grad():
-        ours = [one.cpu() for one in swapped.run(_on(state, _where(steps, device)), steps)]
-    theirs = _own(split, images, steps, reference)
-    scale, mean, std = undone(split.ops)
-    found.whole = measured("the whole list", theirs, ours, scale, "their functions on pictures of PIL, ours on tensors")
-    for original, one, other in list(zip(pictures, theirs, ours, strict=True))[:8]:
-        found.sheet.append(panel(original, one, other, scale, mean, std))
-
-
-def panel(original: Any, theirs: torch.Tensor, ours: torch.Tensor, scale: Any, mean: Any, std: Any) -> Panel:
-    """A row of the contact sheet; the difference is shown sixteen times as large as it is."""
-    gap = (theirs.double() - ours.double()).abs() * scale
-    widened = (gap * 16).clamp(0, 255).to(torch.uint8)
-    return Panel(_picture(original), _shown(theirs, mean, std), _shown(ours, mean, std), _hwc(widened), float(gap.mean()))
-
-
-def _own(split: Split, images: list[torch.Tensor], steps: list[DrawnStep], reference: Any) -> list[torch.Tensor]:
-    """The part that moves, as the user's list runs it: on pictures of PIL until they become tensors."""
-    from torchvision.transforms.v2 import functional as tv
-
-    as_pictures = any(isinstance(op, ops.ToTensor) for op in split.ops) and all(one.dtype == torch.uint8 for one in images)
-    programs = programs_of(steps, len(images))
-    results = []
-    for one, program in zip(images, programs, strict=True):
-        drawn_on_tensors = any(step.name in ("blend", "gaussian_noise") for step, _ in program)
-        start = tv.to_pil_image(one) if as_pictures and not drawn_on_tensors else one
-        results.append(_tensor(reference.one(start, program)))
-    return results
-
-
-def undone(listed: Sequence[Op]) -> tuple[Any, Any, Any]:
-    """The scale of the results in 1/255, and what to undo to look at them."""
-    scale: Any = 1.0
+def _scale(calls: Sequence[Call], result: torch.Tensor) -> tuple[Any, Any, Any]:
+    """Of the results in 1/255, and the mean and deviation to undo to look at them."""
+    scale: Any = 255.0 if result.is_floating_point() else 1.0
     mean, std = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
-    for op in listed:
-        if isinstance(op, ops.ToDtype) and op.scale:
-            scale = 255.0
-        if isinstance(op, ops.Normalize):
-            mean, std = torch.as_tensor(op.mean).view(-1, 1, 1), torch.as_tensor(op.std).view(-1, 1, 1)
-            scale = std.double() * scale
+    for call in calls:
+        if call.name == "normalize":
+            mean, std = (torch.tensor(call.arguments[name]).view(-1, 1, 1) for name in ("mean", "std"))
+            scale = 255.0 * std.double()
+            break
     return scale, mean, std
+
+
+def panel(original: Any, expected: torch.Tensor, swapped: torch.Tensor, scale: Any, mean: Any, std: Any) -> Panel:
+    """A row of the contact sheet; the difference is shown sixteen times as large as it is."""
+    gap = (expected.double() - swapped.double()).abs() * scale
+    widened = (gap * 16).clamp(0, 255).to(torch.uint8)
+    return Panel(
+        _hwc(as_tensor(original)), _shown(expected, mean, std), _shown(swapped, mean, std), _hwc(widened), float(gap.mean())
+    )
 
 
 def _shown(image: torch.Tensor, mean: Any, std: Any) -> Any:
@@ -281,14 +217,5 @@ def _shown(image: torch.Tensor, mean: Any, std: Any) -> Any:
 
 
 def _hwc(image: torch.Tensor) -> Any:
-    return (
-        image.expand(3, -1, -1).permute(1, 2, 0).contiguous().numpy()
-        if image.shape[0] == 1
-        else image.permute(1, 2, 0).contiguous().numpy()
-    )
-
-
-def _picture(original: Any) -> Any:
-    if isinstance(original, torch.Tensor):
-        return _hwc(original)
-    return np.asarray(original.convert("RGB") if hasattr(original, "convert") else original)
+    image = image.expand(3, -1, -1) if image.shape[0] == 1 else image[:3]
+    return image.permute(1, 2, 0).contiguous().numpy()

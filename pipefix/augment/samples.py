@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import IterableDataset, default_collate
+from torch.utils.data import IterableDataset
+from torchvision import tv_tensors
+from torchvision.datasets.folder import default_loader
 
-from pipefix.augment import encoded
-from pipefix.augment.batch import FOLLOWERS
-from pipefix.augment.swap import FoundTransforms, replaced
+from pipefix.augment.transforms import FoundTransforms, replaced
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import members
 from pipefix.vocabulary.random_state import seeded
 
+FOLLOWERS = tuple(getattr(tv_tensors, name) for name in ("BoundingBoxes", "KeyPoints", "Mask") if hasattr(tv_tensors, name))
+"""What torchvision moves along with a picture. KeyPoints are newer than the rest."""
 DEEPEST = 8
 """Levels of a sample that are searched for its picture."""
 
@@ -76,12 +78,12 @@ class _Recorder:
         return getattr(self.transform, name)
 
 
-def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, collate_fn: Any = None, count: int = 4) -> None:
+def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, count: int = 4) -> None:
     """Raise `TargetError` where a sample is more than its picture, transformed once and handed on as the transforms give it.
 
     What moves to the batch moves pictures only, and after everything that ``__getitem__`` does. A mask that the same transforms
     turn would stay unturned beside its picture, a second view would stay as it was read, and an operation after the transforms
-    would be done before them. ``collate_fn``: the loader's.
+    would be done before them.
     """
     recorder = _Recorder(place.transform)
     recording = replaced(dataset, place.path, recorder)
@@ -89,7 +91,7 @@ def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, collate_fn: 
         recorder.calls.clear()
         with seeded(item):
             sample = next(iter(recording), None) if isinstance(dataset, IterableDataset) else recording[item]
-        why = _more_than_a_picture(recorder.calls, sample, collate_fn, stream=isinstance(dataset, IterableDataset))
+        why = _more_than_a_picture(recorder.calls, sample, stream=isinstance(dataset, IterableDataset))
         if why is not None:
             raise TargetError(
                 f"The dataset's {'.'.join(place.path)} cannot move to the batch: {why}.",
@@ -98,15 +100,11 @@ def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, collate_fn: 
             )
 
 
-def _more_than_a_picture(
-    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]], sample: Any, collate_fn: Any, *, stream: bool
-) -> str | None:
+def _more_than_a_picture(calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]], sample: Any, *, stream: bool) -> str | None:
     for given, named, _ in calls:
         beside = [*given[1:], *(value for name, value in named.items() if name != "image")]
         if named.keys() - {"image"} or any(_has_unmarked(one) for one in beside):
             return "they are called with a mask, boxes or other values beside the picture, which would not follow it"
-        if beside and collate_fn in (None, default_collate):
-            return "they move masks or boxes too, and default_collate makes plain tensors of these, which do not follow the picture"
     if len(calls) > 1 and not stream:  # a stream may read ahead
         return f"a sample calls them {len(calls)} times, and only one picture of it would be transformed"
     views = sum(_holds(sample, _picture_in(made)) for _, _, made in calls)
@@ -150,7 +148,7 @@ def refuse_other_files(dataset: Any, place: FoundTransforms, files: Sequence[Any
         with seeded(item):
             sample = dataset[item]
         label = sample[1] if isinstance(sample, (tuple, list)) and len(sample) == 2 else None
-        alike = size_of(picture)[1:] == size_of(encoded.decoded(files[item]))[1:]
+        alike = size_of(picture)[1:] == size_of(default_loader(files[item]))[1:]
         if not alike or not isinstance(label, (int, np.integer)) or int(label) != labels[item]:
             raise TargetError(
                 f"dataset[{item}] is not the picture of {files[item]} and the number {labels[item]}, which the dataset lists "
@@ -176,6 +174,13 @@ def _checked(picture: Any) -> Any:
         f"The dataset hands a {type(picture).__name__} to its transforms, not a picture.",
         advice="Only pictures (PIL, arrays, tensors) can be swapped.",
     )
+
+
+def kind_of(picture: Any) -> Literal["pil", "tensor", "array"]:
+    """What the dataset hands to its transforms."""
+    if isinstance(picture, Image.Image):
+        return "pil"
+    return "tensor" if isinstance(picture, torch.Tensor) else "array"
 
 
 def size_of(picture: Any) -> tuple[int, int, int]:

@@ -1,32 +1,40 @@
-"""Where a list is cut: what must stay on the CPU, what moves to the batch as one module, and what crosses the wire then."""
+"""Where a list is cut: what must stay in the dataset, what moves to the batch as one module, and what crosses to it then.
+
+Nothing is read off the transforms: each is called with pictures without pixels, and what can be recorded can move.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+import torch
+from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment import ops, support
-from pipefix.augment.operation import Op, draw_list
-from pipefix.augment.steps import Frame
-from pipefix.augment.stream import Stream, keys_of
-from pipefix.augment.translate import Read, Translation
+from pipefix.augment.record import NotRecordable, RecordedImage, replayed
+from pipefix.augment.transforms import Part, parts_of
+from pipefix.vocabulary.random_state import RandomState, seeded
 
-_BYTES = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int16": 2, "int32": 4, "int64": 8}
+Kind = Literal["pil", "tensor", "array"]
+SIZES = ((600, 700), (700, 600), (812, 640))
+"""Heights and widths of the pictures to try where those of the dataset are not known."""
+TRIALS, COMPARED = 8, 6
+TO_TENSOR = ("ToTensor", "ToImage", "PILToTensor")
 
 
 @dataclass(frozen=True)
-class Wire:
+class SampleFormat:
     """What one sample is when it crosses to the training process."""
 
-    shape: tuple[int, int, int] | None
+    shape: tuple[int, ...] | None
     """Channels, height, width; None where pictures differ in size or it is not known."""
     dtype: str
 
     @property
     def nbytes(self) -> int | None:
-        return None if self.shape is None else int(np.prod(self.shape)) * _BYTES.get(self.dtype, 4)
+        return None if self.shape is None else int(np.prod(self.shape)) * getattr(torch, self.dtype).itemsize
 
     def __str__(self) -> str:
         return f"{self.dtype} {'x'.join(map(str, self.shape))}" if self.shape else f"{self.dtype}, of any size"
@@ -34,91 +42,164 @@ class Wire:
 
 @dataclass(frozen=True)
 class Split:
+    """A list cut in two."""
+
     target: str
-    stays: tuple[Read, ...]
-    """The user's own transforms, as they are."""
-    moves: tuple[Read, ...]
-    whys: tuple[tuple[str, str], ...]
+    in_dataset: tuple[Part, ...]
+    on_batch: tuple[Part, ...]
+    reasons: tuple[tuple[str, str], ...]
     """Why a transform stays: its name, and the reason."""
-    before: Wire
-    after: Wire
+    format_before: SampleFormat
+    format_after: SampleFormat
 
     @property
-    def ops(self) -> tuple[Op, ...]:
-        """What the module does."""
-        return tuple(op for read in self.moves for op in read.ops)
-
-    @property
-    def needs_tensor(self) -> bool:
-        """Whether the part that stays must still be followed by the step from a picture to a tensor."""
-        return not any(isinstance(op, ops.ToTensor) for read in self.stays for op in read.ops)
+    def names(self) -> list[str]:
+        """Of what moves."""
+        return [part.name for part in self.on_batch]
 
 
-def split(translation: Translation, target: str, *, size: tuple[int, int, int] | None = None, same_size: bool = False) -> Split:
-    """Cut at the earliest place. ``size``: channels, height and width of a picture as it is read; ``same_size``: of all of them."""
-    reads = translation.reads
-    whys: list[tuple[str, str]] = []
-    if target == "dali":
-        return _from_bytes(translation, size)
+def split(
+    transform: Any, target: str = "kornia", *, size: tuple[int, int, int] | None = None, same_size: bool = False, kind: Kind = "pil"
+) -> Split:
+    """Cut at the earliest place.
+
+    Args:
+        transform: The user's: one, a list, a composition.
+        target: "kornia", or "dali", which takes the whole list or nothing.
+        size: Channels, height and width of a picture as it is read, where that is known.
+        same_size: Whether all pictures have it.
+        kind: What the dataset hands to its transforms.
+    """
+    parts = parts_of(transform)
+    tried = _Tried(parts, size, same_size, kind)
+    reasons: list[tuple[str, str]] = []
     cut = 0
-    for place, read in enumerate(reads):
-        why = support.why_not_any(read.ops, target)
+    for place, part in enumerate(parts):
+        why = tried.reasons[place]
         if why:
-            whys += [(one.name, f"{read.name} follows, which stays") for one in reads[cut:place]]
-            whys.append((read.name, why))
+            reasons += [(earlier.name, f"{part.name} follows, which stays") for earlier in parts[cut:place]]
+            reasons.append((part.name, why))
             cut = place + 1
-    sized = _first_size(reads, same_size)
-    if sized > cut:
-        whys += [(one.name, "pictures differ in size until they are cropped or resized to one") for one in reads[cut:sized]]
-        cut = sized
+    if target == "dali":
+        return _whole(parts, tried, reasons)
+    uniform = next((place for place in range(cut, len(parts) + 1) if tried.formats[place].shape), len(parts))
+    if tried.formats[-1].shape is None:
+        uniform = len(parts)
+    reasons += [(part.name, "pictures differ in size until they are cropped or resized to one") for part in parts[cut:uniform]]
     return Split(
-        target, reads[:cut], reads[cut:], tuple(whys),
-        _wire(_ops(reads), size, same_size), _wire(_ops(reads[:cut]), size, same_size),
+        target, tuple(parts[:uniform]), tuple(parts[uniform:]), tuple(reasons), tried.formats[-1], tried.formats[uniform]
     )  # fmt: skip
 
 
-def _from_bytes(translation: Translation, size: tuple[int, int, int] | None) -> Split:
+def _whole(parts: Sequence[Part], tried: _Tried, reasons: list[tuple[str, str]]) -> Split:
     """DALI begins with encoded bytes, so it takes the whole list or none of it."""
-    refused = [(read.name, why) for read in translation.reads if (why := support.why_not_any(read.ops, "tensor"))]
-    reads = translation.reads
-    if refused:
-        name = refused[0][0]
-        whys = refused + [(read.name, f"{name} stays, and DALI begins with the file") for read in reads if read.name != name]
-        return Split("dali", reads, (), tuple(whys), _wire(_ops(reads), size, False), _wire(_ops(reads), size, False))
-    before = _wire(_ops(reads), size, False)
-    return Split("dali", (), reads, (), before, before)
+    before = tried.formats[-1]
+    if not reasons and parts:
+        from pipefix.augment.dali import front_of
+
+        front = front_of(parts)
+        if isinstance(front, str):
+            reasons = [(parts[0].name, front)]
+    if not reasons:
+        return Split("dali", (), tuple(parts), (), before, before)
+    name = next((name for name, why in reasons if "follows, which stays" not in why), reasons[0][0])
+    told = {stays for stays, _ in reasons}
+    own = [(stays, why) for stays, why in reasons if "follows, which stays" not in why]
+    rest = [(part.name, f"{name} stays, and DALI begins with the file") for part in parts if part.name not in dict(own)]
+    assert told
+    return Split("dali", tuple(parts), (), (*own, *rest), before, before)
 
 
-def _first_size(reads: Sequence[Read], same_size: bool) -> int:
-    """How many transforms it takes until all pictures have one size."""
-    if same_size:
-        return 0
-    for place, read in enumerate(reads):
-        if any(makes_one_size(op) for op in read.ops):
-            return place + 1
-    return len(reads)
+class _Tried:
+    """What became of pictures without pixels: why a transform cannot be recorded, and the format of samples before each of them."""
+
+    def __init__(self, parts: Sequence[Part], size: tuple[int, int, int] | None, same_size: bool, kind: Kind) -> None:
+        channels, *known = size or (3,)
+        own = [(known[0], known[1])] if known else []
+        sizes = (
+            own
+            if same_size
+            else [*own, *(SIZES if not own else [(side + 64, other + 32) for side, other in (own[0], own[0][::-1])])]
+        )
+        images = [
+            RecordedImage.of((channels, *sizes[trial % len(sizes)]), torch.uint8, from_pil=kind != "tensor")
+            for trial in range(TRIALS)
+        ]
+        self.reasons: list[str] = []
+        self.formats = [_format(images)]
+        for place, part in enumerate(parts):
+            why, images = _recorded(part, images, place, kind)
+            if kind == "array" and part.name not in TO_TENSOR:
+                why = "the dataset gives arrays, which torchvision's transforms pass over until they are tensors"
+            kind = "tensor" if part.name in TO_TENSOR else kind
+            self.reasons.append(why)
+            self.formats.append(_format(images))
 
 
-def makes_one_size(op: Op) -> bool:
-    return isinstance(op, ops.SIZING) and not (isinstance(op, ops.Resize) and (op.size is None or len(op.size) < 2))
+def _format(images: Sequence[RecordedImage]) -> SampleFormat:
+    shapes = {tuple(image.shape) for image in images}
+    return SampleFormat(shapes.pop() if len(shapes) == 1 else None, str(images[0].dtype).removeprefix("torch."))
 
 
-def _ops(reads: Sequence[Read]) -> tuple[Op, ...]:
-    return tuple(op for read in reads for op in read.ops)
+def _recorded(part: Part, images: list[RecordedImage], place: int, kind: Kind) -> tuple[str, list[RecordedImage]]:
+    """Why the transform cannot be moved, and the pictures after it; as they were where it cannot."""
+    if part.recorded is None:
+        return part.why_not, images
+    after = []
+    for trial, image in enumerate(images):
+        try:
+            with seeded(trial + 101 * place):
+                after.append(part.recorded(image))
+        except NotRecordable as why:
+            return str(why), images
+        except Exception as error:  # noqa: BLE001 - the user's own class may raise anything
+            return (
+                f"called with a picture alone it raises {type(error).__name__}: {_first_line(error)}",
+                images,
+            )
+    if not all(isinstance(image, RecordedImage) for image in after):
+        return "it makes something else of a picture than one picture", images
+    if part.compared and not _does_the_same(part, images[0], kind):
+        return f"what torchvision's new {part.name} would do is not quite what it does to a picture, or it draws otherwise", images
+    return "", after
 
 
-def _wire(listed: Sequence[Op], size: tuple[int, int, int] | None, same_size: bool) -> Wire:
-    dtype, one_size = "uint8", same_size
-    known = [op for op in listed if not isinstance(op, ops.Untranslatable)]
-    for op in known:
-        if isinstance(op, ops.ToDtype):
-            dtype = op.dtype
-        one_size = one_size or makes_one_size(op)
-    if not one_size:
-        return Wire(None, dtype)
-    frame = Frame.of([size or (3, 512, 512)])
-    try:
-        draw_list(known, Stream(keys_of(0, 0, np.zeros(1))), frame)
-    except ValueError:  # the sample is smaller than a crop
-        return Wire(None, dtype)
-    return Wire((int(frame.channels[0]), int(frame.height[0]), int(frame.width[0])), dtype)
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:100]
+
+
+def _does_the_same(part: Part, like: RecordedImage, kind: Kind) -> bool:
+    """Whether the recorded calls, done to a picture, give what the user's own transform gives, and draw the same numbers."""
+    picture = _example(tuple(like.shape), like.dtype, kind)
+    for seed in range(COMPARED):
+        with seeded(seed):
+            try:
+                expected = part.source(picture)
+            except Exception:  # noqa: BLE001 - as above
+                return False
+            drawn = RandomState()
+        with seeded(seed):
+            image = RecordedImage.of(tuple(like.shape), like.dtype, from_pil=kind != "tensor")
+            part.recorded(image)  # type: ignore[misc]
+            if drawn.changed():
+                return False
+        first, second = _tensor(expected), _tensor(replayed(image.calls, picture))
+        if first.shape != second.shape or first.dtype != second.dtype:
+            return False
+        # A blur of the old kind rounds a pixel in a million to its neighbour.
+        if float((first.double() - second.double()).abs().max()) > (1 / 255 if first.is_floating_point() else 1):
+            return False
+    return True
+
+
+def _example(shape: tuple[int, ...], dtype: torch.dtype, kind: Kind) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    image = torch.randint(0, 256, (shape[0], shape[1] // 8 + 1, shape[2] // 8 + 1), generator=generator, dtype=torch.uint8)
+    image = tv.resize(image, list(shape[1:]), antialias=True)
+    if kind == "pil" and dtype == torch.uint8 and shape[0] in (1, 3, 4):
+        return tv.to_pil_image(image)
+    return image if dtype == torch.uint8 else tv.to_dtype(image, dtype, scale=True)
+
+
+def _tensor(picture: Any) -> torch.Tensor:
+    return picture.as_subclass(torch.Tensor) if isinstance(picture, torch.Tensor) else tv.pil_to_tensor(picture)

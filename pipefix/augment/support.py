@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from importlib.util import find_spec
 
 import torch
 
-from pipefix.augment import ops
-from pipefix.augment.operation import Op
+from pipefix.vocabulary.errors import MissingExtra
 from pipefix.vocabulary.extras import need
 
-TARGETS = ("kornia", "dali", "tensor")
-
-_KORNIA: dict[type, str] = {
-    ops.Jpeg: "Kornia's differentiable codec lies 1.8/255 from libjpeg, and a GPU has no other here",
-}
-_TENSOR: dict[type, str] = {}
-
-
-def why_not(op: Op, target: str) -> str | None:
-    """Why the target does not do the operation; None where it does."""
-    if isinstance(op, ops.Untranslatable):
-        return op.why
-    for listed in op.within:
-        for one in listed:
-            why = why_not(one, target)
-            if why:
-                return f"{type(one).__name__} in it: {why}"
-    if target == "dali":
-        from pipefix.augment import dali_graph
-
-        # The size is taken as fixed: it is, after a crop.
-        return dali_graph.why_not(op, (224, 224))
-    return (_KORNIA if target == "kornia" else _TENSOR).get(type(op))
-
-
-def why_not_any(listed: Sequence[Op], target: str) -> str | None:
-    return next((why for op in listed if (why := why_not(op, target))), None)
+TARGETS = ("kornia", "dali")
 
 
 def check(target: str) -> None:
     """Refuse a target that cannot be had here, with what to install."""
     if target == "kornia":
-        need("kornia", extra="all", why="The target kornia")
+        if find_spec("kornia") is None:
+            raise MissingExtra("The target kornia needs the package 'kornia'.", advice="Install it with: pip install kornia")
     elif target == "dali":
         # Its distributions are named for the CUDA that they are built for, which must be torch's.
         need("nvidia.dali", extra="dali-cuda12" if (torch.version.cuda or "").startswith("12.") else "dali", why="The target dali")

@@ -1,202 +1,172 @@
-"""A list of transforms swapped: the part that stays in the dataset, and the module that does the rest to whole batches."""
+"""A list of transforms swapped: the dataset does what stays and records what moves, the module does that to whole batches."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import Dataset, IterableDataset, Subset
-from torchvision.datasets import folder
-from torchvision.transforms import v2
+from torch.utils.data import Dataset, IterableDataset, default_collate
+from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tv
 
-from pipefix.augment import encoded, ops, support
-from pipefix.augment.augment import Augment
-from pipefix.augment.encoded import Encoded
-from pipefix.augment.single import SINGLE
-from pipefix.augment.split import Split
-from pipefix.augment.steps import Frame, programs_of
-from pipefix.augment.stream import Stream, keys_of
-from pipefix.augment.translate import Read
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.augment import support
+from pipefix.augment.module import Augment
+from pipefix.augment.record import Program, RecordedImage, packed
+from pipefix.augment.split import TO_TENSOR, Split
+from pipefix.augment.transforms import FoundTransforms, files_of, parts_of, replaced
+from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.nested import leaves, map_leaves, members
 
-_NAMES = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
-FILES_LOOKED_AT = 100
-"""Of what a dataset lists, to see that it lists files."""
-_INDEX: ContextVar[int | None] = ContextVar("index", default=None)
-"""Which sample is being made, for the part of the list that stays in the dataset."""
+_CALLS = "_pipefix_calls"
+"""The attribute of a picture that holds its recorded calls, from the transforms to the end of ``__getitem__``."""
+DEEPEST = 8
+_PIXELS_OF_BYTES = ("L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB", "P")
 
 
-@dataclass(frozen=True)
-class FoundTransforms:
-    """Where a dataset keeps its transforms."""
+class DatasetTransform:
+    """What the dataset calls in place of its transforms: those that stay are called, those that move are recorded."""
 
-    path: tuple[str, ...]
-    """Attributes from the dataset to the transform, such as ("dataset", "transform") within a Subset."""
-    transform: Any
+    def __init__(self, cut: Split) -> None:
+        self.stays = [part.source for part in cut.in_dataset]
+        self.moves = [part.recorded for part in cut.on_batch]
+        self.first = cut.names[0] if cut.on_batch else ""
 
-
-def find(dataset: Any, named: str | None = None) -> FoundTransforms | None:
-    """The transforms of a dataset, or of the one that it wraps: under a usual name, or the attribute that is ``named``."""
-    if named is not None:
-        return _named(dataset, tuple(named.split(".")))
-    path: tuple[str, ...] = ()
-    owner = dataset
-    for _ in range(8):
-        for name in _NAMES:
-            value = getattr(owner, name, None)
-            if value is not None and callable(value) and not isinstance(value, type) and name in vars(owner):
-                # A torchvision dataset wraps what it was given as transform= once more.
-                if name == "transforms" and getattr(owner, "transform", None) is not None:
-                    continue
-                return FoundTransforms((*path, name), value)
-        inner = getattr(owner, "dataset", None)
-        if inner is None:
-            return None
-        owner, path = inner, (*path, "dataset")
-    return None
-
-
-def files_of(dataset: Any) -> tuple[list[Any], list[int]] | str:
-    """The files of a dataset that lists them, and their labels; else why there are none to be had."""
-    if isinstance(dataset, Subset):
-        whole = files_of(dataset.dataset)
-        if isinstance(whole, str):
-            return whole
-        files, labels = whole
-        return [files[one] for one in dataset.indices], [labels[one] for one in dataset.indices]
-    pairs = getattr(dataset, "samples", None) or getattr(dataset, "imgs", None)
-    if not isinstance(pairs, (list, tuple)) or not all(map(_is_file_and_label, pairs[:FILES_LOOKED_AT])):
-        return "the dataset does not list its files: samples (or imgs), pairs of a path and a number, as ImageFolder has them"
-    if getattr(dataset, "target_transform", None) is not None:
-        return "the dataset changes its labels (target_transform)"
-    return [one[0] for one in pairs], [int(one[1]) for one in pairs]
-
-
-def _is_file_and_label(one: Any) -> bool:
-    return isinstance(one, (list, tuple)) and len(one) == 2 and isinstance(one[0], (str, PathLike)) and isinstance(one[1], Integral)
-
-
-def _named(dataset: Any, path: tuple[str, ...]) -> FoundTransforms | None:
-    value = dataset
-    for name in path:
-        value = getattr(value, name, None)
-    return FoundTransforms(path, value) if callable(value) and not isinstance(value, type) else None
-
-
-class Front:
-    """What stays in the dataset: the user's own list up to the cut, each sample with numbers that belong to its index.
-
-    Operations that can be read are run by the very functions that the user's transforms call, on the picture as the dataset gives
-    it. What cannot be read is called as it is.
-    """
-
-    def __init__(self, reads: Sequence[Read], *, to_tensor: bool, seed: int, tensors: bool = False) -> None:
-        self.reads, self.to_tensor, self.tensors, self.seed = tuple(reads), to_tensor, tensors, seed
-        self.epoch = torch.full((1,), -1, dtype=torch.int64).share_memory_()
-        """-1 until somebody tells it: every sample is then drawn anew from PyTorch's generator, as transforms do."""
-
-    def __call__(self, *sample: Any, **named: Any) -> Any:
-        if named:
-            return self._of_arrays(named)
-        if len(sample) > 1:
-            whole = sample
-            for read in self.reads:
-                whole = read.source(*whole)
-            return v2.PILToTensor()(whole) if self.to_tensor else whole
-        return self._picture(sample[0])
-
-    def _picture(self, picture: Any) -> Any:
-        index = _INDEX.get()
-        place = 0
-        if isinstance(picture, Encoded) and (index is None or not self.reads):
-            picture = picture.whole()
-        if self.tensors and isinstance(picture, Image.Image):
-            picture = tv.pil_to_tensor(picture)
-        for read in self.reads:
-            if index is None or read.untranslatable is not None or not _is_picture(picture):
-                picture = read.source(picture)
-            else:
-                picture = self._keyed(picture, read, index, place)
-            place += len(read.ops)
-        if isinstance(picture, Encoded):
-            picture = picture.whole()
-        return tv.pil_to_tensor(picture) if self.to_tensor and isinstance(picture, Image.Image) else picture
-
-    def _keyed(self, picture: Any, read: Read, index: int, place: int) -> Any:
-        epoch = int(self.epoch)
-        seed = int(torch.randint(2**62, ())) if epoch < 0 else self.seed
-        stream = Stream(keys_of(seed, epoch, np.asarray([index])))
-        size = (3, picture.height, picture.width) if isinstance(picture, Encoded) else tv.get_dimensions(picture)
-        frame = Frame.of([size])
-        for offset, op in enumerate(read.ops):
-            for step in op.draw(stream.fork(place + offset), frame):
-                for one, position in programs_of([step], 1)[0]:
-                    picture = _applied(one.name, picture, one.scalars(position))
-        return picture
-
-    def _of_arrays(self, named: dict[str, Any]) -> dict[str, Any]:
-        """albumentations' way: arrays by name, the picture under ``image``."""
-        for read in self.reads:
-            named = read.source(**named)
-        if self.to_tensor and isinstance(named.get("image"), np.ndarray):
-            array = named["image"]
-            named["image"] = torch.from_numpy(np.ascontiguousarray(array if array.ndim == 3 else array[:, :, None])).permute(
-                2, 0, 1
+    def __call__(self, *sample: Any) -> Any:
+        unpack = len(sample) > 1
+        for transform in self.stays:
+            made = transform(*sample)
+            sample = made if unpack else (made,)
+        if not self.moves:
+            return sample if unpack else sample[0]
+        picture = _picture_of(sample)
+        if isinstance(picture, np.ndarray) and self.first not in TO_TENSOR:
+            raise TargetError(
+                f"The dataset gives arrays, which {self.first} passes over: it would be done to the batch all the same.",
+                advice="Begin the list with torchvision.transforms.v2.ToImage(), or leave the transforms in the dataset.",
             )
-        return named
+        tensor = _bytes_of(picture)
+        image = RecordedImage.of(tuple(tensor.shape), tensor.dtype, from_pil=not isinstance(picture, torch.Tensor))
+        given: Any = tuple(map_leaves(lambda leaf: image if leaf is picture else leaf, sample))
+        for place, transform in enumerate(self.moves):
+            image.place[0] = place
+            made = transform(*given)  # type: ignore[misc]
+            given = made if unpack else (made,)
+
+        def pixels(leaf: Any) -> Any:
+            if not isinstance(leaf, RecordedImage):
+                return leaf
+            setattr(tensor, _CALLS, image.calls)
+            return tensor
+
+        made = map_leaves(pixels, given)
+        return tuple(made) if unpack else made[0]
 
 
-def _applied(name: str, picture: Any, values: dict[str, Any]) -> Any:
-    if isinstance(picture, Encoded):
-        begun = picture.begun(name, values)
-        if begun is not None:
-            return begun
-        picture = picture.whole()
-    return SINGLE[name](picture, **values)
+def _picture_of(sample: Any) -> Any:
+    """By torchvision's rule: what is marked as an image, or else the first tensor."""
+    every = list(leaves(sample))
+    marked = [leaf for leaf in every if isinstance(leaf, (Image.Image, tv_tensors.Image, np.ndarray))]
+    pictures = marked or [leaf for leaf in every if type(leaf) is torch.Tensor][:1]
+    if len(pictures) != 1:
+        raise TargetError(
+            f"The transforms were given {len(pictures) or 'no'} pictures in one sample, where one can move to the batch.",
+            advice="Leave these transforms in the dataset, or mark masks as torchvision.tv_tensors.Mask.",
+        )
+    return pictures[0]
 
 
-def _is_picture(value: Any) -> bool:
-    return isinstance(value, (Image.Image, torch.Tensor, Encoded))
+def _bytes_of(picture: Any) -> torch.Tensor:
+    if isinstance(picture, torch.Tensor):
+        return picture.as_subclass(torch.Tensor)
+    if isinstance(picture, np.ndarray):
+        return tv.to_image(picture).as_subclass(torch.Tensor)
+    if picture.mode not in _PIXELS_OF_BYTES:
+        raise TargetError(
+            f"A picture has the mode {picture.mode!r}, whose pixels are no bytes: the batch would be scaled otherwise.",
+            advice="Convert pictures to RGB or L where they are read, or leave the transforms in the dataset.",
+        )
+    return tv.pil_to_tensor(picture)
 
 
-class Keyed(Dataset[Any]):
-    """The dataset as it was, telling its transforms which sample they are for; with ``index`` each sample comes with its own."""
+class RecordingDataset(Dataset[Any]):
+    """The dataset as it was; each sample comes with the calls recorded of it, as a pair."""
 
-    def __init__(self, dataset: Any, front: Front, *, index: bool = False) -> None:
-        self.dataset, self.front, self.index = dataset, front, index
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, item: int) -> Any:
-        token = _INDEX.set(int(item))
-        try:
-            sample = self.dataset[item]
-        finally:
-            _INDEX.reset(token)
-        return (sample, item) if self.index else sample
+    def __getitem__(self, item: Any) -> tuple[Any, bytes]:
+        return with_calls(self.dataset[item])
 
-    def __getitems__(self, items: list[int]) -> list[Any]:
-        """One by one: a dataset that reads whole batches itself (`Subset` does) would not be told which sample is being made."""
-        return [self[item] for item in items]
+    def __getitems__(self, items: list[Any]) -> list[Any]:
+        whole = getattr(self.dataset, "__getitems__", None)
+        return [with_calls(sample) for sample in (whole(items) if whole is not None else map(self.dataset.__getitem__, items))]
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("dataset", "front", "index"):
+        if name == "dataset":
             raise AttributeError(name)
         return getattr(self.dataset, name)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Tell it at the beginning of each epoch; worker processes that live on hear it too."""
-        self.front.epoch.fill_(epoch)
+
+class RecordingStream(IterableDataset[Any]):
+    """The same for a stream."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(with_calls, self.dataset)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+def with_calls(sample: Any) -> tuple[Any, bytes]:
+    """A sample, and what was recorded of its picture."""
+    every = list(_recorded_in(sample))
+    if len(every) != 1:
+        raise TargetError(
+            f"A sample holds {len(every) or 'no'} pictures that the transforms made, where one can move to the batch.",
+            advice="Have __getitem__ call its transforms once, with the picture, and return what they give as it is; or leave "
+            "these transforms in the dataset.",
+        )
+    picture = every[0]
+    listed = list(leaves(sample))
+    place = next((place for place, leaf in enumerate(listed) if leaf is picture), None)
+    return sample, packed(Program(picture.__dict__.pop(_CALLS), tuple(picture.shape), place, len(listed)))
+
+
+def _recorded_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        if _CALLS in value.__dict__:
+            yield value
+        return
+    inner = members(value) if depth < DEEPEST else []
+    if inner is None:
+        inner = list(getattr(value, "__dict__", {}).items())  # a class of the user's own
+    for _, member in inner:
+        yield from _recorded_in(member, depth + 1)
+
+
+class Collate:
+    """A collate function for samples that come with their calls: the batch as ``collate_fn`` makes it, and the calls beside it."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
+        self.collate_fn = collate_fn
+
+    def __call__(self, samples: Sequence[Any]) -> tuple[Any, list[bytes]]:
+        return self.collate_fn([sample for sample, _ in samples]), [calls for _, calls in samples]
+
+
+def with_calls_apart(collate_fn: Callable[[Any], Any]) -> Any:
+    """`default_collate` takes such samples as they are."""
+    return collate_fn if collate_fn is default_collate else Collate(collate_fn)
 
 
 @dataclass(frozen=True)
@@ -211,107 +181,61 @@ class Swap:
     def target(self) -> str:
         return self.split.target
 
-    def front(self) -> Front:
-        """The part that stays in the dataset."""
-        to_tensor = self.split.needs_tensor and bool(self.split.moves)
-        return Front(
-            self.split.stays, to_tensor=to_tensor, seed=self.seed, tensors=self.target == "tensor" and _readable(self.split)
-        )
-
-    def dataset(self, dataset: Any, *, index: bool = False) -> Any:
-        """A copy of the dataset whose transforms are the part that stays; yours is left as it was."""
+    def dataset(self, dataset: Any) -> Any:
+        """A copy of the dataset whose transforms are the part that stays; yours is left as it was. Samples come as a pair: the
+        sample, and what was recorded of the part that moves."""
         if self.place is None:
             raise BadUsage(
-                "The dataset's transforms were not found.", advice="Set the dataset's transform to swap.front() by yourself."
+                "pipefix found no attribute with transforms (looked for: transform, transforms, augment, ...).",
+                advice="Store them as self.transform, and call self.transform in __getitem__.",
             )
-        front = self.front()
-        changed = replaced(dataset, self.place.path, front, tensors=self.target == "tensor" and _readable(self.split))
-        if isinstance(dataset, IterableDataset):
+        changed = replaced(dataset, self.place.path, DatasetTransform(self.split))
+        if not self.split.on_batch:
             return changed
-        return Keyed(changed, front, index=index)
+        return RecordingStream(changed) if isinstance(dataset, IterableDataset) else RecordingDataset(changed)
 
-    @property
-    def library(self) -> str:
-        """Whose transforms they are."""
-        home = type(self.place.transform).__module__ if self.place is not None else ""
-        return "albumentations" if home.startswith("albumentations.") else "torchvision"
+    def collate(self, collate_fn: Callable[[Any], Any]) -> Any:
+        """Your collate function, for samples of ``dataset``. (`default_collate` takes them as they are.)"""
+        return with_calls_apart(collate_fn) if self.split.on_batch else collate_fn
 
-    def notes(self) -> list[str]:
-        """What else is worth knowing about it."""
-        found = []
-        gpu = support.gpu_declined(self.target)
-        if gpu and self.target != "tensor":
-            found.append(f"{gpu[:1].upper()}{gpu[1:]}.")
-        if self.target == "dali" and self.split.moves:
-            from pipefix.augment.dali_plan import plan
-
-            made = plan(self.split.ops)
-            if made.rest:
-                names = ", ".join(type(op).__name__ for op in made.rest)
-                found.append(f"DALI does the list up to {names}; that is done by Kornia's module to its batches: {made.why}.")
-        return found
+    def module(self, **settings: Any) -> Augment:
+        """What is done to batches: ``images, labels = module((images, labels), calls)``."""
+        if self.target == "dali":
+            raise BadUsage("A swap to DALI makes a loader, not a module.", advice="Use swapped.loader(batch_size=256).")
+        return Augment(operations=self.split.names, **settings)
 
     def loader(self, dataset: Any, **settings: Any) -> Any:
         """DALI's loader over the dataset's files."""
-        found = files_of(dataset)
-        if self.target != "dali" or not self.split.moves or isinstance(found, str):
+        listed = files_of(dataset)
+        if self.target != "dali" or not self.split.on_batch or isinstance(listed, str):
             raise BadUsage(
                 "Only a swap to DALI of a dataset that lists its files (samples) makes a loader by itself.",
-                advice="Give files and labels to pipefix.augment.swap.dali_loader(files, swap.split.ops, labels=labels).",
+                advice="Give files, transforms and labels to pipefix.augment.swap.dali_loader(files, transform, labels=labels).",
             )
-        files, labels = found
-        return dali_loader(files, self.split.ops, labels=labels, seed=self.seed, **settings)
+        files, labels = listed
+        return dali_loader(files, [part.source for part in self.split.on_batch], labels=labels, seed=self.seed, **settings)
 
-    def module(self, **settings: Any) -> Augment:
-        """What is done to batches: ``images, labels = module((images, labels))``. ``.to(device)`` is not needed."""
-        if self.target == "dali":
-            raise BadUsage("A swap to DALI makes a loader, not a module.", advice="Use swapped.loader(batch_size=256).")
-        # Places of operations go on where those that stay left off, so that each has numbers of its own.
-        kept = sum(len(read.ops) for read in self.split.stays)
-        return build(self.target, self.split.ops, seed=self.seed, first=kept, **settings)
+    def notes(self) -> list[str]:
+        """What else is worth knowing about it."""
+        told = []
+        gpu = support.gpu_declined(self.target)
+        if gpu:
+            told.append(f"{gpu[:1].upper()}{gpu[1:]}.")
+        if self.target == "dali" and self.split.on_batch:
+            from pipefix.augment.dali import front_of
 
-
-def build(target: str, listed: Sequence[ops.Op], **settings: Any) -> Augment:
-    """The module of a target for a list of operations."""
-    support.check(target)
-    if target == "tensor":
-        from pipefix.augment import tensor
-
-        return tensor.augmentation(listed, **settings)
-    from pipefix.augment import kornia
-
-    return kornia.augmentation(listed, **settings)
+            front = front_of(self.split.on_batch)
+            rest = [] if isinstance(front, str) else self.split.names[front.count :]
+            if rest:
+                told.append(
+                    f"DALI decodes and does the list up to {rest[0]}; from there the module of --to kornia does it to its batches."
+                )
+        return told
 
 
-def dali_loader(source: Any, listed: Sequence[ops.Op], *, seed: int = 0, **settings: Any) -> Any:
-    """DALI's loader from files or encoded bytes to batches; what DALI does not compute is done to them by Kornia's module."""
+def dali_loader(source: Any, transform: Any, **settings: Any) -> Any:
+    """DALI's loader from files or encoded bytes to batches of a list of transforms; settings are `DaliLoader`'s."""
     support.check("dali")
-    from pipefix.augment.dali_plan import loader, plan
+    from pipefix.augment.dali import DaliLoader
 
-    made = plan(listed)
-    rest = build("kornia", made.rest, seed=seed, first=len(made.listed)) if made.rest else None
-    return loader(source, listed, seed=seed, rest=rest, **settings)
-
-
-def _readable(split: Split) -> bool:
-    """Whether all that stays can be done to tensors as well as to pictures."""
-    return all(read.untranslatable is None for read in split.stays)
-
-
-def replaced(dataset: Any, path: tuple[str, ...], value: Any, *, tensors: bool = False) -> Any:
-    """A copy of the dataset with ``value`` for its transforms; with ``tensors`` its files are read as tensors where that can be."""
-    changed = copy.copy(dataset)
-    if len(path) > 1:
-        setattr(changed, path[0], replaced(getattr(dataset, path[0]), path[1:], value, tensors=tensors))
-        return changed
-    setattr(changed, path[0], value)
-    wrapper = vars(changed).get("transforms")
-    if path[0] == "transform" and wrapper is not None and hasattr(wrapper, "transform"):
-        wrapper = copy.copy(wrapper)
-        wrapper.transform = value
-        changed.transforms = wrapper
-    opens = vars(changed).get("loader")
-    if tensors and (opens is folder.default_loader or opens is folder.pil_loader):
-        as_usual = type(changed).__getitem__ is folder.DatasetFolder.__getitem__
-        changed.loader = encoded.opened if as_usual else encoded.decoded
-    return changed
+    return DaliLoader(source, parts_of(transform), **settings)

@@ -7,13 +7,10 @@ from typing import Literal
 import msgspec
 import torch
 
+from pipefix.augment import parity, support
 from pipefix.augment import samples as sampled
-from pipefix.augment import support
-from pipefix.augment.hold import hold
-from pipefix.augment.parity import front_of
 from pipefix.augment.split import Split, split
-from pipefix.augment.swap import files_of, find
-from pipefix.augment.translate import translate
+from pipefix.augment.transforms import files_of, find
 from pipefix.fixes.builder import Say
 from pipefix.fixes.fixer import FixContext, Fixer
 from pipefix.loader.planning import by_dali, planned
@@ -34,7 +31,7 @@ class MoveAugment(Fixer):
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
         if context.subject.iterable:
-            return "the dataset is a stream, whose samples bear no index to key random numbers by"
+            return "the dataset is a stream: which of its samples would be compared cannot be said"
         if find(context.subject.dataset) is None:
             return "the dataset keeps its transforms under none of the usual names (transform, transforms, augment)"
         if not torch.cuda.is_available():
@@ -44,10 +41,10 @@ class MoveAugment(Fixer):
         return None
 
     def alters(self, step: Proposed) -> str | None:
-        return "random numbers are drawn anew for each sample, by seed, epoch and index"
+        return "pixels change by rounding, at most 1/255 on average; random numbers stay as they are"
 
     def plan(self, step: Proposed, context: FixContext) -> PlanFile:
-        operations = [type(op).__name__ for op in self._cut(context).ops]
+        operations = self._cut(context).names
         if not operations:
             raise TargetError(
                 "None of the dataset's transforms can be moved to the batch.",
@@ -63,13 +60,12 @@ class MoveAugment(Fixer):
         at = find(dataset)
         assert at is not None
         with failure.as_target_error("Reading samples of the dataset"):
-            sampled.refuse_more_than_pictures(dataset, at, context.subject.loader.collate_fn)
+            sampled.refuse_more_than_pictures(dataset, at)
             pictures = sampled.pictures(dataset, at, PICTURES)
-        with failure.as_target_error("The part of the transforms that stays"):
-            images = front_of(cut, pictures, 0)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        found = hold(cut, pictures, images, self.backend, device=device, progress=lambda words, done: say(words, done))
-        if not found.holds:
+        with failure.as_target_error("The dataset's transforms"):
+            result = parity.check(cut, pictures, device=device, progress=say)
+        if not result.holds:
             raise TargetError(
                 f"Moved to {self.backend}, the transforms do not do the same.",
                 advice="See where they differ with: " + command("pipefix", "swap", "TARGET", "--to", self.backend, "--check"),
@@ -80,7 +76,7 @@ class MoveAugment(Fixer):
         at = find(dataset)
         if at is None:
             raise TargetError("Behind the cache no transform runs live: there is nothing to move.")
-        return split(translate(at.transform), self.backend)
+        return split(at.transform, self.backend)
 
 
 class DecodeByDali(MoveAugment):
@@ -89,6 +85,9 @@ class DecodeByDali(MoveAugment):
     remedies = frozenset({"decode-gpu"})
     backend = "dali"
     last = True
+
+    def alters(self, step: Proposed) -> str | None:
+        return "random numbers are drawn from generators seeded for each sample, by seed, epoch and index"
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
         return (

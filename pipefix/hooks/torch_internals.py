@@ -288,7 +288,3 @@ def forks_without_cuda() -> bool:
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------------
-
-SequenceKey = _find("torch.utils._pytree", "SequenceKey")
-tree_flatten_with_path = _find("torch.utils._pytree", "tree_flatten_with_path")
-tree_unflatten = _find("torch.utils._pytree", "tree_unflatten")

@@ -229,6 +229,7 @@ class FastLoader(_Base[T]):
             threads=self._planned.threads if self._planned is not None else None,
             carrier=self._carrier_to_device(),
             steps=tuple(step for step in steps if step is not None),
+            recorded=self._planned.module if self._planned is not None else None,
             fused=fused,
             shared_queue=keyed and self.num_workers > 1 and self._engine != "torch" and self._auto_collation,
         )

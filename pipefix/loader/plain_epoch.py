@@ -43,6 +43,8 @@ class PlainEpoch:
         twin.__class__ = DataLoader
         if planned is not None:
             vars(twin)["dataset"] = planned.reads
+        if module is not None:
+            vars(twin)["collate_fn"] = module.collate(loader.collate_fn)
         if begin.dealt_from:
             vars(twin)["sampler" if twin.batch_sampler is None else "batch_sampler"] = RemainingOrder(loader, begin.dealt_from)
         if begin.redealt:

@@ -6,20 +6,17 @@ import base64
 import io
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from PIL import Image
 
-from pipefix.augment.distribution import FALSE_ALARM
 from pipefix.augment.parity import Panel, Parity
-from pipefix.augment.split import Wire
+from pipefix.augment.split import SampleFormat
 from pipefix.augment.swap import Swap
 from pipefix.report.runfile import Run
 from pipefix.report.swapfile import (
-    DrawnFigures,
     Moves,
     PanelPicture,
     ParityFigures,
@@ -29,7 +26,6 @@ from pipefix.report.swapfile import (
     WireFigures,
 )
 from pipefix.vocabulary.commands import command
-from pipefix.vocabulary.quantity import seconds
 from pipefix.vocabulary.version import VERSION
 
 REMEDY = "augment-gpu"
@@ -37,17 +33,16 @@ SIDE = 160
 """Pixels of a picture on the contact sheet."""
 
 
-def report(target: str, made: Swap, parity: Parity | None, run: Run | None, written: Path | None) -> SwapReport:
+def report(target: str, made: Swap, parity: Parity | None, run: Run | None) -> SwapReport:
     cut = made.split
     gain, why = _gain(run, target)
     return SwapReport(
         target=target,
         to=cut.target,
-        library=made.library,
-        stays=[Stays(transform=name, why=why) for name, why in cut.whys],
-        moves=[Moves(transform=read.name, ops=[str(op) for op in read.ops]) for read in cut.moves],
-        before=_wire(cut.before),
-        after=_wire(cut.after),
+        stays=[Stays(transform=name, why=why) for name, why in cut.reasons],
+        moves=[Moves(transform=part.name, settings=str(part.source)) for part in cut.on_batch],
+        before=_wire(cut.format_before),
+        after=_wire(cut.format_after),
         pipefix=VERSION,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         where=".".join(made.place.path) if made.place is not None else "",
@@ -55,18 +50,10 @@ def report(target: str, made: Swap, parity: Parity | None, run: Run | None, writ
         gain_why=why,
         notes=list(made.notes()),
         parity=_parity(parity) if parity is not None else None,
-        written=str(written) if written is not None else None,
     )
 
 
-def paces(found: dict[str, float], count: int, device: str) -> str:
-    """What the targets take for a batch on the device, the quickest first."""
-    ordered = sorted(found, key=found.__getitem__)
-    told = ", ".join(f"{seconds(found[target])} by --to {target}" for target in ordered)
-    return f"A batch of {count} pictures takes {told} on {device}, launching included."
-
-
-def _wire(wire: Wire) -> WireFigures:
+def _wire(wire: SampleFormat) -> WireFigures:
     return WireFigures(shape=list(wire.shape) if wire.shape else None, dtype=wire.dtype, bytes=wire.nbytes)
 
 
@@ -88,9 +75,7 @@ def _parity(parity: Parity) -> ParityFigures:
     return ParityFigures(
         device=parity.device,
         holds=parity.holds,
-        false_alarm=FALSE_ALARM,
         pixels=msgspec.convert(parity.pixels, list[PixelFigures], from_attributes=True),
-        drawn=msgspec.convert(parity.drawn, list[DrawnFigures], from_attributes=True),
         whole=msgspec.convert(parity.whole, PixelFigures | None, from_attributes=True),
         declined=[Stays(transform=name, why=why) for name, why in parity.declined],
     )

@@ -16,8 +16,8 @@ class Stays(msgspec.Struct, frozen=True, kw_only=True):
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
     transform: str
-    ops: list[str] = []
-    """As they were read, with every parameter."""
+    settings: str = ""
+    """As it describes itself."""
 
 
 class WireFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,30 +40,10 @@ class PixelFigures(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class ParameterFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Least, greatest, mean and standard deviation, both ways, and the test's p."""
-
-    parameter: str
-    ours: list[float]
-    theirs: list[float]
-    p: float
-
-
-class DrawnFigures(msgspec.Struct, frozen=True, kw_only=True):
-    op: str
-    count: int
-    alike: bool
-    parameters: list[ParameterFigures] = []
-    declined: str = ""
-
-
 class ParityFigures(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     holds: bool
-    false_alarm: float
-    """Of the test of one transform's parameters."""
     pixels: list[PixelFigures] = []
-    drawn: list[DrawnFigures] = []
     whole: PixelFigures | None = None
     declined: list[Stays] = []
     """What was not checked."""
@@ -72,7 +52,6 @@ class ParityFigures(msgspec.Struct, frozen=True, kw_only=True):
 class SwapReport(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     to: str
-    library: str
     stays: list[Stays]
     moves: list[Moves]
     before: WireFigures
@@ -86,7 +65,6 @@ class SwapReport(msgspec.Struct, frozen=True, kw_only=True):
     gain_why: str = ""
     notes: list[str] = []
     parity: ParityFigures | None = None
-    written: str | None = None
 
 
 class PanelPicture(msgspec.Struct, frozen=True, kw_only=True):

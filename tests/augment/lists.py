@@ -55,8 +55,9 @@ EXACT: dict[str, Any] = {
     "RandomEqualize": v2.RandomEqualize(),
     "RandomErasing": v2.RandomErasing(0.7, value=[9.0, 8.0, 7.0]),
     "ToDtype": v2.ToDtype(torch.float32, scale=True),
+    "usual end": v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))]),
 }
-COLOUR: dict[str, Any] = {
+COLOR: dict[str, Any] = {
     "ColorJitter": v2.ColorJitter(0.4, 0.4, 0.4, 0.2),
     "RandomPhotometricDistort": v2.RandomPhotometricDistort(),
     "Grayscale": v2.Grayscale(1),
@@ -64,14 +65,22 @@ COLOUR: dict[str, Any] = {
     "RandomAutocontrast": v2.RandomAutocontrast(),
     "RandomAdjustSharpness": v2.RandomAdjustSharpness(2.0),
     "GaussianBlur": v2.GaussianBlur((5, 9), (0.1, 3.0)),
-    "GaussianNoise": v2.GaussianNoise(0.05, 0.1),
     "AutoAugment": v2.AutoAugment(),
     "AutoAugment CIFAR": v2.AutoAugment(v2.AutoAugmentPolicy.CIFAR10),
     "RandAugment": v2.RandAugment(),
     "TrivialAugmentWide": v2.TrivialAugmentWide(),
-    "AugMix": v2.AugMix(),
     "RandomApply": v2.RandomApply([v2.ColorJitter(0.3), v2.GaussianBlur(3)], 0.5),
     "RandomChoice": v2.RandomChoice([v2.RandomInvert(1.0), v2.RandomSolarize(100, 1.0)], p=[0.3, 0.7]),
     "RandomOrder": v2.RandomOrder([v2.RandomInvert(0.5), v2.RandomSolarize(100, 0.5)]),
 }
-ALL = {**GEOMETRY, **EXACT, **COLOUR}
+ALL = {**GEOMETRY, **EXACT, **COLOR}
+STAYS: dict[str, tuple[Any, str]] = {
+    "GaussianNoise": (v2.GaussianNoise(0.05, 0.1), "drawn pixel by pixel"),
+    "AugMix": (v2.AugMix(), "computes on pixels by itself"),
+    "JPEG": (v2.JPEG((50, 90)), "libjpeg"),
+    "FiveCrop": (v2.FiveCrop(8), "several pictures"),
+    "expanded": (v2.RandomRotation(30, expand=True), "differ in size"),
+    "Lanczos": (v2.Resize((9, 9), interpolation=InterpolationMode.LANCZOS), "PIL only"),
+    "LinearTransformation": (v2.LinearTransformation(torch.eye(5760), torch.zeros(5760)), "computes on pixels"),
+}
+"""What is left to the CPU, and why."""

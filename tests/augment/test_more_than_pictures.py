@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +16,10 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import pipefix
-from pipefix.augment import kornia, tensor
-from pipefix.augment.augment import Augment
 from pipefix.augment.samples import refuse_more_than_pictures
 from pipefix.augment.split import split
-from pipefix.augment.swap import Swap, find
-from pipefix.augment.translate import translate
+from pipefix.augment.swap import Swap
+from pipefix.augment.transforms import find, parts_of
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.augment.lists import pictures
 
@@ -53,7 +50,7 @@ class Masks(Pictures):
 
 class MarkedMasks(Pictures):
     def __getitem__(self, index: int) -> Any:
-        mask = tv_tensors.Mask(torch.zeros(40, 50, dtype=torch.uint8))
+        mask = tv_tensors.Mask(torch.arange(2000, dtype=torch.int32).reshape(40, 50))
         return self.transform(self.images[index], {"mask": mask, "labels": torch.tensor([index])})
 
 
@@ -72,11 +69,11 @@ class Later(Pictures):
         return self.transform(self.images[index]) * 2 - 1, index
 
 
-def refused(dataset: Any, collate_fn: Any = None) -> str | None:
+def refused(dataset: Any) -> str | None:
     place = find(dataset)
     assert place is not None
     try:
-        refuse_more_than_pictures(dataset, place, collate_fn)
+        refuse_more_than_pictures(dataset, place)
     except TargetError as error:
         return str(error)
     return None
@@ -92,7 +89,6 @@ def test_a_picture_and_what_lies_beside_it_can_move() -> None:
     ("kind", "why"),
     [
         (Masks, "with a mask, boxes or other values"),
-        (MarkedMasks, "default_collate makes plain tensors"),
         (TwoViews, "calls them 2 times"),
         (Stacked, "does more with what they give"),
         (Later, "does more with what they give"),
@@ -106,29 +102,23 @@ def test_what_else_a_sample_holds_is_refused(kind: type, why: str) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_masks_that_say_what_they_are_can_move_where_batches_keep_them() -> None:
-    assert refused(MarkedMasks(), lambda samples: samples) is None
-
-
-def test_albumentations_with_a_mask() -> None:
-    albumentations = pytest.importorskip("albumentations")
-
-    class Masked(Pictures):
-        def __getitem__(self, index: int) -> Any:
-            image = np.asarray(self.images[index])
-            made = self.transform(image=image, **({"mask": image[:, :, 0]} if self.masked else {}))
-            return made["image"], index
-
-    dataset = Masked(albumentations.Compose([albumentations.RandomCrop(24, 24), albumentations.ToTensorV2()]))
-    dataset.masked = False  # type: ignore[attr-defined]
+def test_masks_that_say_what_they_are_are_moved_with_their_pictures() -> None:
+    dataset = MarkedMasks()
     assert refused(dataset) is None
-    dataset.masked = True  # type: ignore[attr-defined]
-    assert "with a mask" in (refused(dataset) or "")
+    place = find(dataset)
+    assert place is not None
+    swap = Swap(split(place.transform), place)
+    torch.manual_seed(1)
+    expected, target = next(iter(DataLoader(dataset, 4)))
+    torch.manual_seed(1)
+    images, made = swap.module()(*next(iter(DataLoader(swap.dataset(dataset), 4))))
+    assert torch.equal(images, expected)
+    assert torch.equal(made["mask"], target["mask"])
 
 
 def test_swap_refuses_it() -> None:
     with pytest.raises(TargetError, match="mask"):
-        pipefix.swap(DataLoader(Masks()), to="tensor")
+        pipefix.swap(DataLoader(Masks()), to="kornia")
 
 
 def test_files_whose_samples_are_others_are_not_given_to_dali(photos: Path) -> None:
@@ -144,57 +134,44 @@ def test_files_whose_samples_are_others_are_not_given_to_dali(photos: Path) -> N
         pipefix.swap(DataLoader(Renumbered(photos, listed)), to="dali")
 
 
-def test_a_part_of_a_dataset_is_told_its_indices() -> None:
+def test_a_part_of_a_dataset_brings_the_calls_of_its_own_samples() -> None:
     """A `Subset` reads whole batches itself, past whatever wraps it."""
     data = Subset(Pictures(), [4, 2, 0, 1])
     place = find(data)
     assert place is not None
-    dataset = Swap(split(translate(place.transform), "tensor"), place, 3).dataset(data, index=True)
-    dataset.set_epoch(1)
-    ((images, labels), index) = next(iter(DataLoader(dataset, 4)))
-    assert index.tolist() == [0, 1, 2, 3]
-    assert labels.tolist() == [4, 2, 0, 1]
-    ((again, _), _) = next(iter(DataLoader(dataset, 4)))
-    assert torch.equal(images, again)
+    swap = Swap(split(place.transform), place)
+    torch.manual_seed(3)
+    expected, numbers = next(iter(DataLoader(data, 4)))
+    torch.manual_seed(3)
+    images, labels = swap.module()(*next(iter(DataLoader(swap.dataset(data), 4))))
+    assert labels.tolist() == numbers.tolist() == [4, 2, 0, 1]
+    assert torch.equal(images, expected)
 
 
-# -- draws -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", [TwoViews, Stacked, Later])
+def test_at_run_time_too(kind: type) -> None:
+    """What `pipefix.swap` did not see because only some samples do it."""
+    dataset = kind()
+    place = find(dataset)
+    assert place is not None
+    with pytest.raises(TargetError, match="one can move to the batch"):
+        Swap(split(place.transform), place).dataset(dataset)[0]
 
 
-def test_each_rank_draws_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    images = pictures(4, 30, 30)
-    listed = translate([v2.ColorJitter(0.5)]).ops
-
-    def drawn(rank: int) -> torch.Tensor:
-        monkeypatch.setattr("pipefix.augment.augment.distributed.is_initialized", lambda: True)
-        monkeypatch.setattr("pipefix.augment.augment.distributed.get_rank", lambda: rank)
-        return torch.as_tensor(kornia.augmentation(listed)(images))
-
-    assert torch.equal(drawn(1), drawn(1))
-    assert not torch.equal(drawn(0), drawn(1))
+def test_two_pictures_in_one_call_are_refused() -> None:
+    with pytest.raises(TargetError, match="given 2 pictures in one sample"):
+        dataset = Masks()
+        place = find(dataset)
+        assert place is not None
+        Swap(split(place.transform), place).dataset(dataset)[0]
 
 
-def test_what_augments_by_tensors_can_be_sent_to_workers() -> None:
-    module = tensor.augmentation(translate([LIST, v2.ColorJitter(0.5), v2.RandomInvert(), v2.Normalize([0.5], [0.2])]).ops)
-    images = pictures(2, 30, 30)
-    assert torch.equal(pickle.loads(pickle.dumps(module))(images), module(images))
-
-
-def test_an_epoch_that_is_gone_on_with_draws_what_it_would_have_drawn() -> None:
-    images, listed = pictures(6, 30, 30), translate([v2.ColorJitter(0.5)]).ops
-    whole, cut = kornia.augmentation(listed), kornia.augmentation(listed)
-    for each in (whole, cut):
-        each.set_epoch(2)
-    whole(images[:4])
-    cut.pass_over(4)
-    assert torch.equal(whole(images[4:]), cut(images[4:]))
+# -- ranks -------------------------------------------------------------------------------------------------------------------
 
 
 def test_dali_makes_each_ranks_share(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dali = pytest.importorskip("pipefix.augment.dali")
-    from pipefix.augment.dali_plan import plan
-
-    graph = plan(translate([v2.RandomResizedCrop(24)]).ops)
+    graph = parts_of([v2.RandomResizedCrop(24)])
     files = [f"{number}.jpg" for number in range(7)]
     shares = [dali.DaliLoader(files, graph, batch_size=2, rank=rank, world_size=3) for rank in range(3)]
     expected = [list(distributed.DistributedSampler(files, 3, rank, shuffle=False)) for rank in range(3)]
@@ -203,24 +180,3 @@ def test_dali_makes_each_ranks_share(photos: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(dali, "_world_size", lambda: 3)
     with pytest.raises(BadUsage, match="3 ranks train here"):
         dali.DaliLoader(files, graph, batch_size=2)
-
-
-# -- pictures of several sizes -----------------------------------------------------------------------------------------------
-
-
-def test_a_blend_of_pictures_of_several_sizes_is_each_pictures_own() -> None:
-    images = [pictures(1, 30 + place, 40)[0] for place in range(3)]
-    module = kornia.augmentation(translate([v2.AugMix()]).ops, seed=2)
-    for epoch in range(4):
-        together = module(images, index=[5, 6, 7], epoch=epoch)
-        for place, one in enumerate(images):
-            alone = module([one], index=[5 + place], epoch=epoch)[0]
-            assert torch.equal(together[place], alone)
-
-
-@pytest.mark.parametrize("mixing", [v2.MixUp(num_classes=3), v2.CutMix(num_classes=3)])
-def test_pictures_of_several_sizes_cannot_be_mixed(mixing: Any) -> None:
-    module: Augment = kornia.augmentation(translate([mixing]).ops)
-    images = [pictures(1, 30 + place, 40)[0].float() for place in range(2)]
-    with pytest.raises(ValueError, match="mixes pictures of one size"):
-        module((images, torch.tensor([0, 1])))

@@ -148,7 +148,7 @@ class TestMovedAugmentation:
 
     def test_the_operations_that_move_are_named_in_the_plan(self, place):
         plan = MoveAugment().plan(step("augment-gpu"), place)
-        assert plan.augmentation.operations == ["HorizontalFlip", "ToTensor", "ToDtype"]
+        assert plan.augmentation.operations == ["RandomHorizontalFlip", "ToTensor"]
         MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
 
     @pytest.mark.parametrize("store", [None, "source", "decoded"])
@@ -168,7 +168,7 @@ class TestMovedAugmentation:
 
         taking = applied.consumer(Keeps(), place.subject, plan, place.folder)
         for batch in fixed.loader:
-            assert batch[0].dtype == torch.uint8
+            assert batch[0][0].dtype == torch.uint8
             taking(batch)
         assert taking.present and taking.settle() == [] and taking.split() == {}
         assert [tuple(images.shape) for images, _ in seen] == [(3, 3, 16, 16)] * 2
@@ -231,7 +231,7 @@ class TestDecodingByDali:
         fixer = fixer_for("decode-gpu")
         plan = fixer.plan(step("decode-gpu"), files)
         assert plan.augmentation == AugmentationChange(
-            backend="dali", operations=["CenterCrop", "HorizontalFlip", "ToTensor", "ToDtype"]
+            backend="dali", operations=["CenterCrop", "RandomHorizontalFlip", "ToTensor"]
         )
         fixer.make(step("decode-gpu"), files, lambda *_: None)
         fixed = applied.fixed(files.subject, plan, files.folder)

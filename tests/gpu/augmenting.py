@@ -8,11 +8,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
-from torchvision.transforms import v2
 
-from pipefix.augment import kornia
-from pipefix.augment.translate import translate
-from tests.augment import coverage
+from pipefix.augment.module import Augment
+from tests.augment.calls import calls_of
 from tests.augment.lists import ALL
 
 OF_LIBRARIES = ("aten::mm", "aten::bmm", "aten::convolution", "aten::_linalg_solve_ex")
@@ -34,36 +32,19 @@ def _shape(of: torch.Tensor) -> torch.Tensor:
     return of.to("meta")
 
 
-WITH_LABELS = ("MixUp", "CutMix", "LinearTransformation", "Normalize")
-"""Transforms whose examples do not take bytes of pictures of any size alone."""
-
-
-def lists() -> dict[str, Any]:
-    """Every list that swaps are tried with, and an example of each transform that goes to Kornia."""
-    found: dict[str, Any] = dict(ALL)
-    for row in coverage.rows():
-        if row.why_not["kornia"] is None and row.name not in WITH_LABELS:
-            found[f"{row.name}, an example"] = coverage.example(row.name)
-    floats = [v2.ToDtype(torch.float32, scale=True), v2.Normalize((0.5,) * 3, (0.2,) * 3)]
-    mixed = {"MixUp": v2.Compose([*floats, v2.MixUp(num_classes=4)]), "CutMix": v2.CutMix(num_classes=4)}
-    return {**found, "Normalize": v2.Compose(floats), **mixed}
-
-
 def waits() -> dict[str, list[int]]:
-    """For each of them, how often the host waits for the device in each of three batches."""
+    """For each list that swaps are tried with, how often the host waits for the device in each of three batches."""
     fake = ctypes.CDLL(None)
-    found: dict[str, list[int]] = {}
+    counted: dict[str, list[int]] = {}
+    augment = Augment()
+    recorded = {name: calls_of(transform, torch.zeros((8, 3, 120, 124), dtype=torch.uint8)) for name, transform in ALL.items()}
     with WithoutLibraries():
-        for name, transform in lists().items():
-            augment = kornia.augmentation(translate(transform).ops)
+        for name, calls in recorded.items():
             images = torch.zeros((8, 3, 120, 124), dtype=torch.uint8, device="cuda")
-            labels = torch.zeros(8, dtype=torch.int64, device="cuda")
-            found[name] = []
+            counted[name] = []
             for _ in range(3):
                 torch.cuda.synchronize()
                 before = fake.fake_waits()
-                # Sizes that are drawn for each sample make no batch: their pictures come as a list.
-                alone = list(images) if "example" in name else images
-                augment((images, labels) if name in ("MixUp", "CutMix") else alone)
-                found[name].append(fake.fake_waits() - before)
-    return found
+                augment(images, calls)
+                counted[name].append(fake.fake_waits() - before)
+    return counted

@@ -169,6 +169,44 @@ def test_augmentation_is_done_to_whole_batches(plan: Any) -> None:
     assert 'device="cuda"' in loader.explain()
 
 
+class Turned(Pictures):
+    def __init__(self) -> None:
+        from torchvision.transforms import v2
+
+        super().__init__()
+        steps = [v2.Resize((12, 10)), v2.RandomHorizontalFlip(), v2.ColorJitter(0.5, 0.5), v2.RandomRotation(30), v2.ToImage()]
+        self.transform = v2.Compose([*steps, v2.ToDtype(torch.float32, scale=True)])
+
+
+def _as_dictionary(samples: list[Any]) -> dict[str, Any]:
+    return {"x": torch.stack([image for image, _ in samples]), "index": [index for _, index in samples]}
+
+
+@pytest.mark.parametrize("collate_fn", [None, _as_dictionary])
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_moved_augmentation_draws_what_the_dataset_would_have_drawn(plan: Any, collate_fn: Any, workers: int, engine: str) -> None:
+    """The same seed, the same samples, whatever makes and collates them."""
+    settings: dict[str, Any] = {
+        "batch_size": 3,
+        "shuffle": True,
+        "collate_fn": collate_fn,
+        "num_workers": workers,
+        "engine": engine,
+    }
+
+    def images(**more: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(4)
+        batches = list(FastLoader(Turned(), **settings, **more))
+        state = torch.get_rng_state()
+        return torch.cat([batch["x"] if collate_fn else batch[0] for batch in batches]), state
+
+    expected, drawn = images()
+    moved, also_drawn = images(plan=plan(augmentation=AugmentationChange(backend="kornia")))
+    assert torch.equal(drawn, also_drawn)
+    assert (moved - expected).abs().mean() < 2 / 255
+
+
 def test_a_training_on_a_device_is_told_that_moved_augmentation_runs_on_the_cpu(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     loader = FastLoader(Pictures(), batch_size=4, plan=plan(augmentation=AugmentationChange(backend="kornia")))

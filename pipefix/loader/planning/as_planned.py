@@ -20,7 +20,9 @@ from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
 
 def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
     """A loader with the plan in place: the same samplers, the same collate function, the same batches."""
-    made = _like(theirs, planned.dataset(theirs.dataset, plan, folder), plan.loader or LoaderChange(), whole=planned.by_dali(plan))
+    reads, change = planned.dataset(theirs.dataset, plan, folder), plan.loader or LoaderChange()
+    collate_fn = planned.collated(theirs.collate_fn, plan)
+    made = _like(theirs, reads, change, collate_fn=collate_fn, whole=planned.by_dali(plan))
     if isinstance(made, FastLoader) and planned.by_dali(plan):
         made._planned = planned.Planned(plan, folder / NAME, theirs.dataset)
     return made
@@ -32,10 +34,13 @@ def with_settings(theirs: DataLoader[Any], *, batch_size: int | None = None, **s
 
 
 def _like(
-    theirs: DataLoader[Any], reads: Any, change: LoaderChange, batch_size: int | None = None, *, whole: bool = False
-) -> DataLoader[Any]:
-    """``whole``: a `FastLoader`, whose plan has batches made whole."""
+    theirs: DataLoader[Any], reads: Any, change: LoaderChange, batch_size: int | None = None, *, collate_fn: Any = None,
+    whole: bool = False,
+) -> DataLoader[Any]:  # fmt: skip
+    """``whole``: a `FastLoader`, whose plan has batches made whole. ``collate_fn``: in place of theirs."""
     given = loader_arguments(theirs, batch_size=batch_size)
+    if collate_fn is not None:
+        given["collate_fn"] = collate_fn
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
     wraps = change.fuse is None or theirs.worker_init_fn is not None
     if change.worker_threads is not None and wraps:

@@ -46,7 +46,7 @@ class DaliBatches:
         if unusable is not None:
             raise BadUsage(f"The plan has DALI make the batches: {unusable}.", advice=ADVICE)
         swap = planned.swap_of(given, plan.augmentation)
-        self.names = [type(op).__name__ for op in swap.split.ops]
+        self.names = swap.split.names
         threads = max(1, loader.num_workers)
         # The loader's own sampler deals samples to ranks.
         self._made = swap.loader(given, batch_size=_largest(loader), threads=threads, device=self.device, world_size=1)
@@ -85,7 +85,7 @@ class DaliEpoch(PlainEpoch):
 
 def why_not(loader: Any, given: Any, plan: PlanFile) -> str | None:
     """Why DALI cannot make a loader's batches from what its dataset lists; None where it can be tried."""
-    from pipefix.augment.swap import files_of
+    from pipefix.augment.transforms import files_of
 
     if plan.cache is not None:
         return "the same plan reads samples from a cache, and DALI begins with the files"

@@ -26,7 +26,6 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage
 
 if TYPE_CHECKING:
-    from pipefix.augment.augment import Augment
     from pipefix.augment.swap import Swap
 
 OF_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
@@ -49,12 +48,12 @@ def by_dali(plan: PlanFile) -> bool:
     return plan.augmentation is not None and plan.augmentation.backend == "dali"
 
 
-def module(given: Any, plan: PlanFile, folder: Path) -> Augment | None:
+def module(given: Any, plan: PlanFile, folder: Path) -> OnBatch | None:
     """What is done to whole batches on their device: ``batch = module(batch)``; None where nothing moves, or DALI does it."""
     return None if plan.augmentation is None or by_dali(plan) else moved(given, plan, folder)[1]
 
 
-def moved(given: Any, plan: PlanFile, folder: Path) -> tuple[Any, Augment]:
+def moved(given: Any, plan: PlanFile, folder: Path) -> tuple[Any, OnBatch]:
     """The dataset without the operations that move, and the module that does them. A cache of sources lies below all of them."""
     assert plan.augmentation is not None
     whole = before_moving(given, plan, folder)
@@ -62,7 +61,30 @@ def moved(given: Any, plan: PlanFile, folder: Path) -> tuple[Any, Augment]:
     reads = swap.dataset(whole)
     if plan.cache is not None and plan.cache.store == "source":
         reads = cached(reads, plan.cache, folder)
-    return reads, swap.module()
+    return reads, OnBatch(swap)
+
+
+def collated(collate_fn: Any, plan: PlanFile) -> Any:
+    """The collate function for the plan's samples, which come with the calls recorded of them where augmentation moves."""
+    if plan.augmentation is None or by_dali(plan):
+        return collate_fn
+    from pipefix.augment.swap import with_calls_apart
+
+    return with_calls_apart(collate_fn)
+
+
+class OnBatch:
+    """What is done to batches that come with the calls recorded of their samples, and how such batches are collated."""
+
+    def __init__(self, swap: Swap) -> None:
+        self.swap, self.module, self.names = swap, swap.module(), swap.split.names
+
+    def __call__(self, batch: Any) -> Any:
+        made, calls = batch
+        return self.module(made, calls)
+
+    def collate(self, collate_fn: Any) -> Any:
+        return self.swap.collate(collate_fn)
 
 
 def before_moving(given: Any, plan: PlanFile, folder: Path) -> Any:
@@ -98,13 +120,13 @@ def swap_of(given: Any, change: AugmentationChange) -> Swap:
     """The dataset's transforms cut in two, where the plan's operations are what can move; without any named, whatever can."""
     from pipefix.augment import support
     from pipefix.augment.split import split
-    from pipefix.augment.swap import Swap, find
-    from pipefix.augment.translate import translate
+    from pipefix.augment.swap import Swap
+    from pipefix.augment.transforms import find
 
     support.check(change.backend)
     place = find(given)
-    cut = split(translate(place.transform if place is not None else None), change.backend)
-    moving = [type(op).__name__ for op in cut.ops]
+    cut = split(place.transform if place is not None else None, change.backend)
+    moving = cut.names
     if place is None or not moving or moving != (change.operations or moving):
         raise BadUsage(
             f"The plan moves {', '.join(change.operations) or 'augmentation'} to the batch, and of this dataset's transforms "
@@ -195,9 +217,7 @@ class Planned:
         if self.plan.cache is not None:
             told.append(f"samples are read from {self.path.parent / self.plan.cache.path}")
         if self.module is not None:
-            told.append(
-                f"{', '.join(type(op).__name__ for op in self.module.ops)} are done to whole batches: {self._where(carrier)}"
-            )
+            told.append(f"{', '.join(self.module.names)} are done to whole batches: {self._where(carrier)}")
         if self.whole is not None:
             told.append(self.whole.explain())
         return f"By the plan {self.path}" + (f": {'; '.join(told)}." if told else ".")

@@ -22,7 +22,7 @@ LIBRARIES = (
     "pipefix.loader",
     "pipefix.api.probe",
     "pipefix.api.tune",
-    "pipefix.augment.kornia",
+    "pipefix.augment.module",
     "pipefix.tuning.vram",
     "pynvml",
 )

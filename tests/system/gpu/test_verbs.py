@@ -70,14 +70,6 @@ def test_dali_without_a_driver_that_it_can_use_is_no_bug_of_pipefix(colours: Pat
     assert "nvidia-smi" in found["said"]
 
 
-def test_swap_tells_what_both_targets_take_on_the_device(colours: Path, fake_device: FakeDevice) -> None:
-    found = fake_device(verbs.swapped, str(colours), "kornia")
-    assert found["code"] in (0, 1), found["said"]  # nothing is computed there, so that results may differ
-    assert "A batch of 32 pictures takes" in found["said"]
-    assert "by --to kornia" in found["said"]
-    assert "by --to tensor" in found["said"]
-
-
 def test_fix_pins_what_steps_wait_for(tmp_path: Path, fake_device: FakeDevice) -> None:
     found = fake_device(verbs.pinned_by_fix, str(tmp_path), FAKE_PAGEABLE_GBS=0.2, FAKE_PINNED_GBS=4)
     assert [kind for kind, _ in found["outcomes"]] == ["Applied"], found

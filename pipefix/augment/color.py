@@ -1,0 +1,122 @@
+"""Colors of whole batches with a factor for each picture. The arithmetic is Kornia's where it agrees with torchvision's.
+
+Bytes stay bytes from one operation to the next and are rounded or truncated where torchvision does it, so that a threshold later in
+the list (solarize, posterize, equalize) sees the same values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from kornia import enhance, filters
+from torchvision.transforms.v2 import functional as tv
+
+from pipefix.augment.constants import constant
+from pipefix.augment.geometry import as_float, to_input_dtype
+
+GREY = (0.2989, 0.587, 0.114)
+"""torchvision's weights; Kornia's have a digit less."""
+
+
+def _white(images: torch.Tensor) -> float:
+    return 1.0 if images.is_floating_point() else 255.0
+
+
+def _column(factor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return factor.to(like.dtype).view(-1, 1, 1, 1)
+
+
+def _unit(images: torch.Tensor) -> torch.Tensor:
+    """Between 0 and 1."""
+    return images if images.is_floating_point() else images.to(torch.float32) / 255
+
+
+def _from_unit(floats: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+    """torchvision turns a floating-point picture into bytes by equal shares of the range."""
+    return floats if images.is_floating_point() else (floats * (256 - 1e-3)).floor().clamp(0, 255).to(images.dtype)
+
+
+def _grey(images: torch.Tensor) -> torch.Tensor:
+    """The brightness of every pixel; whole where the pictures are bytes."""
+    floats = as_float(images)
+    if images.shape[1] == 1:
+        return floats
+    red, green, blue = floats.unbind(1)
+    mixed = (red * GREY[0] + green * GREY[1] + blue * GREY[2]).unsqueeze(1)
+    return mixed if images.is_floating_point() else mixed.floor()
+
+
+def _blend(images: torch.Tensor, other: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    floats = as_float(images)
+    share = _column(factor, floats)
+    return to_input_dtype((floats * share + other * (1 - share)).clamp(0, _white(images)), images, truncate=True)
+
+
+def brightness(images: torch.Tensor, *, brightness_factor: torch.Tensor) -> torch.Tensor:
+    floats = enhance.adjust_brightness_accumulative(as_float(images), brightness_factor.to(torch.float32), clip_output=False)
+    return to_input_dtype(floats.clamp(0, _white(images)), images, truncate=True)
+
+
+def contrast(images: torch.Tensor, *, contrast_factor: torch.Tensor) -> torch.Tensor:
+    return _blend(images, _grey(images).mean(dim=(1, 2, 3), keepdim=True), contrast_factor)
+
+
+def saturation(images: torch.Tensor, *, saturation_factor: torch.Tensor) -> torch.Tensor:
+    return images if images.shape[1] == 1 else _blend(images, _grey(images), saturation_factor)
+
+
+def hue(images: torch.Tensor, *, hue_factor: torch.Tensor) -> torch.Tensor:
+    if images.shape[1] == 1:
+        return images
+    return _from_unit(enhance.adjust_hue(_unit(images), hue_factor.to(torch.float32) * (2 * math.pi)), images)
+
+
+def gamma(images: torch.Tensor, *, gamma: torch.Tensor, gain: float) -> torch.Tensor:
+    return _from_unit(enhance.adjust_gamma(_unit(images), gamma.to(torch.float32), float(gain)), images)
+
+
+def normalize(images: torch.Tensor, *, mean: tuple[float, ...], std: tuple[float, ...], **_: Any) -> torch.Tensor:
+    shift, spread = (constant(tuple(values), images.dtype, images.device) for values in (mean, std))
+    return enhance.normalize(images, shift, spread)
+
+
+def permute_channels(images: torch.Tensor, *, permutation: torch.Tensor) -> torch.Tensor:
+    return images[torch.arange(len(images), device=images.device).view(-1, 1), permutation.long()]
+
+
+def posterize(images: torch.Tensor, *, bits: torch.Tensor) -> torch.Tensor:
+    """Bytes lose their lowest bits; floating point is cut to as many levels of the range."""
+    if not images.is_floating_point():
+        kept = (255 << (8 - bits.to(torch.int64))) & 255
+        return images & kept.to(images.dtype).view(-1, 1, 1, 1)
+    levels = _column(2.0 ** bits.to(torch.float32), images)
+    return torch.minimum((images * levels).floor().clamp(min=0), levels - 1) / levels
+
+
+def solarize(images: torch.Tensor, *, threshold: torch.Tensor) -> torch.Tensor:
+    return torch.where(images >= _column(threshold, as_float(images)), tv.invert(images), images)
+
+
+def sharpness(images: torch.Tensor, *, sharpness_factor: torch.Tensor) -> torch.Tensor:
+    if min(images.shape[-2:]) <= 2:
+        return images
+    floats = as_float(images)
+    smooth = constant(((1, 1, 1), (1, 5, 1), (1, 1, 1)), floats.dtype, images.device) / 13
+    inner = floats[..., 1:-1, 1:-1]
+    blurred = torch.nn.functional.conv2d(floats, smooth.expand(images.shape[1], 1, 3, 3), groups=images.shape[1])
+    blurred = blurred if images.is_floating_point() else blurred.round()
+    out = floats.clone()
+    out[..., 1:-1, 1:-1] = inner + (1 - _column(sharpness_factor, floats)) * (blurred - inner)
+    return to_input_dtype(out.clamp(0, _white(images)), images, truncate=True)
+
+
+def gaussian_blur(images: torch.Tensor, *, kernel_size: Any, sigma: torch.Tensor) -> torch.Tensor:
+    """By Kornia's kernels and filter: `kornia.filters.gaussian_blur2d` waits for the device, to see that each sigma is positive."""
+    floats = as_float(images)
+    width, height = kernel_size if len(kernel_size) == 2 else (kernel_size[0], kernel_size[0])
+    sigma = sigma.to(floats.dtype).expand(-1, 2)
+    across = filters.get_gaussian_kernel1d(width, sigma[:, :1])
+    down = filters.get_gaussian_kernel1d(height, sigma[:, 1:])
+    return to_input_dtype(filters.filter2d_separable(floats, across, down, "reflect"), images)

@@ -1,0 +1,231 @@
+"""The augmentation as one module for whole batches: runs the calls that were recorded of each sample, like ones together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+from torchvision import tv_tensors
+
+from pipefix.augment.batched import BY_NAME
+from pipefix.augment.record import Call, Program, unpacked
+from pipefix.vocabulary.nested import leaves, map_leaves, members
+
+Images: TypeAlias = "torch.Tensor | list[torch.Tensor]"
+
+
+@dataclass
+class Group:
+    """Samples that call the same function at the same point of the list, with the same arguments but those of each sample."""
+
+    function: Callable[..., torch.Tensor]
+    shared: dict[str, Any]
+    rows: list[int]
+    columns: dict[str, Any]
+    """A row of numbers for each sample."""
+    there: Any = None
+    """``rows`` on the device."""
+
+
+class Augment(nn.Module):
+    """Call it with a batch and the calls that were recorded of its samples, on the device where the batch's tensors are; it gives
+    the batch, augmented.
+
+    Batches of `Swap.dataset` come as a pair of both: ``augment(*batch)``.
+    """
+
+    def __init__(self, *, operations: Sequence[str] = (), dtype: torch.dtype | None = None, channels_last: bool = False) -> None:
+        """``operations``: names of the transforms that moved here, to be told. ``dtype`` replaces that of floating-point results
+        (float16, bfloat16)."""
+        super().__init__()
+        self.operations = tuple(operations)
+        self.dtype, self.channels_last = dtype, channels_last
+
+    @torch.compiler.disable
+    def forward(self, batch: Any, calls: Sequence[bytes]) -> Any:
+        programs = [unpacked(each) for each in calls]
+        pictures, put = pictures_of(batch, programs)
+        with torch.no_grad(), torch.autocast(pictures[0].device.type if len(pictures) else "cpu", enabled=False):
+            return put(self._finished(run(pictures, [program.calls for program in programs])))
+
+    def _finished(self, images: Images) -> Images:
+        if isinstance(images, list):
+            return [self._finished(image[None])[0] for image in images]
+        if self.dtype is not None and images.is_floating_point():
+            images = images.to(self.dtype)
+        return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
+
+
+# -- the pictures of a batch ---------------------------------------------------------------------------------------------------
+
+
+def pictures_of(batch: Any, programs: Sequence[Program]) -> tuple[Images, Any]:
+    """The pictures, and what makes the batch with others in their place.
+
+    They are the tensor whose shape is that of the recorded pictures, or as many single ones. Where several are, it is the one that
+    lies in the batch where the picture lay in the sample.
+    """
+    listed = list(leaves(batch))
+    shape = (len(programs), *programs[0].shape) if programs else ()
+    stacks = [leaf for leaf in listed if _is_picture(leaf) and tuple(leaf.shape) == shape]
+    stack = _only(stacks, listed, programs[0])
+    if stack is not None:
+        return _plain(stack), lambda new: map_leaves(lambda leaf: _together(new) if leaf is stack else leaf, batch)
+    single = _one_each(batch, programs)
+    if single is None:
+        raise ValueError(
+            f"The batch has no pictures of {len(programs)} samples as they were recorded, of shape {shape}: give the module the "
+            "batch as the collate function made it, and the calls that came with it: augment(batch, calls)."
+        )
+    by_id = {id(leaf): place for place, leaf in enumerate(single)}
+
+    def put(new: Images) -> Any:
+        return map_leaves(lambda leaf: new[by_id[id(leaf)]] if id(leaf) in by_id else leaf, batch)
+
+    return [_plain(leaf) for leaf in single], put
+
+
+def _only(candidates: Sequence[torch.Tensor], listed: Sequence[Any], program: Program) -> torch.Tensor | None:
+    if len(candidates) < 2:
+        return candidates[0] if candidates else None
+    if program.place is not None and program.leaves == len(listed):
+        chosen = listed[program.place]
+        if any(chosen is candidate for candidate in candidates):
+            return chosen
+    raise ValueError(
+        f"{len(candidates)} tensors of a batch may be the pictures (shape {tuple(candidates[0].shape)}), and your collate function "
+        "does not leave them where they lay in the sample. Return masks as torchvision.tv_tensors.Mask, or use default_collate."
+    )
+
+
+def _is_picture(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and not isinstance(leaf, (tv_tensors.Mask, tv_tensors.Video))
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.as_subclass(torch.Tensor)
+
+
+def _together(new: Images) -> torch.Tensor:
+    if isinstance(new, list):
+        raise ValueError("The augmented pictures differ in size, so they make no batch: end the list with a crop or one size.")
+    return new
+
+
+def _one_each(batch: Any, programs: Sequence[Program]) -> list[torch.Tensor] | None:
+    """The picture of each member, in the outermost sequence that has one in each: of pictures, or of samples left apart."""
+    inner = members(batch)
+    if inner is None:
+        return None
+    values = [value for _, value in inner]
+    if len(values) == len(programs):
+        own = [list(leaves(value)) for value in values]
+        each: list[Any] = [
+            _only([leaf for leaf in listed if _is_picture(leaf) and tuple(leaf.shape) == program.shape], listed, program)
+            for listed, program in zip(own, programs, strict=True)
+        ]
+        if all(picture is not None for picture in each):
+            return each
+    return next((found for value in values if (found := _one_each(value, programs)) is not None), None)
+
+
+# -- what is done to them ------------------------------------------------------------------------------------------------------
+
+
+def run(images: Images, programs: Sequence[Sequence[Call]]) -> Images:
+    """The calls of every sample, in its own order; of each transform of the list, the n-th calls of all samples together."""
+    waves = list(_waves(programs))
+    device = images[0].device if len(images) else torch.device("cpu")
+    if device.type == "cuda":
+        _to_device([group for wave in waves for group in wave], device)
+    ours = False
+    for wave in waves:
+        images, ours = _wave(images, wave, ours)
+    return images
+
+
+def _waves(programs: Sequence[Sequence[Call]]) -> Iterable[list[Group]]:
+    for place in sorted({call.place for program in programs for call in program}):
+        own = [[call for call in program if call.place == place] for program in programs]
+        for turn in range(max(map(len, own))):
+            groups: dict[Any, Group] = {}
+            for row, calls in enumerate(own):
+                if turn < len(calls):
+                    _join(groups, row, calls[turn])
+            for group in groups.values():
+                group.columns = {name: torch.from_numpy(np.stack(values)) for name, values in group.columns.items()}
+                group.there = torch.tensor(group.rows)
+            yield list(groups.values())
+
+
+def _join(groups: dict[Any, Group], row: int, call: Call) -> None:
+    op = BY_NAME[call.name]
+    alone = op.alone is not None and op.alone(call.arguments)
+    per_sample = () if alone else op.per_sample
+    shared = {name: value for name, value in call.arguments.items() if name not in per_sample}
+    key = (call.name, row if alone else None, *(_hashable(value) for value in shared.values()))
+    group = groups.setdefault(key, Group(op.functional if alone else op.batched, shared, [], {name: [] for name in per_sample}))
+    group.rows.append(row)
+    for name in per_sample:
+        value = call.arguments[name]
+        array = np.asarray(value, np.float32 if getattr(value, "dtype", None) == np.float32 else np.float64)
+        group.columns[name].append(array)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes()
+    return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _to_device(groups: Sequence[Group], device: torch.device) -> None:
+    """All numbers in one copy from pinned memory, which nobody waits for."""
+    every = [column for group in groups for column in (group.there, *group.columns.values())]
+    if not every:
+        return
+    flat = torch.cat([column.double().flatten() for column in every]).pin_memory()
+    pieces = iter(flat.to(device, non_blocking=True).split([column.numel() for column in every]))
+    for group in groups:
+        group.there = next(pieces).long()
+        group.columns = {name: next(pieces).view(column.shape) for name, column in group.columns.items()}
+
+
+def _wave(images: Images, groups: Sequence[Group], ours: bool) -> tuple[Images, bool]:
+    """``ours``: whether the memory of the pictures may be written to."""
+    if isinstance(images, list):
+        return _by_size(images, groups), True
+    if len(groups) == 1 and len(groups[0].rows) == len(images):
+        return _call(groups[0], images, slice(None)), True
+    for place, group in enumerate(groups):
+        part = images[group.there]
+        changed = _call(group, part, slice(None))
+        if changed.shape != part.shape or changed.dtype != part.dtype:
+            return _by_size(list(images), groups[place:]), True
+        images = images if ours else images.clone()
+        images[group.there] = changed
+        ours = True
+    return images, ours
+
+
+def _by_size(images: list[torch.Tensor], groups: Sequence[Group]) -> Images:
+    """Pictures of several sizes: those of one size together. A tensor again as soon as all are alike."""
+    new = list(images)
+    for group in groups:
+        sizes: dict[Any, list[int]] = {}
+        for position, row in enumerate(group.rows):
+            sizes.setdefault((images[row].shape, images[row].dtype), []).append(position)
+        for positions in sizes.values():
+            rows = [group.rows[position] for position in positions]
+            for row, image in zip(rows, _call(group, torch.stack([images[row] for row in rows]), positions), strict=True):
+                new[row] = image
+    return torch.stack(new) if len({(image.shape, image.dtype) for image in new}) == 1 else new
+
+
+def _call(group: Group, images: torch.Tensor, positions: Any) -> torch.Tensor:
+    columns = {name: column[positions] for name, column in group.columns.items()}
+    shared = {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in group.shared.items()}
+    return group.function(images, **shared, **columns)

@@ -1,0 +1,169 @@
+"""What the user's own list of transforms does to a sample, recorded: the functions that it calls, with the arguments that it drew.
+
+torchvision's transforms dispatch on the type of what they are given (`register_kernel`). Given an image that has a shape and no
+pixels, they draw their parameters as ever, from the same generators, and what reaches this file is each call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torchvision import tv_tensors
+from torchvision.transforms.v2 import functional as tv
+from typing_extensions import Self
+
+from pipefix.augment.batched import NOT_MOVED, TABLE, BatchedOp
+
+
+class NotRecordable(Exception):
+    """Why a transform cannot be moved."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a torchvision function."""
+
+    place: int
+    """Which transform of the moved list made it."""
+    name: str
+    arguments: dict[str, Any]
+
+
+class RecordedImage(tv_tensors.Image):  # type: ignore[misc]
+    """A picture without pixels. ``calls`` is what was done to it; ``from_pil``: the sample is no tensor before `ToTensor`."""
+
+    calls: list[Call]
+    place: list[int]
+    from_pil: bool
+
+    @classmethod
+    def of(cls, shape: Sequence[int], dtype: torch.dtype, *, from_pil: bool = True) -> Self:
+        image = cls._empty(shape, dtype)
+        image.calls, image.place, image.from_pil = [], [0], from_pil
+        return image
+
+    @classmethod
+    def _empty(cls, shape: Sequence[int], dtype: torch.dtype) -> Self:
+        with torch._C.DisableTorchFunctionSubclass():
+            return torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(cls)
+
+    def after(self, shape: Sequence[int], dtype: torch.dtype) -> Self:
+        """The picture after a call."""
+        if tuple(shape) == tuple(self.shape) and dtype == self.dtype:
+            return self
+        image = self._empty(shape, dtype)
+        image.calls, image.place, image.from_pil = self.calls, self.place, self.from_pil
+        return image
+
+    @property
+    def device(self) -> torch.device:
+        """Where pictures are recorded."""
+        return torch.device("cpu")
+
+    def as_subclass(self, _: Any) -> Self:
+        """A picture without pixels stays one."""
+        return self
+
+    def __format__(self, _: str) -> str:
+        return repr(self)
+
+    def __repr__(self, **_: Any) -> str:
+        return f"RecordedImage({tuple(self.shape)}, {self.dtype})"
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", str(func))
+        raise NotRecordable(f"it computes on pixels by itself (torch's {name})")
+
+
+def _kernel(row: BatchedOp) -> Callable[..., Any]:
+    parameters = list(inspect.signature(row.functional).parameters.values())[1:]
+    names = [parameter.name for parameter in parameters]
+    defaults = {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
+
+    def kernel(image: RecordedImage, *args: Any, **named: Any) -> RecordedImage:
+        given = {**defaults, **dict(zip(names, args, strict=False)), **named}
+        shape = tuple(image.shape)
+        why = row.refuses(shape, given) if row.refuses is not None else None
+        if why is not None:
+            raise NotRecordable(why)
+        for name in row.per_sample:
+            if given[name] is None:
+                raise NotRecordable(f"{row.name} without {name}")
+        arrays = {name: value.numpy() for name, value in given.items() if isinstance(value, torch.Tensor)}
+        image.calls.append(Call(image.place[0], row.name, {**given, **arrays}))
+        dtype = given["dtype"] if row.name == "to_dtype" else image.dtype
+        return image.after(row.size_after(shape, given) if row.size_after is not None else shape, dtype)
+
+    return kernel
+
+
+def _refusing(why: str) -> Callable[..., Any]:
+    def kernel(*_: Any, **__: Any) -> Any:
+        raise NotRecordable(why)
+
+    return kernel
+
+
+def _register() -> None:
+    from torchvision.transforms.v2.functional import register_kernel
+
+    for row in TABLE:
+        register_kernel(row.functional, RecordedImage)(_kernel(row))
+    for name, why in NOT_MOVED.items():
+        if hasattr(tv, name):
+            register_kernel(getattr(tv, name), RecordedImage)(_refusing(why))
+    register_kernel(tv.get_dimensions, RecordedImage)(lambda image: list(image.shape))
+    register_kernel(tv.get_size, RecordedImage)(lambda image: list(image.shape[-2:]))
+    register_kernel(tv.get_num_channels, RecordedImage)(lambda image: image.shape[-3])
+
+
+_register()
+
+
+# -- on the way to the batch ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Program:
+    """The calls of one sample, and by what its picture is known in a batch."""
+
+    calls: list[Call]
+    shape: tuple[int, ...]
+    """Of the picture before them."""
+    place: int | None = None
+    """Which leaf of the sample it is; None within a class of the user's own."""
+    leaves: int = 0
+    """How many the sample has."""
+
+
+def packed(program: Program) -> bytes:
+    """As it crosses to the training process: bytes, which every collate function lets be."""
+    calls = [(call.place, call.name, call.arguments) for call in program.calls]
+    return pickle.dumps((calls, program.shape, program.place, program.leaves), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpacked(program: bytes) -> Program:
+    calls, *picture = pickle.loads(program)
+    return Program([Call(*call) for call in calls], *picture)
+
+
+# -- one sample ----------------------------------------------------------------------------------------------------------------
+
+
+def replayed(calls: Sequence[Call], picture: Any) -> Any:
+    """The recorded calls done to one picture (a tensor, or PIL's) by torchvision's own functions."""
+    for call in calls:
+        if call.name in ("to_dtype", "normalize", "erase") and not isinstance(picture, torch.Tensor):
+            picture = tv.pil_to_tensor(picture)
+        given = {
+            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in call.arguments.items()
+        }
+        picture = getattr(tv, call.name)(picture, **given)
+    return picture

@@ -1,0 +1,229 @@
+"""A dataset's transforms: where it keeps them, in which order they are called, and old (v1) ones as new ones (v2)."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Integral
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Subset
+from torchvision import transforms as v1
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional as tv
+
+from pipefix.augment.record import RecordedImage
+
+_NAMES = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
+FILES_LOOKED_AT = 100
+"""Of what a dataset lists, to see that it lists files."""
+
+
+# -- where they are ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FoundTransforms:
+    """Where a dataset keeps its transforms."""
+
+    path: tuple[str, ...]
+    """Attributes from the dataset to the transform, such as ("dataset", "transform") within a Subset."""
+    transform: Any
+
+
+def find(dataset: Any, named: str | None = None) -> FoundTransforms | None:
+    """The transforms of a dataset, or of the one that it wraps: under a usual name, or the attribute that is ``named``."""
+    if named is not None:
+        return _named(dataset, tuple(named.split(".")))
+    path: tuple[str, ...] = ()
+    owner = dataset
+    for _ in range(8):
+        for name in _NAMES:
+            value = getattr(owner, name, None)
+            if value is not None and callable(value) and not isinstance(value, type) and name in vars(owner):
+                # A torchvision dataset wraps what it was given as transform= once more.
+                if name == "transforms" and getattr(owner, "transform", None) is not None:
+                    continue
+                return FoundTransforms((*path, name), value)
+        inner = getattr(owner, "dataset", None)
+        if inner is None:
+            return None
+        owner, path = inner, (*path, "dataset")
+    return None
+
+
+def _named(dataset: Any, path: tuple[str, ...]) -> FoundTransforms | None:
+    value = dataset
+    for name in path:
+        value = getattr(value, name, None)
+    return FoundTransforms(path, value) if callable(value) and not isinstance(value, type) else None
+
+
+def replaced(dataset: Any, path: tuple[str, ...], value: Any) -> Any:
+    """A copy of the dataset with ``value`` for its transforms."""
+    changed = copy.copy(dataset)
+    if len(path) > 1:
+        setattr(changed, path[0], replaced(getattr(dataset, path[0]), path[1:], value))
+        return changed
+    setattr(changed, path[0], value)
+    wrapper = vars(changed).get("transforms")
+    if path[0] == "transform" and wrapper is not None and hasattr(wrapper, "transform"):
+        wrapper = copy.copy(wrapper)
+        wrapper.transform = value
+        changed.transforms = wrapper
+    return changed
+
+
+def files_of(dataset: Any) -> tuple[list[Any], list[int]] | str:
+    """The files of a dataset that lists them, and their labels; else why there are none to be had."""
+    if isinstance(dataset, Subset):
+        whole = files_of(dataset.dataset)
+        if isinstance(whole, str):
+            return whole
+        files, labels = whole
+        return [files[index] for index in dataset.indices], [labels[index] for index in dataset.indices]
+    pairs = getattr(dataset, "samples", None) or getattr(dataset, "imgs", None)
+    if not isinstance(pairs, (list, tuple)) or not all(map(_is_file_and_label, pairs[:FILES_LOOKED_AT])):
+        return "the dataset does not list its files: samples (or imgs), pairs of a path and a number, as ImageFolder has them"
+    if getattr(dataset, "target_transform", None) is not None:
+        return "the dataset changes its labels (target_transform)"
+    return [pair[0] for pair in pairs], [int(pair[1]) for pair in pairs]
+
+
+def _is_file_and_label(pair: Any) -> bool:
+    return (
+        isinstance(pair, (list, tuple))
+        and len(pair) == 2
+        and isinstance(pair[0], (str, PathLike))
+        and isinstance(pair[1], Integral)
+    )
+
+
+# -- in which order they are called ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """One transform of the user's list."""
+
+    source: Any
+    """As it is."""
+    recorded: Any | None
+    """What is called with a picture without pixels to record what ``source`` does; None where that cannot be."""
+    why_not: str = ""
+    compared: bool = False
+    """Whether it must be seen to do the same as ``source`` first: it was converted, or is a class of the user's own."""
+
+    @property
+    def name(self) -> str:
+        return named(self.source)
+
+
+def parts_of(transform: Any) -> list[Part]:
+    """The members of a composition, one after the other; lists within lists are taken apart."""
+    return [] if transform is None else [_part(source) for source in _flat(transform)]
+
+
+def _flat(transform: Any) -> Iterator[Any]:
+    if isinstance(transform, (list, tuple, nn.Sequential)) or type(transform) in (v1.Compose, v2.Compose):
+        for inner in transform.transforms if hasattr(transform, "transforms") else transform:
+            yield from _flat(inner)
+    else:
+        yield transform
+
+
+def named(transform: Any) -> str:
+    """As a person would recognise it."""
+    if isinstance(transform, functools.partial):
+        return f"partial({named(transform.func)})"
+    name = getattr(transform, "__name__", None)
+    return str(name) if name else type(transform).__name__
+
+
+def _part(source: Any) -> Part:
+    try:
+        recorded = as_v2(source)
+    except NotConvertible as why:
+        return Part(source, None, str(why))
+    return Part(
+        source, recorded, compared=(recorded is not source and not isinstance(recorded, _ToTensor)) or not _torchvisions(source)
+    )
+
+
+def _torchvisions(transform: Any) -> bool:
+    inner = getattr(transform, "transforms", None)
+    return type(transform).__module__.startswith("torchvision.") and (
+        not isinstance(inner, (list, tuple, nn.ModuleList)) or all(map(_torchvisions, inner))
+    )
+
+
+# -- old as new ------------------------------------------------------------------------------------------------------------------
+
+
+class NotConvertible(Exception):
+    """Why a transform cannot be called with a picture without pixels."""
+
+
+class _ToTensor(v2.Transform):  # type: ignore[misc]
+    """`ToTensor`: the step to floating point, for what was no tensor before."""
+
+    _transformed_types = (RecordedImage,)
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return tv.to_dtype(inpt, torch.float32, scale=True) if inpt.from_pil else inpt
+
+
+_FUNCTIONS = (v1.Lambda, v2.Lambda, types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+
+
+def as_v2(transform: Any) -> Any:
+    """The transform itself where it is one of v2's or derived from them; an old one as the new one of its name and settings."""
+    if type(transform).__name__ == "ToTensor" and _torchvisions(transform):
+        return _ToTensor()
+    if type(transform).__name__ == "ToPILImage" and _torchvisions(transform):
+        raise NotConvertible("it makes pictures of PIL, which exist on the CPU only")
+    if isinstance(transform, _FUNCTIONS):
+        raise NotConvertible("a function cannot be looked into")
+    if isinstance(transform, v2.Transform):
+        return _with_new_members(transform)
+    home = type(transform).__module__
+    kind = getattr(v2, type(transform).__name__, None)
+    if home.startswith("torchvision.transforms._presets"):
+        raise NotConvertible("a preset of torchvision's models; write its parts as a list")
+    if home.startswith("torchvision.transforms.") and kind is not None:
+        return _converted(transform, kind)
+    if not callable(transform):
+        raise NotConvertible(f"a {type(transform).__name__} is no transform: it cannot be called")
+    raise NotConvertible(f"{home}.{type(transform).__qualname__} is not derived from torchvision.transforms.v2.Transform")
+
+
+def _with_new_members(transform: Any) -> Any:
+    """A container of v2 may hold old transforms."""
+    inner = getattr(transform, "transforms", None)
+    if not isinstance(inner, (list, tuple, nn.ModuleList)):
+        return transform
+    new = [as_v2(member) for member in inner]
+    if all(member is old for member, old in zip(new, inner, strict=True)):
+        return transform
+    changed = copy.copy(transform)
+    changed.__dict__ = {**transform.__dict__, "_modules": dict(transform._modules)}
+    changed.transforms = nn.ModuleList(new) if isinstance(inner, nn.ModuleList) else new
+    return changed
+
+
+def _converted(transform: Any, kind: Any) -> Any:
+    """An old transform keeps its settings under the names that the new one takes them by."""
+    given = {name: getattr(transform, name) for name in inspect.signature(kind).parameters if hasattr(transform, name)}
+    if "transforms" in given:
+        given["transforms"] = [as_v2(member) for member in given["transforms"]]
+    try:
+        return kind(**given)
+    except (TypeError, ValueError) as error:
+        raise NotConvertible(f"torchvision's new {kind.__name__} does not take its settings: {error}") from error

@@ -12,7 +12,7 @@ from torch import nn
 from torchvision import tv_tensors
 
 from pipefix.augment.batched import BY_NAME
-from pipefix.augment.record import Call, Program, unpacked
+from pipefix.augment.record import Program, RecordedCall, unpacked
 from pipefix.vocabulary.nested import leaves, map_leaves, members
 
 Images: TypeAlias = "torch.Tensor | list[torch.Tensor]"
@@ -32,8 +32,8 @@ class Group:
 
 
 class Augment(nn.Module):
-    """Call it with a batch and the calls that were recorded of its samples, on the device where the batch's tensors are; it gives
-    the batch, augmented.
+    """Give it a batch and the calls that were recorded of its samples, on the device where the batch's tensors are; it returns the
+    batch, augmented.
 
     Batches of `Swap.dataset` come as a pair of both: ``augment(*batch)``.
     """
@@ -136,7 +136,7 @@ def _one_each(batch: Any, programs: Sequence[Program]) -> list[torch.Tensor] | N
 # -- what is done to them ------------------------------------------------------------------------------------------------------
 
 
-def run(images: Images, programs: Sequence[Sequence[Call]]) -> Images:
+def run(images: Images, programs: Sequence[Sequence[RecordedCall]]) -> Images:
     """The calls of every sample, in its own order; of each transform of the list, the n-th calls of all samples together."""
     waves = list(_waves(programs))
     device = images[0].device if len(images) else torch.device("cpu")
@@ -148,7 +148,7 @@ def run(images: Images, programs: Sequence[Sequence[Call]]) -> Images:
     return images
 
 
-def _waves(programs: Sequence[Sequence[Call]]) -> Iterable[list[Group]]:
+def _waves(programs: Sequence[Sequence[RecordedCall]]) -> Iterable[list[Group]]:
     for place in sorted({call.place for program in programs for call in program}):
         own = [[call for call in program if call.place == place] for program in programs]
         for turn in range(max(map(len, own))):
@@ -162,7 +162,7 @@ def _waves(programs: Sequence[Sequence[Call]]) -> Iterable[list[Group]]:
             yield list(groups.values())
 
 
-def _join(groups: dict[Any, Group], row: int, call: Call) -> None:
+def _join(groups: dict[Any, Group], row: int, call: RecordedCall) -> None:
     op = BY_NAME[call.name]
     alone = op.alone is not None and op.alone(call.arguments)
     per_sample = () if alone else op.per_sample

@@ -35,7 +35,7 @@ class Augment(nn.Module):
     """Give it a batch and the calls that were recorded of its samples, on the device where the batch's tensors are; it returns the
     batch, augmented.
 
-    Batches of `Swap.dataset` come as a pair of both: ``augment(*batch)``.
+    Batches of `Swap.dataset` come as a pair of both, which may be given as it is: ``augment(batch)``.
     """
 
     def __init__(self, *, operations: Sequence[str] = (), dtype: torch.dtype | None = None, channels_last: bool = False) -> None:
@@ -46,7 +46,9 @@ class Augment(nn.Module):
         self.dtype, self.channels_last = dtype, channels_last
 
     @torch.compiler.disable
-    def forward(self, batch: Any, calls: Sequence[bytes]) -> Any:
+    def forward(self, batch: Any, calls: Sequence[bytes] | None = None) -> Any:
+        if calls is None:
+            batch, calls = _apart(batch)
         programs = [unpacked(each) for each in calls]
         pictures, put = pictures_of(batch, programs)
         with torch.no_grad(), torch.autocast(pictures[0].device.type if len(pictures) else "cpu", enabled=False):
@@ -58,6 +60,17 @@ class Augment(nn.Module):
         if self.dtype is not None and images.is_floating_point():
             images = images.to(self.dtype)
         return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
+
+
+def _apart(pair: Any) -> tuple[Any, Sequence[bytes]]:
+    if isinstance(pair, (list, tuple)) and len(pair) == 2:
+        batch, calls = pair
+        if isinstance(calls, (list, tuple)) and all(isinstance(each, bytes) for each in calls):
+            return batch, calls
+    raise ValueError(
+        "The batch comes without the calls that were recorded of its samples: give the module the batches of "
+        "DataLoader(swapped.dataset(), ...), and a collate function of your own as collate_fn=swapped.collate(yours)."
+    )
 
 
 # -- the pictures of a batch ---------------------------------------------------------------------------------------------------

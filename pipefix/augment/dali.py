@@ -14,7 +14,7 @@ import random
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,145 +25,16 @@ from nvidia.dali.plugin.pytorch import feed_ndarray
 from PIL import Image
 from torch import distributed
 
-from pipefix.augment.geometry import mode_name
+from pipefix.augment.dali_front import INTERPOLATIONS, Front, front_of, numbers_of
 from pipefix.augment.module import run
-from pipefix.augment.record import Call, RecordedImage
-from pipefix.augment.split import SIZES, TRIALS
-from pipefix.augment.transforms import Part
+from pipefix.augment.record import RecordedCall, RecordedImage
+from pipefix.augment.transforms import ListedTransform
 from pipefix.kernels.reused import Memory
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.random_state import preserved, seeded
+from pipefix.vocabulary.random_state import preserved
 
 KEPT = 2
 """Batches' worth of reusable memory: one that the caller looks at, and one for the next."""
-_INTERPOLATIONS = {"nearest": "INTERP_NN", "bilinear": "INTERP_LINEAR", "bicubic": "INTERP_CUBIC"}
-_RANKS = {"resized_crop": 1, "resize": 1, "crop": 2, "center_crop": 2, "horizontal_flip": 3, "to_dtype": 4, "normalize": 5}
-
-
-# -- how much of a list DALI does ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Front:
-    """The beginning of a list as DALI's graph: decode a window, resize, crop, flip, convert. Each is there or not."""
-
-    count: int = 0
-    """How many transforms of the list it does."""
-    window: bool = False
-    """Whether only a window of the file is decoded."""
-    resize: tuple[str, bool] | None = None
-    """Interpolation and antialiasing."""
-    crop: bool = False
-    flip: bool = False
-    to_float: bool = False
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
-    std: tuple[float, ...] = (1.0, 1.0, 1.0)
-
-    @property
-    def numbers(self) -> list[str]:
-        """What it is given for each picture: fields of `_Fed`."""
-        stages = {"start": self.window, "shape": self.window, "size": self.resize is not None}
-        stages |= {"corner": self.crop, "extent": self.crop, "mirror": self.flip}
-        return [name for name, used in stages.items() if used]
-
-
-def front_of(parts: Sequence[Part]) -> Front | str:
-    """As many transforms from the front as the graph has, tried on pictures without pixels; or why that is no batch."""
-    images = [RecordedImage.of((3, *SIZES[trial % len(SIZES)]), torch.uint8) for trial in range(TRIALS)]
-    front, rank, one_size = Front(), 0, False
-    for place, part in enumerate(parts):
-        called = []
-        after = []
-        for trial, image in enumerate(images):
-            begun = len(image.calls)
-            with seeded(trial + 101 * place):
-                after.append(part.recorded(image))  # type: ignore[misc]
-            called.append(image.calls[begun:])
-        changed = _with(front, rank, called)
-        if changed is None:
-            break
-        front, rank = replace(changed[0], count=place + 1), changed[1]
-        images = after
-        one_size = len({tuple(image.shape) for image in images}) == 1
-    if not one_size:
-        done = ", ".join(part.name for part in parts[: front.count]) or "to decode"
-        return f"DALI's part of the list ({done}) leaves pictures of several sizes, which make no batch"
-    return front
-
-
-def _with(front: Front, rank: int, called: Sequence[Sequence[Call]]) -> tuple[Front, int] | None:
-    """The front with one transform more; None where the graph does not have what it calls."""
-    names = {call.name for calls in called for call in calls}
-    if not names:
-        return front, rank
-    call = next(call for calls in called for call in calls)
-    often = {len(calls) for calls in called}
-    if len(names) > 1 or _RANKS.get(call.name, 0) <= rank or often - {0, 1} or (0 in often and call.name != "horizontal_flip"):
-        return None
-    given = call.arguments
-    if call.name in ("resized_crop", "resize"):
-        mode = mode_name(given["interpolation"])
-        if mode not in _INTERPOLATIONS:
-            return None
-        resize = (mode, bool(given["antialias"]) and mode != "nearest")
-        return replace(front, resize=resize, window=front.window or call.name == "resized_crop"), 1
-    if call.name in ("crop", "center_crop"):
-        first = front.resize is None and call.name == "crop"
-        return replace(front, window=front.window or first, crop=front.crop or not first), 2
-    if call.name == "horizontal_flip":
-        return replace(front, flip=True), 3
-    if call.name == "to_dtype":
-        usual = given["dtype"] == torch.float32 and given["scale"]
-        return (replace(front, to_float=True), 4) if usual else None
-    usual = front.to_float and len(given["mean"]) == 3
-    return (replace(front, mean=tuple(given["mean"]), std=tuple(given["std"])), 5) if usual else None
-
-
-@dataclass
-class _Fed:
-    """What the graph is given for one picture."""
-
-    start: tuple[int, int] = (0, 0)
-    shape: tuple[int, int] = (0, 0)
-    size: tuple[int, int] = (0, 0)
-    corner: tuple[int, int] = (0, 0)
-    extent: tuple[int, int] = (0, 0)
-    mirror: int = 0
-
-
-def _fed(front: Front, calls: Sequence[Call], height: int, width: int) -> _Fed:
-    """The numbers of one picture's calls; its size is followed on the way."""
-    fed = _Fed(shape=(height, width), size=(height, width), extent=(height, width))
-    now = (height, width)
-    for call in calls:
-        given = call.arguments
-        if call.name == "resized_crop":
-            size = given["size"] if isinstance(given["size"], (list, tuple)) else [given["size"]]
-            fed.start, fed.shape = (given["top"], given["left"]), (given["height"], given["width"])
-            now = fed.size = (size[0], size[-1])
-        elif call.name == "resize":
-            from pipefix.augment.batched import BY_NAME
-
-            row = BY_NAME["resize"]
-            assert row.size_after is not None
-            now = fed.size = row.size_after((3, *now), given)[1:]  # type: ignore[assignment]
-        elif call.name == "crop" and front.resize is None:
-            fed.start, fed.shape = (given["top"], given["left"]), (given["height"], given["width"])
-            now = fed.shape
-        elif call.name == "crop":
-            fed.corner, now = (given["top"], given["left"]), (given["height"], given["width"])
-        elif call.name == "center_crop":
-            size = given["output_size"] if isinstance(given["output_size"], (list, tuple)) else [given["output_size"]]
-            wanted = (size[0], size[-1])
-            # A crop larger than the picture is padded first, the smaller half before it.
-            fed.corner = tuple(
-                -((want - side) // 2) if want > side else round((side - want) / 2) for want, side in zip(wanted, now, strict=True)
-            )
-            now = wanted
-        elif call.name == "horizontal_flip":
-            fed.mirror = 1
-    fed.extent = now
-    return fed
 
 
 # -- DALI's pipeline -------------------------------------------------------------------------------------------------------------
@@ -206,7 +77,7 @@ def _nodes(front: Front, feed: Callable[[], tuple[Any, ...]], by_name: bool, dec
         images = fn.decoders.image(encoded, **settings)
     if front.resize is not None:
         mode, antialias = front.resize
-        images = fn.resize(images, size=fed["size"], interp_type=getattr(types, _INTERPOLATIONS[mode]), antialias=antialias)
+        images = fn.resize(images, size=fed["size"], interp_type=getattr(types, INTERPOLATIONS[mode]), antialias=antialias)
     if front.crop:
         window = {"start": fed["corner"], "shape": fed["extent"], "axis_names": "HW"}
         images = fn.slice(images, **window, out_of_bounds_policy="pad", fill_values=0)
@@ -229,7 +100,7 @@ class _Order:
     index: Any
     fed: tuple[Any, ...] = ()
     """What DALI reads without a copy: kept until the batch has come out."""
-    rest: list[list[Call]] = field(default_factory=list)
+    rest: list[list[RecordedCall]] = field(default_factory=list)
 
 
 class DaliLoader:
@@ -247,7 +118,7 @@ class DaliLoader:
     def __init__(
         self,
         source: Sequence[str | Path] | Callable[[int], bytes],
-        parts: Sequence[Part],
+        parts: Sequence[ListedTransform],
         *,
         labels: Sequence[int] | None = None,
         length: int | None = None,
@@ -394,7 +265,7 @@ class DaliLoader:
                     ) as picture:
                         self._sizes[item] = (picture.height, picture.width)
                 calls = recorded(self._parts, self._sizes[item], sample_seed(self.seed, order.place[1], item))
-                fed.append(_fed(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))
+                fed.append(numbers_of(self.front, [call for call in calls if call.place < self.front.count], *self._sizes[item]))
                 order.rest.append([call for call in calls if call.place >= self.front.count])
         columns = [
             np.array([getattr(each, name) for each in fed], np.float32 if name == "size" else np.int32)
@@ -434,7 +305,7 @@ def sample_seed(seed: int, epoch: int, index: int) -> int:
     return int.from_bytes(mixed, "little")
 
 
-def recorded(parts: Sequence[Part], size: tuple[int, int], seed: int) -> list[Call]:
+def recorded(parts: Sequence[ListedTransform], size: tuple[int, int], seed: int) -> list[RecordedCall]:
     """What the list does to a picture of this size with generators of this seed. They are left as they are then."""
     random.seed(seed)
     np.random.seed(seed)

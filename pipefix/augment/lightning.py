@@ -20,7 +20,7 @@ def attach(owner: Any, augment: Augment) -> Any:
     def on_after_batch_transfer(self: Any, batch: Any, dataloader_idx: int) -> Any:
         trainer = getattr(self, "trainer", None)
         if trainer is None or trainer.training:
-            batch = augment(*batch)
+            batch = augment(batch)
         return before(batch, dataloader_idx)
 
     object.__setattr__(owner, HOOK, MethodType(on_after_batch_transfer, owner))

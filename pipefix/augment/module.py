@@ -12,7 +12,7 @@ from torch import nn
 from torchvision import tv_tensors
 
 from pipefix.augment.batched import BY_NAME
-from pipefix.augment.record import Call, Program, unpacked
+from pipefix.augment.record import Program, RecordedCall, unpacked
 from pipefix.vocabulary.nested import leaves, map_leaves, members
 
 Images: TypeAlias = "torch.Tensor | list[torch.Tensor]"
@@ -32,10 +32,10 @@ class Group:
 
 
 class Augment(nn.Module):
-    """Call it with a batch and the calls that were recorded of its samples, on the device where the batch's tensors are; it gives
-    the batch, augmented.
+    """Give it a batch and the calls that were recorded of its samples, on the device where the batch's tensors are; it returns the
+    batch, augmented.
 
-    Batches of `Swap.dataset` come as a pair of both: ``augment(*batch)``.
+    Batches of `Swap.dataset` come as a pair of both, which may be given as it is: ``augment(batch)``.
     """
 
     def __init__(self, *, operations: Sequence[str] = (), dtype: torch.dtype | None = None, channels_last: bool = False) -> None:
@@ -46,7 +46,9 @@ class Augment(nn.Module):
         self.dtype, self.channels_last = dtype, channels_last
 
     @torch.compiler.disable
-    def forward(self, batch: Any, calls: Sequence[bytes]) -> Any:
+    def forward(self, batch: Any, calls: Sequence[bytes] | None = None) -> Any:
+        if calls is None:
+            batch, calls = _apart(batch)
         programs = [unpacked(each) for each in calls]
         pictures, put = pictures_of(batch, programs)
         with torch.no_grad(), torch.autocast(pictures[0].device.type if len(pictures) else "cpu", enabled=False):
@@ -58,6 +60,17 @@ class Augment(nn.Module):
         if self.dtype is not None and images.is_floating_point():
             images = images.to(self.dtype)
         return images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
+
+
+def _apart(pair: Any) -> tuple[Any, Sequence[bytes]]:
+    if isinstance(pair, (list, tuple)) and len(pair) == 2:
+        batch, calls = pair
+        if isinstance(calls, (list, tuple)) and all(isinstance(each, bytes) for each in calls):
+            return batch, calls
+    raise ValueError(
+        "The batch comes without the calls that were recorded of its samples: give the module the batches of "
+        "DataLoader(swapped.dataset(), ...), and a collate function of your own as collate_fn=swapped.collate(yours)."
+    )
 
 
 # -- the pictures of a batch ---------------------------------------------------------------------------------------------------
@@ -136,7 +149,7 @@ def _one_each(batch: Any, programs: Sequence[Program]) -> list[torch.Tensor] | N
 # -- what is done to them ------------------------------------------------------------------------------------------------------
 
 
-def run(images: Images, programs: Sequence[Sequence[Call]]) -> Images:
+def run(images: Images, programs: Sequence[Sequence[RecordedCall]]) -> Images:
     """The calls of every sample, in its own order; of each transform of the list, the n-th calls of all samples together."""
     waves = list(_waves(programs))
     device = images[0].device if len(images) else torch.device("cpu")
@@ -148,7 +161,7 @@ def run(images: Images, programs: Sequence[Sequence[Call]]) -> Images:
     return images
 
 
-def _waves(programs: Sequence[Sequence[Call]]) -> Iterable[list[Group]]:
+def _waves(programs: Sequence[Sequence[RecordedCall]]) -> Iterable[list[Group]]:
     for place in sorted({call.place for program in programs for call in program}):
         own = [[call for call in program if call.place == place] for program in programs]
         for turn in range(max(map(len, own))):
@@ -162,7 +175,7 @@ def _waves(programs: Sequence[Sequence[Call]]) -> Iterable[list[Group]]:
             yield list(groups.values())
 
 
-def _join(groups: dict[Any, Group], row: int, call: Call) -> None:
+def _join(groups: dict[Any, Group], row: int, call: RecordedCall) -> None:
     op = BY_NAME[call.name]
     alone = op.alone is not None and op.alone(call.arguments)
     per_sample = () if alone else op.per_sample

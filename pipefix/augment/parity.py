@@ -14,7 +14,7 @@ from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.batched import BY_NAME
 from pipefix.augment.module import run
-from pipefix.augment.record import Call, replayed, unpacked
+from pipefix.augment.record import RecordedCall, replayed, unpacked
 from pipefix.augment.split import Split
 from pipefix.augment.swap import DatasetTransform, dali_loader, with_calls
 from pipefix.vocabulary.random_state import seeded
@@ -120,7 +120,7 @@ def _stacked(images: Sequence[torch.Tensor], device: str) -> Any:
     return torch.stack(there) if len({(image.shape, image.dtype) for image in there}) == 1 else there
 
 
-def _check_one(result: Parity, name: str, images: list[torch.Tensor], programs: list[list[Call]]) -> list[torch.Tensor]:
+def _check_one(result: Parity, name: str, images: list[torch.Tensor], programs: list[list[RecordedCall]]) -> list[torch.Tensor]:
     """One transform on tensors, sample by sample and as a batch; then the pictures as torchvision makes them."""
     expected = [replayed(calls, image) for calls, image in zip(programs, images, strict=True)]
     if any(programs):
@@ -170,7 +170,9 @@ def _png(picture: Image.Image) -> bytes:
 # -- figures -------------------------------------------------------------------------------------------------------------------
 
 
-def _whole(result: Parity, pictures: Sequence[Any], expected: Any, swapped: Any, programs: Sequence[Sequence[Call]]) -> None:
+def _whole(
+    result: Parity, pictures: Sequence[Any], expected: Any, swapped: Any, programs: Sequence[Sequence[RecordedCall]]
+) -> None:
     scale, mean, std = _scale(programs[0], expected[0])
     note = "yours on pictures as the dataset reads them, the swap on tensors"
     result.whole = measured(WHOLE, expected, swapped, scale, note)
@@ -189,7 +191,7 @@ def measured(name: str, expected: Any, swapped: Any, scale: Any, note: str = "")
     return PixelError(name, len(gaps), float(every.mean()), float(tail), float(every.max()), note if float(every.max()) else "")
 
 
-def _scale(calls: Sequence[Call], result: torch.Tensor) -> tuple[Any, Any, Any]:
+def _scale(calls: Sequence[RecordedCall], result: torch.Tensor) -> tuple[Any, Any, Any]:
     """Of the results in 1/255, and the mean and deviation to undo to look at them."""
     scale: Any = 255.0 if result.is_floating_point() else 1.0
     mean, std = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)

@@ -26,7 +26,7 @@ class NotRecordable(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """One call of a torchvision function."""
 
     place: int
@@ -38,7 +38,7 @@ class Call:
 class RecordedImage(tv_tensors.Image):  # type: ignore[misc]
     """A picture without pixels. ``calls`` is what was done to it; ``from_pil``: the sample is no tensor before `ToTensor`."""
 
-    calls: list[Call]
+    calls: list[RecordedCall]
     place: list[int]
     from_pil: bool
 
@@ -50,8 +50,7 @@ class RecordedImage(tv_tensors.Image):  # type: ignore[misc]
 
     @classmethod
     def _empty(cls, shape: Sequence[int], dtype: torch.dtype) -> Self:
-        with torch._C.DisableTorchFunctionSubclass():
-            return torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(cls)
+        return torch.empty(tuple(shape), dtype=dtype, device="meta").as_subclass(cls)
 
     def after(self, shape: Sequence[int], dtype: torch.dtype) -> Self:
         """The picture after a call."""
@@ -97,7 +96,7 @@ def _kernel(row: BatchedOp) -> Callable[..., Any]:
             if given[name] is None:
                 raise NotRecordable(f"{row.name} without {name}")
         arrays = {name: value.numpy() for name, value in given.items() if isinstance(value, torch.Tensor)}
-        image.calls.append(Call(image.place[0], row.name, {**given, **arrays}))
+        image.calls.append(RecordedCall(image.place[0], row.name, {**given, **arrays}))
         dtype = given["dtype"] if row.name == "to_dtype" else image.dtype
         return image.after(row.size_after(shape, given) if row.size_after is not None else shape, dtype)
 
@@ -134,7 +133,7 @@ _register()
 class Program:
     """The calls of one sample, and by what its picture is known in a batch."""
 
-    calls: list[Call]
+    calls: list[RecordedCall]
     shape: tuple[int, ...]
     """Of the picture before them."""
     place: int | None = None
@@ -151,13 +150,13 @@ def packed(program: Program) -> bytes:
 
 def unpacked(program: bytes) -> Program:
     calls, *picture = pickle.loads(program)
-    return Program([Call(*call) for call in calls], *picture)
+    return Program([RecordedCall(*call) for call in calls], *picture)
 
 
 # -- one sample ----------------------------------------------------------------------------------------------------------------
 
 
-def replayed(calls: Sequence[Call], picture: Any) -> Any:
+def replayed(calls: Sequence[RecordedCall], picture: Any) -> Any:
     """The recorded calls done to one picture (a tensor, or PIL's) by torchvision's own functions."""
     for call in calls:
         if call.name in ("to_dtype", "normalize", "erase") and not isinstance(picture, torch.Tensor):

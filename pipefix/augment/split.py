@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torchvision.transforms.v2 import functional as tv
 
+from pipefix.augment.dali_front import front_of
 from pipefix.augment.record import NotRecordable, RecordedImage, replayed
-from pipefix.augment.transforms import Part, parts_of
+from pipefix.augment.transforms import SIZES, TRIALS, ListedTransform, parts_of
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 Kind = Literal["pil", "tensor", "array"]
-SIZES = ((600, 700), (700, 600), (812, 640))
-"""Heights and widths of the pictures to try where those of the dataset are not known."""
-TRIALS, COMPARED = 8, 6
+COMPARED = 6
+"""Seeds that a converted transform is held against its old self with."""
 TO_TENSOR = ("ToTensor", "ToImage", "PILToTensor")
 
 
@@ -45,8 +45,8 @@ class Split:
     """A list cut in two."""
 
     target: str
-    in_dataset: tuple[Part, ...]
-    on_batch: tuple[Part, ...]
+    in_dataset: tuple[ListedTransform, ...]
+    on_batch: tuple[ListedTransform, ...]
     reasons: tuple[tuple[str, str], ...]
     """Why a transform stays: its name, and the reason."""
     format_before: SampleFormat
@@ -91,12 +91,10 @@ def split(
     )  # fmt: skip
 
 
-def _whole(parts: Sequence[Part], tried: _Tried, reasons: list[tuple[str, str]]) -> Split:
+def _whole(parts: Sequence[ListedTransform], tried: _Tried, reasons: list[tuple[str, str]]) -> Split:
     """DALI begins with encoded bytes, so it takes the whole list or none of it."""
     before = tried.formats[-1]
     if not reasons and parts:
-        from pipefix.augment.dali import front_of
-
         front = front_of(parts)
         if isinstance(front, str):
             reasons = [(parts[0].name, front)]
@@ -113,7 +111,7 @@ def _whole(parts: Sequence[Part], tried: _Tried, reasons: list[tuple[str, str]])
 class _Tried:
     """What became of pictures without pixels: why a transform cannot be recorded, and the format of samples before each of them."""
 
-    def __init__(self, parts: Sequence[Part], size: tuple[int, int, int] | None, same_size: bool, kind: Kind) -> None:
+    def __init__(self, parts: Sequence[ListedTransform], size: tuple[int, int, int] | None, same_size: bool, kind: Kind) -> None:
         channels, *known = size or (3,)
         own = [(known[0], known[1])] if known else []
         sizes = (
@@ -141,7 +139,7 @@ def _format(images: Sequence[RecordedImage]) -> SampleFormat:
     return SampleFormat(shapes.pop() if len(shapes) == 1 else None, str(images[0].dtype).removeprefix("torch."))
 
 
-def _recorded(part: Part, images: list[RecordedImage], place: int, kind: Kind) -> tuple[str, list[RecordedImage]]:
+def _recorded(part: ListedTransform, images: list[RecordedImage], place: int, kind: Kind) -> tuple[str, list[RecordedImage]]:
     """Why the transform cannot be moved, and the pictures after it; as they were where it cannot."""
     if part.recorded is None:
         return part.why_not, images
@@ -168,7 +166,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:100]
 
 
-def _does_the_same(part: Part, like: RecordedImage, kind: Kind) -> bool:
+def _does_the_same(part: ListedTransform, like: RecordedImage, kind: Kind) -> bool:
     """Whether the recorded calls, done to a picture, give what the user's own transform gives, and draw the same numbers."""
     picture = _example(tuple(like.shape), like.dtype, kind)
     for seed in range(COMPARED):

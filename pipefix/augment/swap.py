@@ -14,6 +14,7 @@ from torchvision import tv_tensors
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment import support
+from pipefix.augment.dali_front import front_of
 from pipefix.augment.module import Augment
 from pipefix.augment.record import Program, RecordedImage, packed
 from pipefix.augment.split import TO_TENSOR, Split
@@ -222,8 +223,6 @@ class Swap:
         if gpu:
             told.append(f"{gpu[:1].upper()}{gpu[1:]}.")
         if self.target == "dali" and self.split.on_batch:
-            from pipefix.augment.dali import front_of
-
             front = front_of(self.split.on_batch)
             rest = [] if isinstance(front, str) else self.split.names[front.count :]
             if rest:

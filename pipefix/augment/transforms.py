@@ -22,6 +22,9 @@ from torchvision.transforms.v2 import functional as tv
 from pipefix.augment.record import RecordedImage
 
 _NAMES = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
+SIZES = ((600, 700), (700, 600), (812, 640))
+"""Heights and widths of the pictures without pixels that a list is tried with, where those of the dataset are not known."""
+TRIALS = 8
 FILES_LOOKED_AT = 100
 """Of what a dataset lists, to see that it lists files."""
 
@@ -110,7 +113,7 @@ def _is_file_and_label(pair: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Part:
+class ListedTransform:
     """One transform of the user's list."""
 
     source: Any
@@ -126,7 +129,7 @@ class Part:
         return named(self.source)
 
 
-def parts_of(transform: Any) -> list[Part]:
+def parts_of(transform: Any) -> list[ListedTransform]:
     """The members of a composition, one after the other; lists within lists are taken apart."""
     return [] if transform is None else [_part(source) for source in _flat(transform)]
 
@@ -147,12 +150,12 @@ def named(transform: Any) -> str:
     return str(name) if name else type(transform).__name__
 
 
-def _part(source: Any) -> Part:
+def _part(source: Any) -> ListedTransform:
     try:
         recorded = as_v2(source)
     except NotConvertible as why:
-        return Part(source, None, str(why))
-    return Part(
+        return ListedTransform(source, None, str(why))
+    return ListedTransform(
         source, recorded, compared=(recorded is not source and not isinstance(recorded, _ToTensor)) or not _torchvisions(source)
     )
 

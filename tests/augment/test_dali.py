@@ -15,6 +15,7 @@ from torchvision.transforms.v2 import functional as tv
 pytest.importorskip("nvidia.dali")
 
 from pipefix.augment import dali, parity
+from pipefix.augment.dali_front import front_of
 from pipefix.augment.split import split
 from pipefix.augment.swap import dali_loader
 from pipefix.augment.transforms import parts_of
@@ -46,7 +47,7 @@ def images() -> list[torch.Tensor]:
 @pytest.mark.parametrize("name", LISTS)
 def test_as_the_users_own_list(name: str, images: list[torch.Tensor]) -> None:
     listed, natively = LISTS[name]
-    front = dali.front_of(parts_of(listed))
+    front = front_of(parts_of(listed))
     assert not isinstance(front, str), front
     assert front.count == natively
     cut = split(listed, "dali")
@@ -160,7 +161,7 @@ def test_every_graph_is_made_for_a_gpu_and_its_operators_are_registered_there() 
     known = {"cpu": backend.RegisteredCPUOps(), "gpu": backend.RegisteredGPUOps(), "mixed": backend.RegisteredMixedOps()}
     registered = {device: set(names) for device, names in known.items()}
     lists = [listed for listed, _ in LISTS.values()] + [[transform] for transform in ALL.values()]
-    fronts = {front for front in map(dali.front_of, map(parts_of, lists)) if not isinstance(front, str)}
+    fronts = {front for front in map(front_of, map(parts_of, lists)) if not isinstance(front, str)}
     assert len(fronts) >= 8
     decoders, odd = set(), []
     for front in fronts:

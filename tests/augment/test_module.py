@@ -53,6 +53,9 @@ def test_pictures_are_found_wherever_they_lie() -> None:
     assert torch.equal(both[0], 255 - both[1])
     with pytest.raises(ValueError, match="2 tensors of a batch may be the pictures"):
         module([images, images.clone(), labels], calls)
+    assert torch.equal(module([[images, labels], calls])[0], 255 - images)
+    with pytest.raises(ValueError, match="comes without the calls"):
+        module([images, labels])
     with pytest.raises(ValueError, match="no pictures of 3 samples"):
         module([labels], calls)
 

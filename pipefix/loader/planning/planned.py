@@ -80,8 +80,7 @@ class OnBatch:
         self.swap, self.module, self.names = swap, swap.module(), swap.split.names
 
     def __call__(self, batch: Any) -> Any:
-        made, calls = batch
-        return self.module(made, calls)
+        return self.module(batch)
 
     def collate(self, collate_fn: Any) -> Any:
         return self.swap.collate(collate_fn)

@@ -11,7 +11,6 @@ from pipefix.measurement.sample_keys import SampleKeys
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.recording.recording import Recording
 from pipefix.seams.tap import Tap
-from pipefix.subject.user_code import UserCodeSeams
 
 
 def write_charges(tap: Tap, trace: BatchTrace) -> None:
@@ -33,9 +32,9 @@ def write_events(tap: Tap, marks: list[tuple[str, int, int]], trace: BatchTrace)
 class RecordingReport:
     """What is said of a recording: once, or again where it has changed."""
 
-    def __init__(self, recording: Recording, keys: SampleKeys, tap: Tap, user_code: UserCodeSeams, lines: OwnLines) -> None:
+    def __init__(self, recording: Recording, keys: SampleKeys, tap: Tap, lines: OwnLines) -> None:
         self._recording, self._keys = recording, keys
-        self._tap, self._user_code, self._lines = tap, user_code, lines
+        self._tap, self._lines = tap, lines
         self._told = 0
         """Recorded units (or whole batches of them) that the training process knows."""
         self._told_ranges: dict[str, list[tuple[int, int]]] = {}
@@ -48,7 +47,6 @@ class RecordingReport:
         trace.units = pickle.dumps(self._keys.originals(known[self._told :]))
         self._told = len(known)
         trace.refused = recording.refused
-        trace.opaque = self._user_code.opaque
         trace.mixed = sorted(self._tap.mixed)
         trace.own_lines = dict(self._lines.seen)
         for path in recording.files:

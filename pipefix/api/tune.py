@@ -16,20 +16,20 @@ from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes.applied import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile, tuned_plan
-from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
+from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
 from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
-from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
+from pipefix.report.tunefile import Certificate, TuneReport
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Goal
+from pipefix.tuning.results import BatchSize, Goal, Trial
 from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.space import Settings, Space, most_workers
 from pipefix.tuning.trial import TrialProcesses, can_fork
-from pipefix.tuning.tuner import Found, Tuner, TuningPlan
+from pipefix.tuning.tuner import Tuner, TuneResult, TuningPlan
 from pipefix.tuning.usage import read
 from pipefix.tuning.vram import Vram
 from pipefix.vocabulary import amounts
@@ -50,9 +50,9 @@ class Tuned:
 
     settings: LoaderChange
     """What to change, with its evidence; nothing is set where the settings stay as they are."""
-    evidence: Evidence | None
+    evidence: BeforeAfter | None
     """Throughput before and after, side by side."""
-    trials: tuple[TrialFigures, ...]
+    trials: tuple[Trial, ...]
     certificate: Certificate
     plan: PlanFile
     """As written, or as it would be: what an older plan says of anything that was not tuned is kept in it."""
@@ -204,7 +204,8 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
 def _start(subject: Subject) -> Settings:
     now = subject.settings
     return Settings(
-        workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory
+        workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory,
+        persistent_workers=now.persistent_workers,
     ).normal()  # fmt: skip
 
 
@@ -288,15 +289,11 @@ def _lots(subject: Subject) -> int:
     return LOTS if now.epoch // now.samples_a_batch >= LOTS * FEW_BATCHES else 1
 
 
-def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
+def _batch_sizes(bench: Any, found: TuneResult, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
     own = subject.settings.batch_size
     if not own or found.batch is None:
         return []
-    told = []
-    for one in sweep(bench, found, own, plan.limits, seconds=plan.budget / 30):
-        waited = one.stall if plan.goal.has_consumer and not found.batch.why_none else None
-        told.append(BatchSize(batch_size=one.batch_size, rate=one.rate, batch_s=one.batch_s, stall=waited, reason=one.reason))
-    return told
+    return list(sweep(bench, found, own, plan.limits, seconds=plan.budget / 30))
 
 
 # -- what comes out --------------------------------------------------------------------------------------------------------
@@ -307,7 +304,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
     found, changes = telling.found, telling.changes()
     evidence = None
     if changes and found.before is not None and found.after is not None:
-        evidence = Evidence(before=found.before, after=found.after)
+        evidence = BeforeAfter(before=found.before, after=found.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
     plan = tuned_plan.new_plan(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pipefix.caches.code import holds_generator
 from pipefix.caches.fingerprint import TARGETS, TRANSFORMS, digest_of
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage
@@ -160,7 +161,9 @@ def fixed_operations(
 
 def _says_random(operation: Any) -> bool:
     chance = getattr(operation, "p", 1.0)
-    return bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+    told = bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+    # Those of albumentations all hold generators, used or not; what is random of them has a chance or a name that says so.
+    return told or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
 def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: Callable[[Any, Any], bool]) -> Any:

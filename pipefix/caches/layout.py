@@ -39,7 +39,7 @@ def is_cache(folder: Path) -> bool:
 
 def marked(path: Path) -> bool:
     """Whether a manifest or plan begins as ours do; links are not followed."""
-    return is_plain(path) and head(path).startswith(MARK)
+    return is_plain(path) and head(path).startswith(MARK + (b"-plan/" if path.name == PLAN else b"/"))
 
 
 def begins_as_ours(path: Path) -> bool:

@@ -59,7 +59,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     def name(self, number: int) -> str:
         """Of its files, without suffix."""
-        return f"{number:05d}" if not self.generation else f"{number:05d}-{self.generation}"
+        return part_name(number, self.generation)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +172,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         ):  # fmt: skip
             options += [] if value == usual else [option, value]
         return command("pipefix", "convert", "TARGET" if stranger or not self.target else self.target, *options, "--update")
+
+
+def part_name(number: int, generation: int = 0) -> str:
+    """What a part's files are called, without suffix."""
+    return f"{number:05d}-{generation}" if generation else f"{number:05d}"
 
 
 def beside(data: Path, suffix: str) -> Path:

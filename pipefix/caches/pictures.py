@@ -72,12 +72,16 @@ def _after_header(data: bytes) -> int:
 # -- what is an image ------------------------------------------------------------------------------------------------------
 
 
+def is_pil(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "PIL" and hasattr(value, "getbands")
+
+
 def is_image(value: Any) -> bool:
     """PIL images, and arrays and tensors of bytes laid out as images."""
     kind = type(value)
     module = kind.__module__.partition(".")[0]
     if module == "PIL":
-        return hasattr(value, "getbands")
+        return is_pil(value)
     if module == "numpy":
         return (
             getattr(value, "ndim", 0) == 3 and str(value.dtype) == "uint8" and value.shape[2] in (1, 3, 4) and 0 not in value.shape
@@ -91,7 +95,7 @@ def as_pil(value: Any) -> tuple[Any, str]:
     """The image as PIL's, and what it was."""
     from PIL import Image
 
-    if type(value).__module__.partition(".")[0] == "PIL":
+    if is_pil(value):
         return value, "image"
     if hasattr(value, "detach"):
         array, like = value.detach().cpu().permute(1, 2, 0).contiguous().numpy(), "tensor"

@@ -141,8 +141,7 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
     place = context.RawValue("q", -1)
     last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
     process = context.Process(target=_work_apart, args=(inner, connection, work, place, last_frames), daemon=True)
-    with existing_objects_skipped():
-        process.start()
+    _start(process)
     inner.close()
     try:
         said = connection.recv()
@@ -166,6 +165,17 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
     if isinstance(said, BaseException):
         raise said
     return bytes(said)
+
+
+def _start(process: Any) -> None:
+    try:
+        with existing_objects_skipped():
+            process.start()
+    except OSError as error:
+        raise TargetError(
+            f"A worker process cannot be started: {error.strerror or error}.",
+            advice="Ask for fewer, --workers 1, or none, --workers 0. What is done is kept.",
+        ) from error
 
 
 def _work_apart(connection: Any, other: Any, work: Callable[[Any], bytes], place: Any, last_frames: Any) -> None:
@@ -218,13 +228,13 @@ class _Worker:
         sys.stderr.flush()
         inherited = [self.connection, *others]
         self._process = context.Process(target=_work, args=(inner, inherited, make, self._place, self._last_frames), daemon=True)
-        with existing_objects_skipped():
-            self._process.start()
+        _start(self._process)
         inner.close()
 
     def give(self, waiting: deque[int]) -> None:
         self._busy = bool(waiting)
-        self.connection.send(waiting.popleft() if waiting else None)
+        with contextlib.suppress(ConnectionError):  # it ended: that is heard next
+            self.connection.send(waiting.popleft() if waiting else None)
 
     def hear(self) -> Moved | PartDone | None:
         """What it said; None once it left after its last part."""

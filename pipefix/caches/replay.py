@@ -21,7 +21,7 @@ from pipefix.caches.witness import NOT_DATA
 from pipefix.seams.objects import CLIENTS, HEAD, Answer
 from pipefix.seams.patches import Patches
 from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
+from pipefix.seams.tap import UntimedTap
 from pipefix.seams.tape import MISSING
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
@@ -210,7 +210,7 @@ class Replayer:
     """The process's one tap for replaying."""
 
     def __init__(self) -> None:
-        self.tap = Tap()
+        self.tap = UntimedTap()
         self.tap.active = True
         self._patches = Patches()
         self._samples = 0

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import reading, record, rows
+from pipefix.caches import pictures, reading, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
@@ -22,8 +22,9 @@ from pipefix.caches.maker import TreeMaker, getter
 from pipefix.caches.manifest import Cut, Recipe
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import EndOfStream, stream
+from pipefix.caches.writer import EndOfStream, frames, is_users, program_ended, stream
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
+from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.random_state import RandomState, seeded
 from pipefix.vocabulary.urls import is_far
 
@@ -74,6 +75,23 @@ def is_stream(dataset: Any) -> bool:
 
 def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     """Settle everything, or raise what stands in the way."""
+    try:
+        return _survey(dataset, recipe, target)
+    except SystemExit as error:
+        raise program_ended(error, "The dataset") from error
+    except PipefixError:
+        raise
+    except Exception as error:
+        if not is_users(error):
+            raise
+        raise TargetError(
+            f"The dataset cannot be looked at: {type(error).__name__}: {error}",
+            advice="Run len(dataset) and dataset[0] by themselves, twice, to see where that comes from.",
+            user_traceback=frames(error),
+        ) from error
+
+
+def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     samples = None if is_stream(dataset) else _length(dataset)
     if samples == 0:
         raise TargetError("The dataset is empty: there is nothing to convert.", advice="Check the path that it was built with.")
@@ -318,13 +336,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def plain(value: Any) -> Any:
     """With PIL images as pixels."""
-    from pipefix.caches import pictures
-
-    if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [plain(one) for one in value]
-    return pictures.raw(*pictures.as_pil(value)) if type(value).__module__.partition(".")[0] == "PIL" else value
+    return map_leaves(lambda leaf: pictures.raw(*pictures.as_pil(leaf)) if pictures.is_pil(leaf) else leaf, value)
 
 
 def _spread(samples: int | None, count: int) -> list[int]:

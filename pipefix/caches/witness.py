@@ -270,6 +270,8 @@ class Witness:
         places = {max(opened.values(), default=0) for _, opened in runs}
         if len(places) != 1 or not all(reads.files for reads, _ in runs):
             return False
+        if any(read.whole() is None for reads, _ in runs for read in reads.files.values()):
+            return False  # of a shard only its own part: what the decoder would have read of it cannot be told
         last = places.pop()
         for place, self.by_path in ((last - 1, True), (last - 1, False), (last, False), (last, True)):
             self.stop_at = place

@@ -21,7 +21,7 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
-from pipefix.caches.manifest import SUFFIXES, Part, beside
+from pipefix.caches.manifest import SUFFIXES, Part, beside, part_name
 from pipefix.caches.record import Unstorable
 from pipefix.caches.witness import Witness, last_changed
 from pipefix.seams.objects import HEAD
@@ -132,8 +132,7 @@ def make_part(number: int, opened: OpenedSource, folder: Path, tell: Tell, *, ge
     """Write the part's data into ``folder`` and the rest beside it; the facts appear last, when all is done."""
     blueprint = opened.blueprint
     start, stop = blueprint.range(number)
-    name = Part(start=0, stop=0, records=0, bytes=0, index_bytes=0, index_crc=0, facts_crc=0, generation=generation).name(number)
-    data = folder / f"{name}{SUFFIXES[blueprint.recipe.container]}"
+    data = folder / f"{part_name(number, generation)}{SUFFIXES[blueprint.recipe.container]}"
     with drafted(data) as draft:
         writer = _writer(draft, blueprint)
         try:
@@ -251,6 +250,12 @@ def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
         named = f" ({', '.join(files[:3])})" if files else ""
         raise BadSample(f"Sample {index}{named} cannot be read: {text}", user_traceback=frames(error)) from error
     return DamagedSample(index, text, [makers.name_of(path, opened.blueprint.root) for path in files[:_LONGEST]])
+
+
+def is_users(error: BaseException) -> bool:
+    """Whether it was raised in code that is not ours, and called by it."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return any(not frame.filename.startswith(_HERE) for frame in last)
 
 
 def frames(error: BaseException) -> str:

@@ -57,7 +57,7 @@ class Verdict:
     stage: Stage | None
     sentence: str
     confidence: float
-    """Part of the resamples that agree; nan where arms decided, of which nothing was resampled."""
+    """Part of the resamples that agree; where arms decided, of the draws from their intervals."""
     rule: str = ""
     """The rule that decided, with its thresholds."""
     lead: Interval | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, columns
-from pipefix.diagnosis.throughput import of_draws
+from pipefix.diagnosis.throughput import draws, of_draws
 from pipefix.measurement.statistics import Floats, interval
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
@@ -42,7 +42,7 @@ class Ranking:
     stage: Stage | None
     second: Stage | None
     confidence: float
-    """Nan where the arms decided: nothing was resampled."""
+    """Where the arms decided: in how many draws from their intervals that arm gains most."""
     lead: Interval | None
     """The first stage's cost over the second's."""
     uncut: bool = False
@@ -153,4 +153,6 @@ def decided_by_arms(ranking: Ranking, gains: dict[Stage, Interval], *, has_consu
     if gains[first].low < DOMINATES or gains[first].low < DECISIVE * gains[second].high:
         return None
     kind = "step-bound" if first is Stage.STEP else "input-bound"
-    return Ranking(kind, first, second, float("nan"), None, by_arms=True)
+    # `draws` of one name are drawn alike: of different ones, apart.
+    ahead = draws(gains[first], first) > np.max([draws(gain, stage) for stage, gain in gains.items() if stage is not first], axis=0)
+    return Ranking(kind, first, second, float(np.mean(ahead)), None, by_arms=True)

@@ -189,8 +189,10 @@ def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str
     if ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC) and diagnosis.stations.supply_over_main is not None:
         ratio = diagnosis.stations.supply_over_main
         if ratio.low < 1.1 and ratio.high > 1 / 1.1:
+            once = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
+            between = "" if once else f" ({ratio.low:.2f}-{ratio.high:.2f})"
             return (
-                f"Inconclusive: the loader takes {ratio.value:.2f} times ({ratio.low:.2f}-{ratio.high:.2f}) as long as the "
+                f"Inconclusive: {'in one block, ' if once else ''}the loader takes {ratio.value:.2f} times{between} as long as the "
                 "training process, too close to tell which one limits."
             )
     pair = " and ".join(_beside(diagnosis, stage, share_of) for stage in (ranking.stage, ranking.second))
@@ -280,5 +282,5 @@ def _span(share: Interval, diagnosis: Diagnosis) -> str:
     """One block tells a share, and no interval."""
     if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
         return percent(share.value)
-    low, high = percent(share.low).removesuffix(" %"), percent(share.high)
+    low, high = (percent(end).removesuffix(" %") for end in (share.low, share.high))
     return f"{percent(share.value)} ({low}-{high})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
 NAME = "pipefix.log.jsonl"
+_CALLED = re.compile(r"pipefix\.log\.jsonl\Z")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +85,7 @@ class Log:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._is_new and not os.fstat(self._file.fileno()).st_size:
-            files.remove(self.path)
+            files.remove(self.path, _CALLED)
         self._file.close()
 
     def _lock(self) -> None:

@@ -24,7 +24,7 @@ from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.planfile import Evidence, PlanFile
+from pipefix.plan.planfile import BeforeAfter, PlanFile
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
@@ -328,7 +328,7 @@ class Session:
         )  # fmt: skip
 
     def _with_evidence(self, plan: PlanFile, measured: Measured) -> PlanFile:
-        evidence = Evidence(before=measured.before, after=measured.after, run=RUN_FILE)
+        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
         changed: dict[str, Any] = {
             name: msgspec.structs.replace(part, evidence=evidence)
             for name in ("loader", "cache", "augmentation")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pipefix.plan import backups, planfile
-from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile, TunedOn
+from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile, TunedOn
 
 NEVER_SEARCHED = ("fuse", "start_method")
 """Settings that `fix` writes, and tuning has no trials for."""
@@ -28,7 +28,7 @@ def carried(older: PlanFile | None, declined: Collection[str]) -> dict[str, Any]
 def new_plan(
     older: PlanFile | None,
     changes: dict[str, Any],
-    evidence: Evidence | None,
+    evidence: BeforeAfter | None,
     declined: Collection[str],
     *,
     created: str,

@@ -266,7 +266,8 @@ def _arms(run: Run) -> str:
 
 
 def _gain(stage: StageFigures) -> float:
-    return stage.marginal_gain.value if stage.marginal_gain is not None else 0.0
+    gain = wording.usable(stage.marginal_gain)
+    return gain.value if gain is not None else 0.0
 
 
 def _free(stage: StageFigures) -> str:

@@ -224,9 +224,8 @@ def share_interval(stage: StageFigures) -> Interval | None:
 
 def if_free(stage: StageFigures) -> str:
     """What a free stage would win: measured, or at most what its part of the time leaves where no arm ran."""
-    if stage.marginal_gain is None and wording.known(stage.gain_at_most):
-        return f"at most {wording.times(stage.gain_at_most)}"
-    return wording.times_between(stage.marginal_gain)
+    gain = stage.marginal_gain
+    return f"at most {wording.times(gain.at_most)}" if gain is not None and gain.at_most else wording.times_between(gain)
 
 
 def unattributed_share(run: Run) -> float | None:

@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
-from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.plan import Proposed, Step
 from pipefix.report import runfile
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.finding import Finding
-from pipefix.vocabulary.gain import Bounded, MeasuredGain, known_from
+from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, known_from
 from pipefix.vocabulary.stage import ORDER
 from pipefix.vocabulary.version import VERSION
 
@@ -25,6 +24,7 @@ TIMELINE_BLOCKS, TIMELINE_BATCHES = 3, 600
 """Of the real arm: the last blocks whose waits are drawn, and how many batches at most."""
 
 
+COLD_ARM = "real-cold"
 CLASSES = 30
 """Of what samples cost, for the histogram."""
 
@@ -100,7 +100,7 @@ def _head(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> R
 
 def _cold(found: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
     """How cold the files were, and throughput with them cold over throughput with them in memory; or why none was measured."""
-    proof, ratio = found.cold, diagnosis.arms.get(experiments.COLD.name)
+    proof, ratio = found.cold, diagnosis.arms.get(COLD_ARM)
     if ratio is None:
         return {"declined": proof["why"]} if proof.get("why") else {}
     residency = {"residency_before": proof["before"], "residency_after": proof["after"]}
@@ -119,7 +119,6 @@ def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
 
 
 def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
-    gain = cost.gain
     ops = [runfile.OpFigures(name=op.name, wall_s=op.wall, cpu_s=op.cpu, calls=op.calls, opaque=op.opaque) for op in cost.ops]
     return runfile.StageFigures(
         stage=str(cost.stage),
@@ -128,13 +127,19 @@ def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
         share=cost.share,
         hidden=cost.hidden,
         bytes=cost.bytes,
-        marginal_gain=gain.interval if isinstance(gain, MeasuredGain) else None,
-        gain_evidence=gain.how,
-        gain_at_most=gain.at_most if isinstance(gain, Bounded) else None,
-        gain_blocks=gain.blocks if isinstance(gain, MeasuredGain) else 0,
+        marginal_gain=_gain(cost.gain),
         waiting_s=cost.waiting,
         ops=ops,
     )
+
+
+def _gain(gain: Gain) -> runfile.GainFigures:
+    if isinstance(gain, NotTried):
+        return runfile.GainFigures(how=gain.how)
+    if isinstance(gain, Bounded):
+        return runfile.GainFigures(how=gain.how, at_most=gain.at_most)
+    value, low, high = gain.interval.value, gain.interval.low, gain.interval.high
+    return runfile.GainFigures(value, low, high, gain.blocks if isinstance(gain, MeasuredGain) else None, gain.how)
 
 
 def _arms(found: Measurement, replaces: Mapping[str, list[str]]) -> list[runfile.Arm]:
@@ -155,12 +160,10 @@ def _remedy(step: Step) -> runfile.RemedyFigures:
         title=step.title,
         status="proposed" if proposed else "declined",
         why=step.why,
-        speedup=step.speedup,
+        speedup=_gain(step.gain),
         cost=runfile.RemedyCost(disk_bytes=step.disk_bytes, seconds=step.seconds) if proposed else None,
         command=step.command if proposed else None,
         measured=step.measured,
-        how=step.gain.how,
-        blocks=step.gain.blocks if isinstance(step.gain, MeasuredGain) else 0,
         risk=step.risk if isinstance(step, Proposed) else None,
         frees=step.frees if isinstance(step, Proposed) else None,
         relieves=[str(stage) for stage in step.relieves],

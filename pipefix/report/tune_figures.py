@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
+from pipefix.report.tunefile import Certificate, TuneReport
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import BatchSize
 from pipefix.tuning.space import Settings, Space, said
-from pipefix.tuning.tuner import Found, TrialLine
+from pipefix.tuning.tuner import TuneResult
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import percent, rate, seconds, size
 from pipefix.vocabulary.settings import LoaderSettings
@@ -44,7 +45,7 @@ class TuneReporter:
     start: Settings
     space: Space
     limits: ResourceLimits
-    found: Found
+    found: TuneResult
     consumer: ConsumerName
     stall: float
     """Share of the time that the consumer may wait."""
@@ -57,15 +58,14 @@ class TuneReporter:
     """Of a distributed job, that share the machine."""
 
     def report(self, *, created: str, written: str | None) -> TuneReport:
-        changes, found, now = self.changes(), self.found, self.settings
-        persistent = bool(changes.get("persistent_workers", now.persistent_workers)) and found.chosen.workers > 0
+        changes, found = self.changes(), self.found
         return TuneReport(
             target=self.target,
-            before=_setting(self.start, persistent=now.persistent_workers),
-            after=_setting(found.chosen, persistent=persistent),
+            before=self.start,
+            after=self._chosen(),
             sentence=self._sentence(changes),
             certificate=self.certificate(),
-            trials=[_figures(one) for one in found.tried],
+            trials=list(found.tried),
             pipefix=VERSION,
             created=created,
             changes=changes,
@@ -84,17 +84,15 @@ class TuneReporter:
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
+        changes = {name: value for name, value in self.start.changes(self._chosen()).items() if value is not None}
+        if not self.found.chosen.workers:
+            changes.pop("prefetch_factor", None)
+        return changes
+
+    def _chosen(self) -> Settings:
+        """The settings chosen, with workers that live on where starting them anew is felt."""
         chosen = self.found.chosen
-        names = {"workers": "num_workers", "prefetch": "prefetch_factor"}
-        found = {names.get(name, name): value for name, value in self.start.changes(chosen).items() if value is not None}
-        now = self.settings
-        if not chosen.workers:
-            found.pop("prefetch_factor", None)
-            if now.persistent_workers:
-                found["persistent_workers"] = False  # without workers there are none to keep, and torch refuses it
-        if chosen.workers and not now.persistent_workers and self._restart_matters():
-            found["persistent_workers"] = True
-        return found
+        return chosen.but(persistent_workers=True) if chosen.workers and self._restart_matters() else chosen.normal()
 
     def _restart_matters(self) -> bool:
         """Whether starting the workers anew takes a part of an epoch that is worth saving."""
@@ -111,13 +109,13 @@ class TuneReporter:
         if found.kept is not None:
             more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
             return f"Keep {words}: {found.kept}.{more}"
-        if found.before is None or found.after is None:
+        if found.after is None:
             return f"Use {words}."
+        if found.before is None:
+            return f"Use {words}: {rate(found.after.value)}; the settings as they are could not be run."
         gain = found.after.value / found.before.value
         told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
-        if found.before is found.after:
-            told = f"{rate(found.after.value)}; the settings as they are could not be run"
-        elif math.isclose(gain, 1.0, abs_tol=0.02):
+        if math.isclose(gain, 1.0, abs_tol=0.02):
             fewer = ", with fewer workers" if found.chosen.workers < self.start.workers else ""
             return f"Use {words}: as fast as before ({rate(found.after.value)}){fewer}."
         return f"Use {words}: {told}."
@@ -190,19 +188,6 @@ def _device(nvml: dict[str, float]) -> str:
 
 def _with(base: Certificate, **values: Any) -> Certificate:
     return msgspec.structs.replace(base, **values)
-
-
-def _setting(settings: Settings, *, persistent: bool) -> Setting:
-    arguments = settings.arguments()
-    if not settings.workers:
-        del arguments["prefetch_factor"]
-    return Setting(**arguments, persistent_workers=persistent)
-
-
-def _figures(trial: TrialLine) -> TrialFigures:
-    same = {name: getattr(trial, name) for name in ("status", "why", "reason", "rate", "stall", "seconds", "started_s")}
-    used = msgspec.convert(trial.used, Resources, from_attributes=True)
-    return TrialFigures(settings=_setting(trial.settings, persistent=False), said=said(trial.settings), used=used, **same)
 
 
 def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:

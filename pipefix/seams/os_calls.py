@@ -29,24 +29,13 @@ def install(tap: Tap, patches: Patches) -> None:
     accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
     for name in ("stat", "lstat", "listdir"):
         cut(tap, patches, os, name, _STORAGE)
-        _keep_supported(patches)
         if accessor is not None and hasattr(accessor, name):
             patches.replace(accessor, name, staticmethod(getattr(os, name)))
     cut(tap, patches, os, "scandir", _STORAGE, how=How.TIMED)
-    _keep_supported(patches)
     _replace_open(tap, patches)
     for name in ("read", "pread", "readv", "preadv"):
         if hasattr(os, name):
             _replace_read(tap, patches, name)
-
-
-def _keep_supported(patches: Patches) -> None:
-    """What was replaced last can do what its original can: libraries look into these sets when they are imported."""
-    original, replacement = patches.replaced[-1].original, patches.replaced[-1].replacement
-    for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-        if original in able:
-            able.add(replacement)
-            patches.on_undo(functools.partial(able.discard, replacement))
 
 
 def _replace_open(tap: Tap, patches: Patches) -> None:
@@ -76,7 +65,6 @@ def _replace_open(tap: Tap, patches: Patches) -> None:
         return fd
 
     patches.replace(os, "open", opened, everywhere=True)
-    _keep_supported(patches)
 
 
 def _replace_read(tap: Tap, patches: Patches, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Files while they are recorded or answered from a recording: what they are called, how reads are kept, raw files from memory."""
+"""Files while recorded or answered from a recording: what they are called, how reads are kept, and raw files from memory."""
 
 from __future__ import annotations
 

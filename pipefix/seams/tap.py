@@ -244,3 +244,34 @@ class Tap(Charges):
     def tape(self) -> Tape | None:
         """Where a seam that records by itself keeps its results now; None also inside a call that is recorded as a whole."""
         return None if self._hushed else self.recording
+
+
+class UntimedTap(Tap):
+    """Answers from recorded files without a clock: for samples that a training program reads from a cache."""
+
+    def begin(self, unit: object, *, cpu: bool = False) -> None:
+        self.owner, self.unit, self._stage, self.live = get_ident(), unit, None, self.active
+        self._ordinals.clear()
+
+    def end(self) -> None:
+        self.live, self.unit, self._stage = False, None, None
+
+    def pause(self) -> None:
+        """There is no clock to stop."""
+
+    def resume(self, stage: Stage | None = None) -> None:
+        """There is no clock to start."""
+
+    def through(
+        self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
+    ) -> T:
+        if not self.live or self._stage is stage or get_ident() != self.owner:
+            return fn(*args, **kwargs)
+        if self.playing is not None and stage in self.replaced and how.get("replayable", True):
+            missing = self.playing.find(self.unit, op, 0) is MISSING  # which may take a miss back
+            self.misses += missing
+        above, self._stage = self._stage, stage
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self._stage = above

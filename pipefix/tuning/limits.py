@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pipefix.tuning.space import Settings
 from pipefix.vocabulary.quantity import size
 
@@ -43,15 +45,18 @@ class ResourceLimits:
     """Of the device."""
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What a trial took, at one moment or predicted."""
+class Usage(msgspec.Struct, frozen=True):
+    """What a trial took, its training process included: at one moment, at most, or predicted."""
 
     memory_bytes: float = 0.0
+    """By PSS."""
     shm_bytes: float = 0.0
     files: float = 0.0
+    """Open in one process."""
     cores: float = 0.0
+    """CPU seconds a second."""
     vram_bytes: float = 0.0
+    """Of the device."""
 
     def most(self, other: Usage) -> Usage:
         """The greater of both, figure by figure."""
@@ -127,6 +132,16 @@ class BatchCost:
     samples: float = 1.0
     why_none: str = ""
     """Why the model of the target's file is not the consumer."""
+
+    @property
+    def rate(self) -> float:
+        """Samples a second, made in one process."""
+        return self.samples / max(self.seconds, 1e-9)
+
+    @property
+    def sample_cpu_s(self) -> float:
+        """CPU seconds a sample."""
+        return self.cpu_s / self.samples
 
     @property
     def handing(self) -> float:

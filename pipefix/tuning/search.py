@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from pipefix.tuning.results import Goal, Preview, TrialResult
+import msgspec
+
+from pipefix.tuning.limits import BatchCost
+from pipefix.tuning.results import Goal, Trial
 from pipefix.tuning.space import Knob, Settings, Space
 
 MOST_TRIALS = 8
@@ -75,9 +78,7 @@ class Search:
     start: Settings
     most_trials: int = MOST_TRIALS
 
-    def next(
-        self, trials: Sequence[TrialResult], *, look: Preview | None = None, fits: Fits = lambda _: None
-    ) -> NextTrial | Finished:
+    def next(self, trials: Sequence[Trial], *, look: BatchCost | None = None, fits: Fits = lambda _: None) -> NextTrial | Finished:
         tried = {trial.settings.normal() for trial in trials}
         left = self.most_trials - len(tried)
         if not trials and fits(self.start) is None:
@@ -88,13 +89,15 @@ class Search:
         def allowed(settings: Settings) -> bool:
             if settings.normal() in tried or fits(settings) is not None:
                 return False
-            return not any(trial.ended is not None and _at_least(settings, trial.settings) for trial in trials)
+            return not any(not trial.ran and _at_least(settings, trial.settings) for trial in trials)
 
         best = self.best(trials)
         if best is None:
             return self._modest(allowed)
-        ran = [trial for trial in trials if trial.ended is None]
-        crowded = best if best.settings.workers else max((t for t in ran if t.settings.workers), key=lambda t: t.rate, default=best)
+        ran = [trial for trial in trials if trial.ran]
+        crowded = (
+            best if best.settings.workers else max((t for t in ran if t.settings.workers), key=lambda t: t.level, default=best)
+        )
         knobs = [knob for knob in self._knobs(crowded, best, look) if allowed(knob.turned(crowded.settings))]
         count = self._count(ran, best, crowded, look, allowed)
         spare = left > min(len(knobs), 2)
@@ -104,25 +107,25 @@ class Search:
             return NextTrial(knobs[0].turned(crowded.settings), knobs[0].why)
         return count or Finished(self._enough(best))
 
-    def best(self, trials: Sequence[TrialResult]) -> TrialResult | None:
+    def best(self, trials: Sequence[Trial]) -> Trial | None:
         """The settings to keep, before they are held against the start once more."""
-        ran = [trial for trial in trials if trial.ended is None]
+        ran = [trial for trial in trials if trial.ran]
         good = [trial for trial in ran if self.fed(trial)]
         if not good and ran:
             most = max(map(self._value, ran))
             good = [trial for trial in ran if self._value(trial) >= most - TIE]
         return min(good, key=lambda trial: _cost(trial.settings), default=None)
 
-    def fed(self, trial: TrialResult) -> bool:
+    def fed(self, trial: Trial) -> bool:
         return trial.stall is not None and trial.stall <= self.goal.stall
 
-    def _value(self, trial: TrialResult) -> float:
+    def _value(self, trial: Trial) -> float:
         """Logarithm of its throughput, less what its settings cost the user."""
         price = REORDERING if not trial.settings.in_order and self.start.in_order else 0.0
         price += IN_FLIGHT if trial.settings.prefetch > self.start.prefetch else 0.0
-        return math.log(trial.rate) - price
+        return math.log(trial.level) - price
 
-    def _enough(self, best: TrialResult) -> str:
+    def _enough(self, best: Trial) -> str:
         if self.fed(best):
             return "the consumer is fed, and no smaller setting is likely to feed it"
         return "neither more nor fewer workers, nor anything else that something hints at, is left to try"
@@ -130,7 +133,7 @@ class Search:
     def _modest(self, allowed: Callable[[Settings], bool]) -> NextTrial | Finished:
         """Nothing is known and the start cannot be run: the most modest settings that can."""
         for workers in (max(1, self.start.workers // 2), 1, 0):
-            settings = replace(self.start, workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
+            settings = self.start.but(workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
             if allowed(settings):
                 return NextTrial(settings, "the settings as they are do not fit the limits")
         return Finished("no settings fit the limits")
@@ -139,23 +142,23 @@ class Search:
 
     def _count(
         self,
-        ran: Sequence[TrialResult],
-        best: TrialResult,
-        crowded: TrialResult,
-        look: Preview | None,
+        ran: Sequence[Trial],
+        best: Trial,
+        crowded: Trial,
+        look: BatchCost | None,
         allowed: Callable[[Settings], bool],
     ) -> NextTrial | None:
         """The next number of workers to try, with the other settings of the best that has any."""
         same = _with_knobs_of(crowded, ran)
         counts = [n for n in self.space.worker_counts() if n not in same]
         for wanted, low, high, why in self._steps(same, best, look):
-            between = [n for n in counts if low < n < high and allowed(replace(crowded.settings, workers=n).normal())]
+            between = [n for n in counts if low < n < high and allowed(crowded.settings.but(workers=n).normal())]
             if between:
                 workers = min(between, key=lambda n: abs(math.log1p(n) - math.log1p(wanted)))
-                return NextTrial(replace(crowded.settings, workers=workers).normal(), why)
+                return NextTrial(crowded.settings.but(workers=workers).normal(), why)
         return None
 
-    def _steps(self, same: dict[int, TrialResult], best: TrialResult, look: Preview | None) -> Iterator[Step]:
+    def _steps(self, same: dict[int, Trial], best: Trial, look: BatchCost | None) -> Iterator[Step]:
         """What to try, the best idea first. ``same``: trials with the same other settings, by number of workers."""
         demands = [trial.demand for trial in same.values() if trial.demand is not None]
         demand = statistics.median(demands) if demands else None
@@ -163,25 +166,25 @@ class Search:
             yield from self._to_feed(same, demand, look)
             if self.fed(best):
                 return
-        if look is not None and demand is None and look.rate > ALONE * best.rate:
+        if look is not None and demand is None and look.rate > ALONE * best.level:
             yield 0, -1, 1, f"without workers {look.rate:,.0f} samples/s were made beforehand"
-        busy = min(1.0, look.cpu_s * look.rate) if look is not None and look.cpu_s else 1.0
+        busy = min(1.0, look.sample_cpu_s * look.rate) if look is not None and look.cpu_s else 1.0
         guess = min(self.space.cores / max(busy, 0.02), self.space.most_workers)
         if len(same) < 3 and not any(1 / ALIKE < (n or 0.1) / max(guess, 0.1) < ALIKE for n in same):
             yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
-        most = max(trial.rate for trial in same.values())
-        plateau = [n for n, trial in same.items() if trial.rate >= (1 - LEVEL) * most]
+        most = max(trial.level for trial in same.values())
+        plateau = [n for n, trial in same.items() if trial.level >= (1 - LEVEL) * most]
         full = busy > 0.5 and look is not None and self._cores_full(same[max(plateau)], look)
         more = _more(same, max(plateau), double=not full)
         steps = [*more, *_fewer(same, min(plateau)), *_more(same, min(plateau), double=False)]
         yield from sorted(steps, key=_width, reverse=True)
 
-    def _cores_full(self, trial: TrialResult, look: Preview) -> bool:
+    def _cores_full(self, trial: Trial, look: BatchCost) -> bool:
         """Whether it delivers about as much as the cores can make, by the CPU time of a sample."""
-        most = self.space.cores / look.cpu_s if look.cpu_s else math.inf
-        return CORES_BUSY * most <= trial.rate <= most / CORES_BUSY
+        most = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf
+        return CORES_BUSY * most <= trial.level <= most / CORES_BUSY
 
-    def _to_feed(self, same: dict[int, TrialResult], demand: float, look: Preview | None) -> Iterator[Step]:
+    def _to_feed(self, same: dict[int, Trial], demand: float, look: BatchCost | None) -> Iterator[Step]:
         """Towards the fewest workers that feed the consumer, by what a worker supplies."""
         feeds = min((n for n, trial in same.items() if self.fed(trial)), default=None)
         fails = max((n for n, trial in same.items() if not self.fed(trial) and (feeds is None or n < feeds)), default=0)
@@ -189,7 +192,7 @@ class Search:
             yield 0, -1, 1, "making a batch takes so little that the consumer may be fed without workers"
         needs = [n * demand * (1 + MARGIN) / supply for n in (fails, feeds) if n and (supply := self._supply(same[n], demand))]
         if feeds is None and not fails and 0 in same:
-            needs = [demand * (1 + MARGIN) * max(1 / same[0].rate - 1 / demand, 0.02 / demand)]
+            needs = [demand * (1 + MARGIN) * max(1 / same[0].level - 1 / demand, 0.02 / demand)]
         if not needs:
             return
         if feeds is None:
@@ -201,13 +204,13 @@ class Search:
         elif feeds and feeds - fails > 1 and feeds > 1.03 * fails:
             yield math.ceil(needs[0] - 0.2), fails, feeds, f"fewer workers may do: {demand:,.0f} samples/s are needed"
 
-    def _supply(self, trial: TrialResult, demand: float) -> float:
+    def _supply(self, trial: Trial, demand: float) -> float:
         """Samples a second that its workers could make."""
-        return trial.rate if not self.fed(trial) else max(trial.potential or 1.3 * demand, demand)
+        return trial.level if not self.fed(trial) else max(trial.potential or 1.3 * demand, demand)
 
     # -- everything else -----------------------------------------------------------------------------------------------
 
-    def _knobs(self, trial: TrialResult, best: TrialResult, look: Preview | None) -> Iterator[Knob]:
+    def _knobs(self, trial: Trial, best: Trial, look: BatchCost | None) -> Iterator[Knob]:
         """Settings beside the workers that something hints at, the likeliest first; to be turned on ``trial``."""
         space, settings = self.space, trial.settings
         if self.fed(best) or not settings.workers:
@@ -227,10 +230,10 @@ class Search:
         if settings.prefetch < space.most_prefetch and trial is best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
 
-    def _held_up(self, trial: TrialResult, look: Preview | None) -> tuple[float, str] | None:
+    def _held_up(self, trial: Trial, look: BatchCost | None) -> tuple[float, str] | None:
         """The part of the time that handing over is thought to keep workers from making batches, and why; None where it is not."""
         waited = trial.stall is None or trial.stall > UNUSED
-        unused = 1 - trial.rate / trial.potential if trial.potential and waited else 0.0
+        unused = 1 - trial.level / trial.potential if trial.potential and waited else 0.0
         if unused > UNUSED:
             why = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
             return unused, why
@@ -240,29 +243,32 @@ class Search:
         return None
 
 
-def _with_knobs_of(crowded: TrialResult, ran: Sequence[TrialResult]) -> dict[int, TrialResult]:
+def _with_knobs_of(crowded: Trial, ran: Sequence[Trial]) -> dict[int, Trial]:
     """Trials by number of workers, brought to the other settings of ``crowded`` by what these changed at the same count."""
     knobs = _knobs_of(crowded.settings)
-    rates = {(t.settings.workers, _knobs_of(t.settings)): t for t in ran}
-    same: dict[int, TrialResult] = {t.settings.workers: t for t in ran if not t.settings.workers}
-    for (workers, theirs), trial in rates.items():
-        twin = rates.get((crowded.settings.workers, theirs))
-        if workers and twin is not None and trial.demand is None and theirs.worker_threads == knobs.worker_threads:
-            same[workers] = replace(trial, rate=trial.rate * crowded.rate / twin.rate)
-    return {**same, **{workers: trial for (workers, theirs), trial in rates.items() if workers and theirs == knobs}}
+    trials = {(trial.settings.workers, _knobs_of(trial.settings)): trial for trial in ran}
+    same: dict[int, Trial] = {}
+    for (workers, theirs), trial in trials.items():
+        twin = trials.get((crowded.settings.workers, theirs))
+        alike = trial.demand is None and theirs.worker_threads == knobs.worker_threads
+        if not workers or theirs == knobs:
+            same[workers] = trial
+        elif twin is not None and alike and trial.rate is not None and (workers, knobs) not in trials:
+            same[workers] = msgspec.structs.replace(trial, rate=trial.rate.scaled(crowded.level / twin.level))
+    return same
 
 
-def _exponent(same: dict[int, TrialResult], last: int) -> float:
+def _exponent(same: dict[int, Trial], last: int) -> float:
     """The power of the number of workers that throughput grows by up to ``last``; 0 where it no longer does."""
     fewer = [n for n in same if 0 < n < last]
     if not fewer:
         return 1.0
     other = max(fewer, key=lambda n: (n <= 0.8 * last, n))
-    grows = math.log(same[last].rate / same[other].rate) / math.log(last / other)
+    grows = math.log(same[last].level / same[other].level) / math.log(last / other)
     return 0.0 if grows < STALLS else min(1.0, grows)
 
 
-def _more(same: dict[int, TrialResult], here: int, *, double: bool) -> Iterator[Step]:
+def _more(same: dict[int, Trial], here: int, *, double: bool) -> Iterator[Step]:
     """Double a count; where more was tried, the middle between it and its neighbour."""
     above = min((n for n in same if n > here), default=None)
     if above is None and double:
@@ -271,11 +277,11 @@ def _more(same: dict[int, TrialResult], here: int, *, double: bool) -> Iterator[
         yield min(2.0 * max(here, 1), _middle(here, above)), here, above, "more workers than the best so far"
 
 
-def _fewer(same: dict[int, TrialResult], here: int) -> Iterator[Step]:
+def _fewer(same: dict[int, Trial], here: int) -> Iterator[Step]:
     """Halve a count; where fewer were tried, the middle. No worker delivers more than one of a smaller number does."""
     below = max((n for n in same if n < here), default=0)
-    each = same[below].rate / max(below, 1) if below in same else math.inf
-    wanted = max(here / 2, _middle(below, here), (1 - TIE) * same[here].rate / each)
+    each = same[below].level / max(below, 1) if below in same else math.inf
+    wanted = max(here / 2, _middle(below, here), (1 - TIE) * same[here].level / each)
     if here > 1 and (1 + here) / (1 + below) > NARROW**2 and here / wanted > NARROW:
         yield wanted, below, here, "fewer workers than the best so far"
 
@@ -298,7 +304,7 @@ def _cost(settings: Settings) -> tuple[int, int, bool, bool]:
 
 def _knobs_of(settings: Settings) -> Settings:
     """Everything but the number of workers."""
-    return replace(settings, workers=1)
+    return settings.but(workers=1)
 
 
 def _at_least(settings: Settings, other: Settings) -> bool:

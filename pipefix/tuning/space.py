@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 FEW_PREFETCHED = 2
 """Torch's own default: batches in flight a worker."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """One way to run a loader."""
+class Settings(msgspec.Struct, frozen=True, rename={"workers": "num_workers", "prefetch": "prefetch_factor"}):
+    """One way to run a loader. Written down, its fields have the names of the loader's arguments."""
 
     workers: int
     prefetch: int = FEW_PREFETCHED
@@ -25,16 +26,22 @@ class Settings:
     """``processes``: FastLoader hands batches over, through reusable shared memory; None: as the loader does."""
     batch_size: int | None = None
     """None where it is not the tuner's to choose."""
+    persistent_workers: bool = False
+
+    def but(self, **changes: Any) -> Settings:
+        """The same with some of them changed."""
+        return msgspec.structs.replace(self, **changes)
 
     def normal(self) -> Settings:
         """The same without what means nothing: with no workers nothing is in flight and nobody comes late."""
         if self.workers:
             return self
-        return replace(self, prefetch=FEW_PREFETCHED, in_order=True, worker_threads=None, engine=None)
+        return self.but(prefetch=FEW_PREFETCHED, in_order=True, worker_threads=None, engine=None, persistent_workers=False)
 
     def arguments(self) -> dict[str, Any]:
-        """As a plan calls them."""
-        return {NAMES.get(name, name): value for name, value in vars(self).items()}
+        """As loaders and plans call them."""
+        arguments: dict[str, Any] = msgspec.to_builtins(self)
+        return arguments
 
     @property
     def in_flight(self) -> int:
@@ -42,13 +49,9 @@ class Settings:
         return self.workers * self.prefetch
 
     def changes(self, other: Settings) -> dict[str, object]:
-        """What ``other`` has that this has not."""
-        mine, theirs = vars(self.normal()), vars(other.normal())
-        return {name: theirs[name] for name in mine if mine[name] != theirs[name]}
-
-
-NAMES: Mapping[str, str] = {"workers": "num_workers", "prefetch": "prefetch_factor"}
-"""What plans and loaders call it, where that is not what we do."""
+        """Arguments of the loader that ``other`` has otherwise."""
+        ours, theirs = self.normal().arguments(), other.normal().arguments()
+        return {name: theirs[name] for name in ours if ours[name] != theirs[name]}
 
 
 def said(settings: Settings, *, than: Settings | None = None) -> str:
@@ -84,8 +87,8 @@ class Knob:
     """Share of the throughput that it is thought to gain, where what hints at it tells."""
 
     def turned(self, settings: Settings) -> Settings:
-        turned: Settings = replace(settings, **{self.name: self.value})  # type: ignore[arg-type]
-        return turned if self.workers is None else replace(turned, workers=self.workers)
+        turned = settings.but(**{self.name: self.value})
+        return turned if self.workers is None else turned.but(workers=self.workers)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def surely_above(gain: Gain, least: float) -> bool:
 
 
 def figure(gain: Gain) -> str:
-    """``1.42x (1.31-1.55x)``, without how it is known: for sentences that say so themselves."""
+    """``1.42x (1.31-1.55)``, without how it is known: for sentences that say so themselves."""
     if isinstance(gain, NotTried):
         return "not tried"
     if isinstance(gain, Bounded):
@@ -97,7 +97,7 @@ def figure(gain: Gain) -> str:
 
 
 def words(gain: Gain) -> str:
-    """``1.42x (1.31-1.55x), measured``."""
+    """``1.42x (1.31-1.55), measured``."""
     if isinstance(gain, NotTried):
         return f"not tried: {gain.why}" if gain.why else "not tried"
     if isinstance(gain, Bounded):
@@ -113,8 +113,9 @@ def pedigree(tried: bool, *, whole: bool = False) -> str:
 
 
 def span(interval: Interval) -> str:
-    """``1.42x (1.31-1.55x)``."""
-    return f"{times(interval.value)} ({times(interval.low).removesuffix('x')}-{times(interval.high)})"
+    """``1.42x (1.31-1.55)``; alone where both ends read like the figure itself."""
+    value, low, high = (times(part).removesuffix("x") for part in (interval.value, interval.low, interval.high))
+    return f"{value}x" if low == value == high else f"{value}x ({low}-{high})"
 
 
 _ORDER: tuple[type[Gain], ...] = (MeasuredGain, Modelled, Bounded, NotTried)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import hashlib
 import json
 import os
 import random
@@ -266,9 +267,19 @@ def may_change(scene: Scene, path: Path, command: tuple[str, ...], before: Any, 
             return str(path) in ours or "a plan" in describe(before[str(path)], scene)
         if name in REPORTS:
             return made_by_us
+    if is_left_behind(path, before):
+        return True
     if made_by_us and verb == "fix" and (folder / "pipefix-caches" in path.parents or path == folder / "pipefix-caches"):
         return True
     return made_by_us and path.parent == folder and name.startswith("pipefix.plan")
+
+
+def is_left_behind(path: Path, before: Any) -> bool:
+    """By name, place and content what our killed processes leave: a draft of a manifest or an empty lock, and nothing beside it."""
+    inside = [Path(other) for other in before if path == Path(other) or path in Path(other).parents]
+    files = [other for other in inside if before[str(other)][2] is not None]
+    ours = {".pipefix-0123456789ab": hashlib.sha256(MARKED.encode()).hexdigest(), ".lock": hashlib.sha256(b"").hexdigest()}
+    return "pipefix-caches" in path.parts and bool(files) and all(before[str(file)][2] == ours.get(file.name) for file in files)
 
 
 def describe(seen: tuple[Any, ...], scene: Scene) -> str:
@@ -276,8 +287,6 @@ def describe(seen: tuple[Any, ...], scene: Scene) -> str:
 
 
 def _hashes() -> set[str]:
-    import hashlib
-
     return {hashlib.sha256(content).hexdigest() for content in (*NOT_OURS, MARKED.encode())}
 
 

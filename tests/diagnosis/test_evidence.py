@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pipefix.diagnosis.diagnose import diagnose, wanting
-from pipefix.measurement.measurement import Measurement
+from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.plan.advise import advise
 from pipefix.report import run_figures
@@ -48,15 +48,15 @@ def test_an_arm_that_did_not_run_is_bounded_and_worded_as_such() -> None:
     storage = diagnose(found).stages[Stage.STORAGE].gain
     assert isinstance(storage, Bounded) and storage.at_most == pytest.approx(4 / 3, rel=0.01)
     figures = next(stage for stage in told(found).stages if stage.stage == "storage")
-    assert (figures.marginal_gain, figures.gain_evidence) == (None, "bounded")
-    assert figures.gain_at_most == pytest.approx(4 / 3, rel=0.01)
+    assert figures.marginal_gain is not None and figures.marginal_gain.how == "bounded"
+    assert figures.marginal_gain.at_most == pytest.approx(4 / 3, rel=0.01)
 
 
 def test_a_stage_whose_arm_only_lacked_the_time_is_not_named() -> None:
     found = measured({"storage": 1.0, "decode": 3.0}, arms={"decode-recorded": None})
     found.declined["decode-recorded"], found.untried = LACKED, {"decode-recorded"}
     assert diagnose(found).verdict.sentence == (
-        "Inconclusive: by the clocks decode takes 75 % (75-75 %) of the time, but no arm ran without it: the time was too short. "
+        "Inconclusive: by the clocks decode takes 75 % (75-75) of the time, but no arm ran without it: the time was too short. "
         "More blocks would settle it: --budget 60."
     )
 
@@ -68,8 +68,8 @@ def test_a_stage_that_can_have_no_arm_is_named_where_the_others_leave_that_room(
     found = measured({"storage": 3.0, "decode": 1.0}, arms={"storage-from-memory": None, "samples-recorded": 1.02})
     found.declined["storage-from-memory"] = CANNOT
     assert diagnose(found).verdict.sentence == (
-        "Inconclusive: by the clocks storage takes 75 % (75-75 %) of the time, but samples-recorded, which does without it, "
-        "delivers 1.02x (1.01-1.03x). What runs meanwhile is seen in a trace: --trace FILE."
+        "Inconclusive: by the clocks storage takes 75 % (75-75) of the time, but samples-recorded, which does without it, "
+        "delivers 1.02x (1.01-1.03). What runs meanwhile is seen in a trace: --trace FILE."
     )
 
 
@@ -93,6 +93,13 @@ def test_one_block_without_an_arm_names_nothing_and_gives_no_interval() -> None:
         "Inconclusive: by the clocks augment takes 75 % of the time, but only one block was measured, and no arm can run without "
         "augment. More blocks would settle it: --budget 60."
     )
+
+
+def test_two_sides_that_one_block_cannot_tell_apart_are_told_without_an_interval() -> None:
+    found = measured({"decode": 1.6}, workers=2, step=1.0, blocks=1, batches=8)
+    found.blocks.append(Block("no-consumer", (), 1.1 * 32 / 1e3, 32))
+    assert diagnose(found).verdict.sentence.startswith("Inconclusive: in one block, the loader takes ")
+    assert broken(told(found)) == []
 
 
 def test_an_open_verdict_asks_for_the_arms_that_would_settle_it() -> None:

@@ -65,7 +65,7 @@ def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
     diagnosis = diagnose(found)
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
-        "Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53x)). "
+        "Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53)). "
         "What runs meanwhile is seen in a trace: --trace FILE."
     )
 
@@ -73,8 +73,8 @@ def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
 def test_the_sentence_of_an_input_bound_pipeline() -> None:
     found = measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0})
     assert diagnose(found).verdict.sentence == (
-        "Input-bound: decode (decode-op) takes 80 % (80-80 %) of the time to deliver a sample; "
-        "if it were free, throughput would be 4.00x (3.96-4.04x). The step waits 80 % of the time."
+        "Input-bound: decode (decode-op) takes 80 % (80-80) of the time to deliver a sample; "
+        "if it were free, throughput would be 4.00x (3.96-4.04). The step waits 80 % of the time."
     )
 
 
@@ -82,8 +82,8 @@ def test_without_a_consumer_the_sentence_is_of_the_input_side_alone() -> None:
     """It may deliver many times what training takes."""
     found = measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0})
     assert diagnose(found).verdict.sentence == (
-        "Input-bound, of the input side alone: decode (decode-op) takes 80 % (80-80 %) of the time to deliver a sample; "
-        "if it were free, the input side would deliver 4.00x (3.96-4.04x). Nothing took the batches, so nobody knows yet whether "
+        "Input-bound, of the input side alone: decode (decode-op) takes 80 % (80-80) of the time to deliver a sample; "
+        "if it were free, the input side would deliver 4.00x (3.96-4.04). Nothing took the batches, so nobody knows yet whether "
         "training waits for them."
     )
 
@@ -91,8 +91,8 @@ def test_without_a_consumer_the_sentence_is_of_the_input_side_alone() -> None:
 def test_the_sentence_of_a_step_bound_pipeline() -> None:
     found = measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0})
     assert diagnose(found).verdict.sentence == (
-        "Step-bound: the step takes 100 % (100-100 %) of the time, 8.00 ms a batch, and the loader could deliver "
-        "4.00x (4.00-4.00x) what it uses. Work on the model, not the data: free input would gain at most 1.01x."
+        "Step-bound: the step takes 100 % (100-100) of the time, 8.00 ms a batch, and the loader could deliver "
+        "4.00x what it uses. Work on the model, not the data: free input would gain at most 1.01x."
     )
 
 
@@ -166,7 +166,7 @@ def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
         "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no seam bounds; "
-        "of what could be cut, decode takes most (33 % (33-33 %)). "
+        "of what could be cut, decode takes most (33 % (33-33)). "
         "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
     )
 
@@ -186,7 +186,7 @@ def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
     assert verdict.sentence == (
         "Input-bound, of the input side alone: ipc (handing batches over to the training process) limits, though it runs beside "
-        "other stages; if it were free, the input side would deliver 1.50x (1.49-1.52x). Nothing took the batches, so nobody knows "
+        "other stages; if it were free, the input side would deliver 1.50x (1.49-1.52). Nothing took the batches, so nobody knows "
         "yet whether training waits for them."
     )
 

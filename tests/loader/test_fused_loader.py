@@ -279,6 +279,7 @@ class TestProcesses:
         assert [list(map(int, batch[1])) for batch in made] == [batch[1].tolist() for batch in own]
         assert all(batch[2] for batch in made if len(batch) > 2)
         assert loader.explain().startswith(f"Worker processes ({why}) make batches by fused calls. ")
+        assert "is known to the workers alone" in loader.explain()
 
     def test_the_twin_is_called_in_them(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its many short calls would have threads wait for each other."""

@@ -78,7 +78,7 @@ class TestWhatFallsAway:
     def test_less_than_three_per_cent(self) -> None:
         step = JPEGS.step_called("cache-source")
         assert isinstance(step, Declined)
-        assert step.why == "would gain under 3 %: 1.02x (1.01-1.02x)"
+        assert step.why == "would gain under 3 %: 1.02x (1.01-1.02)"
         assert step.speedup is not None
         assert step.disk_bytes == 5e9
 

@@ -50,7 +50,7 @@ class TestWorkerCount:
 
     def test_the_others_say_what_they_gave(self) -> None:
         assert declined(self.TRIED, "workers-1") == (
-            "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.78-1.82x)"
+            "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.78-1.82)"
         )
 
     def test_the_smallest_of_equals_is_taken(self) -> None:
@@ -71,14 +71,14 @@ class TestWorkerCount:
     def test_declined_where_the_cores_are_full(self) -> None:
         world = JPEGS.but(workers=4, cores=4.0)
         assert declined(world, "workers") == (
-            "more workers than the 4 in use would not help, 4 cores have no more to give: 8 workers would give 0.90x (0.83-0.98x) "
+            "more workers than the 4 in use would not help, 4 cores have no more to give: 8 workers would give 0.90x (0.83-0.98) "
             "(predicted, no other number was tried)"
         )
 
     def test_counts_around_todays_are_told_where_none_was_tried(self) -> None:
         world = JPEGS.but(workers=4, cores=16.0)
         assert declined(world, "workers-2") == (
-            "2 workers would give 0.50x (0.42-0.59x) of today's throughput (predicted, no other number was tried)"
+            "2 workers would give 0.50x (0.42-0.59) of today's throughput (predicted, no other number was tried)"
         )
         assert proposed(world, "workers-16").speedup.value == pytest.approx(4.0, rel=0.02)
 
@@ -131,7 +131,7 @@ class TestCacheSource:
         assert step.command == "pipefix convert 'my data.py' --to lmdb --store source --out cache-source"
 
     def test_declined_where_it_gains_next_to_nothing(self) -> None:
-        assert declined(JPEGS, "cache-source") == "would gain under 3 %: 1.02x (1.01-1.02x)"
+        assert declined(JPEGS, "cache-source") == "would gain under 3 %: 1.02x (1.01-1.02)"
 
     def test_declined_for_streams(self) -> None:
         assert declined(STREAM, "cache-source") == "an IterableDataset has no index that records could be looked up by"
@@ -244,7 +244,7 @@ class TestCacheDecoded:
             augment=0.002, ops={Stage.DECODE: ("json.loads",), Stage.AUGMENT: ("Normalize",)}, source_bytes=5000.0
         ).with_arms()
         assert declined(world, "cache-decoded") == (
-            "cache-sample gains 26.2x (24.1-28.6x) for 102 MB of disk, this 1.94x (1.87-2.02x) for 102 MB"
+            "cache-sample gains 26.2x (24.1-28.6) for 102 MB of disk, this 1.94x (1.87-2.02) for 102 MB"
         )
 
 
@@ -309,7 +309,7 @@ class TestAugmentGpu:
         assert declined(JPEGS, "augment-gpu") == (
             "no CUDA device here; augmentation takes 3.00 ms a sample (RandomResizedCrop most), so beside a GPU with time to "
             "spare it would "
-            "gain 1.44x (1.32-1.57x)"
+            "gain 1.44x (1.32-1.57)"
         )
 
     def test_declined_without_augmentation(self) -> None:
@@ -353,7 +353,7 @@ class TestHandoverSlots:
         assert step.speedup.value == pytest.approx(0.0134 / (0.0094 + slot), rel=1e-3)
 
     def test_declined_where_the_hand_over_is_cheap(self) -> None:
-        assert declined(JPEGS.but(ipc=0.0001), "handover-slots") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(JPEGS.but(ipc=0.0001), "handover-slots") == "would gain under 3 %: 1.00x"
 
     def test_declined_without_workers(self) -> None:
         assert declined(ALONE, "handover-slots") == "no workers: nothing crosses a process border"
@@ -383,7 +383,7 @@ class TestCollateFaster:
         assert proposed(own, "collate-faster").command.startswith("In pad_batch, allocate the batch once")
 
     def test_declined_where_it_is_a_copy_already(self) -> None:
-        assert declined(JPEGS.but(collate=0.0001), "collate-faster") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(JPEGS.but(collate=0.0001), "collate-faster") == "would gain under 3 %: 1.00x"
 
     def test_declined_without_cost_or_size(self) -> None:
         assert declined(JPEGS.but(collate=0.0), "collate-faster") == "collating takes no time"
@@ -412,7 +412,7 @@ class TestPinning:
             declined(JPEGS.but(found=even), "pinning", cuda=True)
             == "a batch is copied as fast without: 4.00 ms against 4.00 ms pinned"
         )
-        assert declined(JPEGS.but(found=self.COPIES), "pinning", cuda=True) == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(JPEGS.but(found=self.COPIES), "pinning", cuda=True) == "would gain under 3 %: 1.00x"
 
 
 class TestEarlyCopy:
@@ -470,9 +470,9 @@ class TestPersistentWorkers:
             "an epoch takes 4.00 s to begin, but the dataset tells no length to compare it with"
         )
         sampled = self.SHORT.but(settings={"length": 3200, "drawn": 1_000_000})
-        assert declined(sampled, "persistent-workers") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(sampled, "persistent-workers") == "would gain under 3 %: 1.00x"
         long = JPEGS.but(found={"epoch_restart": 2.0})
-        assert declined(long, "persistent-workers") == "would gain under 3 %: 1.01x (1.00-1.01x)"
+        assert declined(long, "persistent-workers") == "would gain under 3 %: 1.01x (1.00-1.01)"
 
 
 class TestTailScheduling:
@@ -502,7 +502,7 @@ class TestTailScheduling:
         assert declined(JPEGS, "tail-scheduling") == "how unequal samples are was not measured"
         alike = JPEGS.but(tail={**self.TAIL, "p99": 0.006})
         assert declined(alike, "tail-scheduling") == "samples are alike: the slowest in a hundred takes 1.50x the median (4.00 ms)"
-        assert declined(self.WORLD, "tail-scheduling") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(self.WORLD, "tail-scheduling") == "would gain under 3 %: 1.00x"
 
 
 def with_threads(world: World, process: int, thread: int) -> World:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import http.client
 import http.server
-import socket
 import sys
 import threading
 import types
@@ -139,24 +138,6 @@ def test_http_client(seams, server):
         "http.client.request": "storage", "http.client.getresponse": "storage", "http.client.HTTPResponse.read": "storage",
     }  # fmt: skip
     assert seams.tap.bytes_read >= len(BODY)
-
-
-def test_sockets(seams, server):
-    def talk():
-        host, _, port = server.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(b"GET /x HTTP/1.0\r\n\r\n")
-            data = b""
-            while part := connection.recv(65536):
-                data += part
-            return data.partition(b"\r\n\r\n")[2]
-
-    bare = talk()
-    seams.install("socket")
-    for how in ({}, {"record": True}, {"replace": [Stage.STORAGE]}):
-        assert seams.run(talk, **how) == bare
-        assert {"socket.create_connection", "socket.sendall", "socket.recv"} <= seams.charged().keys()
-    assert seams.tap.bytes_read > len(BODY)
 
 
 REQUESTS = {

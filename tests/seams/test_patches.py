@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import io
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.seams import files, os_calls, patches
+from pipefix.seams import files, patches
 from pipefix.seams.calls import cut
 from pipefix.seams.patches import Patches, held
 from pipefix.seams.tap import Tap
@@ -152,26 +151,6 @@ def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, a
         assert held(place.owner, place.name) is before, "nothing of ours is left"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_wrapper_around_ours_outlives_pause_and_undo(kind: str) -> None:
-    place = Place(kind)
-    ours, stranger = Ours(place), Stranger(place)
-    before = held(place.owner, place.name)
-    ours.install(0)
-    stranger.wrap(1)
-    expected = stranger.observed()
-    assert expected[1] == [1]
-    ours.users[0].pause()
-    assert stranger.observed() == expected
-    ours.users[0].resume()
-    assert stranger.observed() == expected
-    ours.users[0].undo()
-    assert stranger.observed() == expected
-    stranger.unwrap(1)
-    patches.put_away_uncovered()
-    assert held(place.owner, place.name) is before
-
-
 def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
     place = Place("function")
     ours, stranger = Ours(place), Stranger(place)
@@ -185,17 +164,6 @@ def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
     ours.users[0].resume()
     assert place.owner.function is installed, "it is timed again as soon as it can be"
     ours.users[0].undo()
-
-
-def test_two_users_may_leave_in_any_order() -> None:
-    place = Place("method")
-    before = held(place.owner, place.name)
-    ours = Ours(place)
-    ours.install(0)
-    ours.install(1)
-    ours.users[0].undo()
-    ours.users[1].undo()
-    assert held(place.owner, place.name) is before
 
 
 @pytest.fixture
@@ -264,16 +232,3 @@ def test_names_that_modules_imported_are_pythons_again_in_any_order() -> None:
         assert vars(library)["read"] is vars(consumer)["read"] is before
     finally:
         del sys.modules[library.__name__], sys.modules[consumer.__name__]
-
-
-def test_os_says_of_the_replaced_what_it_says_of_its_own() -> None:
-    """Libraries that are imported meanwhile ask ``os.stat in os.supports_fd``, and decide for good."""
-    before = {name: set(getattr(os, name)) for name in dir(os) if isinstance(getattr(os, name), set)}
-    original, ours = os.stat, Patches()
-    os_calls.install(Tap(), ours)
-    try:
-        assert os.stat is not original
-        assert os.stat in os.supports_fd and os.stat in os.supports_follow_symlinks and os.open in os.supports_dir_fd
-    finally:
-        ours.undo()
-    assert {name: getattr(os, name) for name in before} == before

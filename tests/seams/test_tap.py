@@ -7,7 +7,7 @@ import pytest
 from pipefix.seams import charges as charges_module
 from pipefix.seams import tap as tap_module
 from pipefix.seams.charges import OWN_BEFORE, OWN_DECODED, OWN_RAW
-from pipefix.seams.tap import Tap
+from pipefix.seams.tap import Tap, UntimedTap
 from pipefix.vocabulary.stage import Stage
 
 STORAGE, DECODE, AUGMENT = Stage.STORAGE, Stage.DECODE, Stage.AUGMENT
@@ -205,3 +205,25 @@ def test_events_are_kept_when_asked_for(tap, clock):
     tap.through(DECODE, "decode", clock.spend, (5,))
     tap.end()
     assert tap.events == [(tap.op_id(DECODE, "decode"), 1003, 1008)]
+
+
+def test_a_tap_without_a_clock_answers_and_reads_no_clock(seams, monkeypatch, tmp_path):
+    """A training program that reads from a cache of sources pays for no measuring."""
+    path = tmp_path / "file"
+    path.write_bytes(b"recorded")
+    seams.install("files", "os_calls")
+    seams.run(lambda: open(path, "rb").read(), record=True)  # noqa: SIM115
+    seams.undo()
+    path.unlink()
+    for module in (tap_module, charges_module):
+        monkeypatch.delattr(module, "perf_counter_ns")
+        monkeypatch.delattr(module, "thread_time_ns")
+    seams.tap = UntimedTap()
+    seams.install("files", "os_calls")
+    (tmp_path / "other").write_bytes(b"from the file itself")
+
+    def both():
+        return open(path, "rb").read(), open(tmp_path / "other", "rb").read()
+
+    assert seams.run(both, replace=[STORAGE]) == (b"recorded", b"from the file itself")
+    assert seams.tap.misses >= 1 and seams.tap.bytes_read == 20

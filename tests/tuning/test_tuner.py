@@ -12,7 +12,7 @@ from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, e
 from pipefix.tuning.results import Goal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialEnded, Watch
-from pipefix.tuning.tuner import Found, Tuner, TuningPlan
+from pipefix.tuning.tuner import Tuner, TuneResult, TuningPlan
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
@@ -26,7 +26,7 @@ EIGHT = BY_NAME["eight-cores"]
 ONE, NONE = Settings(1), ResourceLimits()
 
 
-def tuned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: float) -> Found:
+def tuned(machine: Machine, start: Settings = ONE, limits: ResourceLimits = NONE, **more: float) -> TuneResult:
     plan = TuningPlan(
         machine.grid.space, Goal(has_consumer=machine.grid.demand is not None), start, limits, budget=more.get("budget", 60.0)
     )

@@ -24,9 +24,9 @@ gains = st.sampled_from(
 @pytest.mark.parametrize(
     ("gain", "said"),
     [
-        (MeasuredGain(TWICE, 3), "2.00x (1.80-2.20x), measured"),
+        (MeasuredGain(TWICE, 3), "2.00x (1.80-2.20), measured"),
         (MeasuredGain(TWICE, 1), "2.00x in one block, measured"),
-        (Modelled(TWICE), "2.00x (1.80-2.20x), predicted"),
+        (Modelled(TWICE), "2.00x (1.80-2.20), predicted"),
         (Bounded(1.2), "at most 1.20x, not tried"),
         (NotTried("the time was too short"), "not tried: the time was too short"),
         (NotTried(), "not tried"),

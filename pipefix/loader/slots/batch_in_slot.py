@@ -28,7 +28,9 @@ ALIGNED = 64
 SMALL = 4096
 """Bytes of an array below which it travels with the rest."""
 PATIENCE = 3
-"""Batches in a row with nothing for a slot, after which none is looked for."""
+"""Batches in a row with nothing for a slot, after which none is looked for but now and then."""
+RESTS = 32
+"""Batches after which one is looked for again: a dataset's first samples may be unlike the others."""
 _here = threading.local()
 
 
@@ -130,7 +132,10 @@ class Assembler:
 
     def __call__(self, samples: Any) -> Any:
         info = get_worker_info()
-        if info is None or self._in_vain >= PATIENCE:
+        if info is None:
+            return self.collate_fn(samples)
+        if PATIENCE <= self._in_vain < PATIENCE + RESTS:
+            self._in_vain += 1
             return self.collate_fn(samples)
         slot = self._free(0 if self.alone else info.id)
         return self.collate_fn(samples) if slot is None else self._parcel(samples, slot)
@@ -144,7 +149,7 @@ class Assembler:
         file = io.BytesIO()
         Packer(file, page).dump(made)
         if not page.used:
-            self._in_vain += 1
+            self._in_vain = min(self._in_vain + 1, PATIENCE)
             return made
         self._in_vain = 0
         self.arena.lend(slot)

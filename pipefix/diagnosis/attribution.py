@@ -289,9 +289,7 @@ def _covered(blocks: Sequence[Block], shares: dict[str, float]) -> float:
     return min(1.0, beside / waited) if waited else 0.0
 
 
-def operations(
-    blocks: Sequence[Block], opaque: dict[str, str], cost: float = 0.0
-) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:
+def operations(blocks: Sequence[Block], cost: float = 0.0) -> dict[Stage, list[tuple[str, float, float | None, float, str | None]]]:
     """(name, wall s/sample, CPU s/sample, calls/sample, why it could not be cut further) by stage, costliest first.
 
     They add up to what the ledger says of their stage. ``cost``: nanoseconds that one timed call adds.
@@ -316,6 +314,6 @@ def operations(
         if column == "own":
             continue
         each = wall / samples / 1e9
-        own = "the user's own code, bounded by no library call" if op in OWN_NAMES else opaque.get(op)
+        own = "the user's own code, bounded by no library call" if op in OWN_NAMES else None
         result.setdefault(Stage(column), []).append((op, each, each * min(1.0, cpu / base) if base else None, calls / samples, own))
     return {stage: sorted(ops, key=lambda entry: -entry[1]) for stage, ops in result.items()}

@@ -36,7 +36,7 @@ class StageCosts:
         self.border_bound = measurement.workers > 0 and not main_bound and bool(np.median(model.crossing_limits))
         self.cpu = cpu_shares(real)
         self.compute = compute_shares(real)
-        self.ops = operations(real, measurement.opaque, clock_cost(measurement, real))
+        self.ops = operations(real, clock_cost(measurement, real))
         self.samples = sum(block.samples for block in real)
 
     def measured(self) -> list[Stage]:

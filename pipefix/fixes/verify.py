@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -20,6 +21,7 @@ from pipefix.fixes.outcome import Measured, Sameness
 from pipefix.fixes.whole_loader import WholeLoader, suits
 from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import experiments, failing
+from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.replay import Pool, abandon
 from pipefix.measurement.stand_in_options import StandInOptions
@@ -176,15 +178,13 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         with untouched(before.subject.loader), untouched(after.subject.loader):
             torch.default_generator.manual_seed(0)
-            while True:
-                done = len(rates["before"])
+            for pair in in_turn(*(partial(_rate_of, pools[name], length, max(2.0, seconds)) for name in rates)):
+                for name, rate in zip(rates, pair, strict=True):
+                    rates[name].append(rate)
+                done, spent = len(rates["before"]), time.perf_counter() - begun
                 if say is not None:
-                    say(f"verifying: pair {done + 1}", min(1.0, (time.perf_counter() - begun) / seconds))
-                for name in ("before", "after") if done % 2 == 0 else ("after", "before"):
-                    rates[name].append(pools[name].block(experiments.PLAIN, length, most=max(2.0, seconds)).rate)
-                    pools[name].rest()
-                spent = time.perf_counter() - begun
-                if done + 1 >= FEWEST_PAIRS and (spent >= seconds * (1 if _clear(rates) else 2) or done + 1 >= MOST_PAIRS):
+                    say(f"verifying: {done} pairs so far", min(1.0, spent / seconds))
+                if done >= FEWEST_PAIRS and (spent >= seconds * (1 if _clear(rates) else 2) or done >= MOST_PAIRS):
                     calm = True
                     break
     except RuntimeError as error:
@@ -197,6 +197,12 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     if epochs:
         return _whole_epochs(before, after, rates)
     return _measured(rates["before"], rates["after"])
+
+
+def _rate_of(pool: Pool | WholeLoader, length: float, most: float) -> float:
+    rate = pool.block(experiments.PLAIN, length, most=most).rate
+    pool.rest()
+    return rate
 
 
 def _clear(rates: dict[str, list[float]]) -> bool:

@@ -89,10 +89,9 @@ class Bench:
         self.patches = Patches()
         self.recording = Recording(stand_in.options.recording_bytes)
         self.user_code = UserCodeHooks(self.timer, self.patches)
-        self.hooks: list[str] = []
         self.hand = ipc_timer.attach() if info is not None and stand_in.options.cut else None
         if stand_in.options.cut:
-            self.hooks = install_all(self.timer, self.patches)
+            install_all(self.timer, self.patches)
             self.user_code.dataset(self.dataset)
         self.epoch = -1
         self.counter = 0
@@ -108,7 +107,7 @@ class Bench:
         self._kept_samples = 0
         """How many samples it holds."""
         self._keys = SampleKeys()
-        self._report = RecordingReport(self.recording, self._keys, self.timer, self.user_code, self.lines)
+        self._report = RecordingReport(self.recording, self._keys, self.timer, self.lines)
         self._doing: Any = None
         self._collating: _MadeSamples | None = None
         self._asked_for: list[Any] = []
@@ -242,7 +241,7 @@ class Bench:
         import sys
 
         if len(sys.modules) != self._modules:
-            self.hooks += install_all(self.timer, self.patches)
+            install_all(self.timer, self.patches)
             self._modules = len(sys.modules)
 
     def _samples(self, order: Any, experiment: Experiment, trace: BatchTrace) -> _MadeSamples:
@@ -463,5 +462,4 @@ class Bench:
             counters = self.hand.take()
             trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count
         if experiment is RECORD:
-            trace.hooks = self.hooks
             self._report.write(trace, self.recorded_orders if self.of.whole_batches else None)

@@ -7,11 +7,14 @@ import pickle
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
 
 from pipefix.measurement import consumer_alone, experiments, failing, gpu, residency, startup, transfer
+from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.kept_batch import KeptBatch
@@ -165,7 +168,6 @@ class _Session:
         if self.pool.serving < found.workers:
             found.idle_workers, found.workers = found.workers - self.pool.serving, self.pool.serving
             found.shards = found.workers  # whatever the stream says: the others found nothing to read
-        found.recorded_units = sum(row.trace.recorded for row in last.values())
         found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
         self._learn(list(last.values()))
         found.first_calls = _calls(rows)
@@ -176,11 +178,9 @@ class _Session:
         found = self.found
         for row in rows:
             found.refused.update(row.trace.refused)
-            found.opaque.update(row.trace.opaque)
             for line, looks in row.trace.own_lines.items():
                 found.own_lines[line] = found.own_lines.get(line, 0) + looks
             found.mixed = sorted({*found.mixed, *row.trace.mixed})
-            found.hooks = sorted({*found.hooks, *row.trace.hooks})
 
     # -- arms ----------------------------------------------------------------------------------------------------------
 
@@ -302,14 +302,15 @@ class _Session:
             pool.block(experiments.PLAIN, SHORTEST, most=max(2.0, self.clock.left))
             pool.rest()
         self.pool.rest()
-        for order in ((pool, self.pool), (self.pool, pool)):  # the latter half backwards: what drifts evens out
-            blocks = {}
-            for one in order:
-                blocks[one] = one.block(experiments.PLAIN, length, most=max(2.0, self.clock.left))
-                one.rest()
-            tried, base = blocks[pool], blocks[self.pool]
+        for tried, base in islice(in_turn(partial(self._plain, pool, length), partial(self._plain, self.pool, length)), 2):
             self.found.blocks.append(base)
             self.found.trials.setdefault(name, []).append((tried.rate, base.rate))
+
+    def _plain(self, pool: Pool, length: float) -> Block:
+        """A block of what the settings themselves deliver; its pool rests then."""
+        block = pool.block(experiments.PLAIN, length, most=max(2.0, self.clock.left))
+        pool.rest()
+        return block
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 

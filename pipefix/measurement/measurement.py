@@ -136,12 +136,9 @@ class Measurement:
     """Utilisation, memory and power while the loop ran: supporting evidence, never the objective."""
     transfer: dict[str, float] = field(default_factory=dict)
     """Seconds a batch for pinned and pageable copies, with a CUDA device; ``exposed``: what the step takes more for its copy."""
-    recorded_units: int = 0
     recorded_bytes: int = 0
     refused: dict[str, str] = field(default_factory=dict)
-    opaque: dict[str, str] = field(default_factory=dict)
     mixed: list[str] = field(default_factory=list)
-    hooks: list[str] = field(default_factory=list)
     looks: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)

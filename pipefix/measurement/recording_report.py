@@ -11,7 +11,6 @@ from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.sample_keys import SampleKeys
 from pipefix.measurement.trace import BatchTrace, Charge
-from pipefix.subject.user_code import UserCodeHooks
 
 
 def write_charges(timer: SampleTimer, trace: BatchTrace) -> None:
@@ -33,11 +32,9 @@ def write_events(timer: SampleTimer, marks: list[tuple[str, int, int]], trace: B
 class RecordingReport:
     """What is said of a recording: once, or again where it has changed."""
 
-    def __init__(
-        self, recording: Recording, keys: SampleKeys, timer: SampleTimer, user_code: UserCodeHooks, lines: OwnLines
-    ) -> None:
+    def __init__(self, recording: Recording, keys: SampleKeys, timer: SampleTimer, lines: OwnLines) -> None:
         self._recording, self._keys = recording, keys
-        self._timer, self._user_code, self._lines = timer, user_code, lines
+        self._timer, self._lines = timer, lines
         self._told = 0
         """Recorded units (or whole batches of them) that the training process knows."""
         self._told_ranges: dict[str, list[tuple[int, int]]] = {}
@@ -50,7 +47,6 @@ class RecordingReport:
         trace.units = pickle.dumps(self._keys.originals(known[self._told :]))
         self._told = len(known)
         trace.refused = recording.refused
-        trace.opaque = self._user_code.opaque
         trace.mixed = sorted(self._timer.mixed)
         trace.own_lines = dict(self._lines.seen)
         for path in recording.files:

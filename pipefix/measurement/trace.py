@@ -65,9 +65,7 @@ class BatchTrace(msgspec.Struct, array_like=True):
     recorded_bytes: int = 0
     full: bool = False
     refused: dict[str, str] = {}
-    opaque: dict[str, str] = {}
     mixed: list[str] = []
-    hooks: list[str] = []
     facts: dict[str, float] = {}
     """What the audit wants to know of a worker."""
     starved: int = 0

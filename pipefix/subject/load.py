@@ -64,7 +64,6 @@ def load(
         consumer=step if callable(step) else None,
         model=model if isinstance(model, nn.Module) else None,
         load_seconds=time.perf_counter() - begun,
-        source_file=getattr(module, "__file__", None),
         package=package,
         extras={key: names[key] for key in ("criterion", "optimizer") if key in names},
     )

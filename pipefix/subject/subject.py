@@ -50,7 +50,6 @@ class Subject:
     model: Any = None
     """An ``nn.Module`` of the target's file, where there is no ``train_step``."""
     load_seconds: float = 0.0
-    source_file: str | None = None
     package: str = ""
     """The installed package that the target named: what it holds is the user's own."""
     extras: dict[str, Any] = field(default_factory=dict)

@@ -13,6 +13,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from threading import get_ident
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -43,7 +44,6 @@ class UserCodeHooks:
     def __init__(self, timer: SampleTimer, patches: Patches) -> None:
         self.timer = timer
         self.patches = patches
-        self.opaque: dict[str, str] = {}
         """What could not be cut, and why."""
         self.evidence = StageEvidence()
         self._seen: set[int] = set()
@@ -94,9 +94,7 @@ class UserCodeHooks:
         for place, one in list(held.items() if isinstance(held, dict) else enumerate(held)):
             if not isinstance(one, _FUNCTIONS):
                 self._member(one, depth + 1, dataset=dataset)
-            elif isinstance(held, tuple):
-                self.opaque[_label(one)] = "a plain function held in a tuple, where it cannot be replaced"
-            elif not is_lazy(one):
+            elif not isinstance(held, tuple) and not is_lazy(one):  # in a tuple nothing can be replaced
                 self._swap(held, place, one)
 
     def _held_function(self, owner: Any, name: str, function: Any) -> None:
@@ -105,8 +103,6 @@ class UserCodeHooks:
             return
         if type(inspect.getattr_static(type(owner), name, None)).__name__ != "member_descriptor":
             self._swap_attribute(owner, name, function)
-        else:
-            self.opaque[f"{type(owner).__name__}.{name}"] = "a plain function held in a slot, where it cannot be replaced"
         self._called_by(function, 0)
 
     def _swap(self, held: Any, place: Any, function: Any) -> None:
@@ -143,8 +139,7 @@ class UserCodeHooks:
         if kind in self._types or kind.__module__ == "builtins" or is_lazy(original):
             return
         self._types.add(kind)
-        if not isinstance(original, FunctionType):
-            self.opaque[kind.__name__] = "its call is written in C, or made when it is asked for"
+        if not isinstance(original, FunctionType):  # written in C, or made when it is asked for
             return
         # What a Lambda holds differs from one to the next; every other operation bears its type's name.
         holds = not composed and "lambd" in attributes(operation)
@@ -212,11 +207,8 @@ class UserCodeHooks:
                 self._replace(owner, name, staticmethod(wrapped) if static else wrapped)
 
     def _replace(self, owner: Any, name: str, replacement: Any) -> None:
-        try:
+        with suppress(AttributeError, TypeError):  # its class does not let it be replaced
             self.patches.replace(owner, name, replacement)
-        except (AttributeError, TypeError) as error:
-            kind = owner if isinstance(owner, type) else type(owner)
-            self.opaque[f"{kind.__name__}.{name}"] = f"its class does not let it be replaced ({error})"
 
     def _called_by(self, function: Any, depth: int) -> None:
         """Cut the functions of the user's own modules that ``function`` names, and those they name."""

@@ -115,7 +115,7 @@ def test_operations_are_named_costliest_first_and_own_code_says_why_it_is_not_cu
                 Charge("augment", "Resize", 2_000_000, 0, 0, 4),
                 Charge(None, "own code on decoded values", 1_000_000, 0, 0, 0),
             ]
-    ops = operations(found.of("real"), {})[Stage.AUGMENT]
+    ops = operations(found.of("real"))[Stage.AUGMENT]
     assert [op[0] for op in ops] == ["Resize", "own code on decoded values", "Flip"]
     assert ops[1][4] == "the user's own code, bounded by no library call"
     assert ops[0][3] == 1.0

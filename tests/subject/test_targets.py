@@ -70,7 +70,6 @@ def test_a_file_with_one_candidate(write: Write) -> None:
     assert subject.settings.dataset == "Numbers"
     assert subject.target == f"{path}:data"
     assert subject.assumed == ("batch_size=32", "num_workers=0", "shuffle=True")
-    assert subject.source_file == str(path)
 
 
 def test_a_file_and_a_name(write: Write) -> None:
@@ -150,7 +149,7 @@ def test_a_directory_of_class_folders(tmp_path: Path) -> None:
 def test_live_objects(found: object, kind: str, length: int | None) -> None:
     subject = load(found)
     assert (subject.settings.kind, subject.settings.length) == (kind, length)
-    assert subject.target.startswith("<") and subject.source_file is None
+    assert subject.target.startswith("<")
 
 
 @pytest.mark.parametrize(

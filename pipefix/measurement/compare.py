@@ -1,0 +1,17 @@
+"""Two ways to run something, held against each other in turn: what drifts meanwhile evens out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def in_turn(one: Callable[[], T], other: Callable[[], T]) -> Iterator[tuple[T, T]]:
+    """What both give, pair after pair, every second one in the other order; as many as the caller asks for."""
+    while True:
+        first = one()
+        yield first, other()
+        second = other()
+        yield one(), second

@@ -212,7 +212,7 @@ def _wanted(row: Row) -> str:
 def machine() -> dict[str, Any]:
     """What the benchmarks say of it, and how it is just now."""
     from benchmarks.harness.machine import describe
-    from pipefix.measurement.cgroups import limits
+    from pipefix.system.cgroups import limits
 
     commit = subprocess.run(
         ["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False

@@ -25,7 +25,7 @@ SAMPLES, BATCH, WORKERS = 1200, 16, 3
 WAYS: tuple[dict[str, Any], ...] = (
     {"rng": "sample", "persistent_workers": True},
     {"rng": "torch"},
-    {"rng": "sample", "scheduling": "batch"},
+    {"threads_per_worker": 2},
     {"rng": "torch", "persistent_workers": True, "engine": "processes"},
 )
 """Each has its turn, a few epochs long."""

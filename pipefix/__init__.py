@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pipefix.api.watch import Watch as Watch
     from pipefix.api.watch import watch as watch
     from pipefix.caches.dataset import CachedDataset as CachedDataset
-    from pipefix.caches.table import GroupSampler as GroupSampler
     from pipefix.loader.fast_loader import FastLoader as FastLoader
     from pipefix.loader.slots.portable import prepare as prepare
 
@@ -55,7 +54,6 @@ _HOMES = {
     "prepare": "pipefix.loader.slots.portable",
     "FastLoader": "pipefix.loader.fast_loader",
     "CachedDataset": "pipefix.caches.dataset",
-    "GroupSampler": "pipefix.caches.table",
     "Run": "pipefix.api.probe",
     "Comparison": "pipefix.api.runs",
     "Finding": "pipefix.api.doctor",

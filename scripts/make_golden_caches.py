@@ -18,7 +18,7 @@ from torch.utils.data import Dataset  # noqa: E402
 from pipefix.caches.convert import convert, recipe_of  # noqa: E402
 
 GOLDEN = ROOT / "fixtures" / "caches"
-CASES = [("source", "lmdb"), ("resized", "lmdb"), ("decoded", "parquet"), ("sample", "lmdb"), ("rows", "parquet")]
+CASES = [("source", "lmdb"), ("resized", "lmdb"), ("sample", "lmdb"), ("rows", "parquet")]
 
 
 class Pictures(Dataset[Any]):

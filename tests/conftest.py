@@ -39,10 +39,9 @@ class TimingInTheGate(Exception):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests in tests/system and tests/attacks are marked ``system``; those marked ``gpu`` are skipped where there is no CUDA."""
+    """Tests in tests/system are marked ``system``; those marked ``gpu`` are skipped where there is no CUDA."""
     for item in items:
-        # Attacks fork whole commands from a process with threads: on a busy machine one of a hundred never ends.
-        if item.path.is_relative_to(TESTS / "system") or item.path.is_relative_to(TESTS / "attacks"):
+        if item.path.is_relative_to(TESTS / "system"):
             item.add_marker(pytest.mark.system)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
@@ -140,8 +139,8 @@ def children() -> Callable[[], list[Any]]:
 
 
 @pytest.fixture(autouse=True)
-def _no_seams_left() -> Iterator[None]:
-    """A test that read through a cache of sources takes that process's seams out again: others would find calls timed already."""
+def _no_hooks_left() -> Iterator[None]:
+    """A test that read through a cache of sources takes that process's hooks out again: others would find calls timed already."""
     yield
     replay = sys.modules.get("pipefix.caches.replay")
     if replay is not None:

@@ -44,7 +44,7 @@ def rates(cache: Path, rounds: int, *, views: bool) -> dict[str, float]:
     """Both loops over all records, in turns, each round in an order of its own."""
     cached = CachedDataset(cache)
     environments = [
-        lmdb.open(str(cached._parts.file(number)), subdir=False, readonly=True, lock=False)
+        lmdb.open(str(cached._parts.path(number)), subdir=False, readonly=True, lock=False)
         for number in range(len(cached.manifest.parts))
     ]
     each = cached.manifest.part_samples

@@ -32,13 +32,9 @@ QUICK = {"caches": 200}
 CODE = ("caches",)
 CASES = [
     ("source", "lmdb"),
-    ("source", "parquet"),
     ("resized", "lmdb"),
-    ("resized", "parquet"),
     ("decoded", "lmdb"),
-    ("decoded", "parquet"),
     ("sample", "lmdb"),
-    ("sample", "parquet"),
     ("rows", "parquet"),
 ]
 EACH = 100

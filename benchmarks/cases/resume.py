@@ -39,7 +39,7 @@ def cut(number: int) -> dict[str, Any]:
     case = {"sampler": name, "rng": rng, "cut": place, "epoch": epoch, "before": before, "after": after}
     # What a sample draws belongs to its worker under rng="torch", and threads draw nothing: samples are held against each other.
     look, dataset = (list, pipelines.Drawing()) if rng == "sample" else (indices, pipelines.Drawing())
-    more: dict[str, Any] = {"rng": rng} if rng != "threads" else {"engine": "threads"}
+    more: dict[str, Any] = {"rng": rng} if rng != "threads" else {"threads_per_worker": 3}
     if rng == "threads":
         look, dataset = list, pipelines.Tensors(40)
     try:

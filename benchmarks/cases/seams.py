@@ -1,4 +1,4 @@
-"""What a seam adds to a call: every kind of seam, timed bare and through the tap in turn, medians of many rounds."""
+"""What a seam adds to a call: every kind of seam, timed bare and through the timer in turn, medians of many rounds."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from torchvision.transforms import functional
 from benchmarks.harness.bar import Bar, at_most
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
+from pipefix.hooks.install import install_all
+from pipefix.hooks.numpy import touch
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.measurement.bench import CPU_EVERY
-from pipefix.seams.numpy import touch
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
-from pipefix.subject.user_code import UserCodeSeams
+from pipefix.subject.user_code import UserCodeHooks
 from pipefix.vocabulary.stage import Stage
 
 TITLE = "What a seam adds to a call"
@@ -58,10 +58,10 @@ class Half:
         return pixels
 
 
-def install(tap: Tap, patches: Patches) -> None:
+def install(timer: SampleTimer, patches: Patches) -> None:
     """As a probe does: the libraries, then what the dataset holds."""
-    install_all(tap, patches)
-    UserCodeSeams(tap, patches).dataset(OWN)
+    install_all(timer, patches)
+    UserCodeHooks(timer, patches).dataset(OWN)
 
 
 OWN = Scaled()
@@ -126,9 +126,9 @@ def calls(folder: Path, touched: Callable[[Any], Any]) -> dict[str, tuple[int, C
 
 def added_by_seams(folder: Path, rounds: int, count: int) -> dict[str, dict[str, float]]:
     """Bare and cut in turn, within a fraction of a second of each other."""
-    tap, patches = Tap(), Patches()
-    tap.active = True
-    install(tap, patches)
+    timer, patches = SampleTimer(), Patches()
+    timer.active = True
+    install(timer, patches)
 
     def brought_in(result: Any) -> None:
         touch(np.asarray(result))
@@ -144,7 +144,7 @@ def added_by_seams(folder: Path, rounds: int, count: int) -> dict[str, dict[str,
     for _ in range(rounds):
         for name in names:
             for mode in MODES:
-                spent[name][mode].append(_one(tap, patches, name, mode, tables[mode], count))
+                spent[name][mode].append(_one(timer, patches, name, mode, tables[mode], count))
     patches.undo()
     result = {}
     for name, borders in names.items():
@@ -154,22 +154,24 @@ def added_by_seams(folder: Path, rounds: int, count: int) -> dict[str, dict[str,
     return result
 
 
-def _one(tap: Tap, patches: Patches, name: str, mode: str, table: dict[str, tuple[int, Callable[[], Any]]], count: int) -> float:
+def _one(
+    timer: SampleTimer, patches: Patches, name: str, mode: str, table: dict[str, tuple[int, Callable[[], Any]]], count: int
+) -> float:
     if mode != "bare" and not patches.installed:
-        install(tap, patches)
+        install(timer, patches)
     if mode == "bare":
         patches.undo()
     call = table[name][1]
-    timed = (lambda: tap.through(Stage.AUGMENT, "bench", call)) if name == "tap alone" and mode != "bare" else call
+    timed = (lambda: timer.timed_call(Stage.AUGMENT, "bench", call)) if name == "tap alone" and mode != "bare" else call
     timed()
     if mode in ("wall", "cpu"):
-        tap.begin(0, cpu=mode == "cpu")
+        timer.begin(0, cpu=mode == "cpu")
     begun = time.perf_counter()
     for _ in range(count):
         timed()
     spent = (time.perf_counter() - begun) / count
     if mode in ("wall", "cpu"):
-        tap.end()
+        timer.end()
     return spent
 
 

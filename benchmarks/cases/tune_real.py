@@ -14,8 +14,8 @@ import pipefix
 from benchmarks.harness.bar import Bar, at_least, at_most
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
-from pipefix.measurement.machine import look
 from pipefix.plan.planfile import LoaderChange
+from pipefix.system.machine import look
 from pipefix.tuning.space import FEW_PREFETCHED, Settings, said
 from tests.tuning import grids, pipelines
 
@@ -69,8 +69,6 @@ def as_chosen(changes: LoaderChange) -> Settings:
         in_order=changes.in_order is not False,
         worker_threads=changes.worker_threads,
         engine=changes.engine,
-        sharing=changes.sharing,
-        start_method=changes.start_method,
     ).normal()
 
 

@@ -22,7 +22,7 @@ from benchmarks.unseen.pipeline import draw
 TITLE = "Verdicts on pipelines that the probe had not seen"
 ISSUE = "17, bar 1"
 MINUTES = 120
-CODE = ("seams", "subject", "recording", "measurement", "diagnosis")
+CODE = ("hooks", "subject", "measurement", "diagnosis")
 QUICK = {"cases": 2, "budget": 5.0, "tries": 1, "patience": 0.0}
 
 COUNTED = ("right", "inconclusive", "wrong")

@@ -3,7 +3,7 @@
 Which prediction is taken:
 
 - another number of workers: the remedy ``workers-N`` of the run file;
-- files in memory: ``storage-memory`` where the run file has it, else the storage stage's marginal gain;
+- files in memory: the storage stage's marginal gain;
 - samples stored decoded: ``cache-decoded`` where the run file has it, else none;
 - pixels decoded beforehand (bytes still read), augmentation removed, collate replaced: the stage's marginal gain.
 """
@@ -21,6 +21,7 @@ from typing import Any
 from measured.planted import sources, tuning
 from measured.planted.pipelines import Pipeline, Planted, assemble
 from measured.planted.truth import truth_of
+from pipefix.report.wording import usable
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,10 @@ class Fix:
 
     def predicted(self, run: Any) -> tuple[str, Any]:
         """Which figure is taken, and its interval; none where the run has no such figure."""
-        remedies = {remedy.id: remedy.speedup for remedy in run.remedies if remedy.speedup is not None}
-        gains = {figure.stage: figure.marginal_gain for figure in run.stages}
+        remedies = {remedy.id: remedy.speedup for remedy in run.remedies if usable(remedy.speedup)}
+        gains = {figure.stage: figure.marginal_gain for figure in run.stages if usable(figure.marginal_gain)}
         if self.workers is not None:
             return f"remedy workers-{self.workers}", remedies.get(f"workers-{self.workers}")
-        if self.without == ("storage",) and "storage-memory" in remedies:
-            return "remedy storage-memory", remedies["storage-memory"]
         if self.without == ("storage", "decode"):
             return "remedy cache-decoded", remedies.get("cache-decoded")
         return f"marginal gain of {self.without[0]}", gains.get(self.without[0])

@@ -23,7 +23,7 @@ def convert(
     target: Any,
     *,
     to: Literal["lmdb", "parquet"] = "lmdb",
-    store: Literal["source", "resized", "decoded", "sample", "rows"] = "source",
+    store: Literal["source", "resized", "decoded", "sample", "rows"] | None = None,
     out: str | Path | None = None,
     size: int | None = None,
     quality: int = 90,
@@ -40,8 +40,9 @@ def convert(
 
     Args:
         target: what `pipefix.probe` takes.
-        to: format of the cache.
-        store: what is kept of a sample: the bytes it read, a smaller picture, decoded arrays, the finished sample, or a table row.
+        to: format of the cache: Parquet for rows, LMDB for all else.
+        store: what is kept of a sample: the bytes it read ("source", the default of LMDB), a smaller picture, decoded arrays, the
+            finished sample, or a table row ("rows").
         out: directory of the cache (default: ``cache-STORE``), or a place in a store, such as ``s3://bucket/cache``.
         size: shorter side in pixels, for ``store="resized"``.
         quality: of JPEG and WebP, 1 to 100.
@@ -63,7 +64,7 @@ def convert(
         raise BadUsage(
             f"{out} is in a store: what is there is not changed.", advice="Make the new one elsewhere: --out s3://BUCKET/OTHER"
         )
-    subject, folder = _loaded(target, say), Path(out if out is not None else f"cache-{store}")
+    subject, folder = _loaded(target, say), Path(out if out is not None else f"cache-{recipe.store}")
     if is_store(out):
         return publishing.convert_to_store(
             subject.dataset, recipe, str(out), target=subject.target, workers=workers, progress=_Pace(say)
@@ -76,44 +77,27 @@ def convert(
 def forecast(
     target: Any,
     *,
-    to: Literal["lmdb", "parquet"] = "lmdb",
-    store: Literal["source", "resized", "decoded", "sample", "rows"] = "source",
     out: str | Path | None = None,
-    size: int | None = None,
-    quality: int = 90,
     workers: int | None = None,
-    on_bad: Literal["raise", "skip", "quarantine"] = "raise",
-    max_bad: float = 0.01,
-    tokenizer: str | None = None,
-    text: str | None = None,
-    limit: int | None = None,
     progress: Progress | None = None,
+    **recipe: Any,
 ) -> Forecast:
     """What `convert` would take and bring, told from a few samples that are converted and removed again.
 
     Args:
         target: what `pipefix.probe` takes.
-        to: format of the cache.
-        store: what is kept of a sample: the bytes it read, a smaller picture, decoded arrays, the finished sample, or a table row.
-        out: directory of the cache (default: ``cache-STORE``), or a place in a store, such as ``s3://bucket/cache``.
-        size: shorter side in pixels, for ``store="resized"``.
-        quality: of JPEG and WebP, 1 to 100.
-        workers: processes (default: one a core).
-        on_bad: what a sample that raises does: end the conversion, or be left out ("quarantine" lists it in a file).
-        max_bad: part of the samples that may be left out before the conversion ends.
-        tokenizer: tokenise rows with this ``tokenizer.json``.
-        text: the field that is tokenised.
-        limit: take the first so many samples of a stream.
+        out: as `convert` takes it, and so are the next two.
+        workers: processes.
         progress: called with a phase and the part that is done, 0 to 1.
+        recipe: the other arguments of `convert`, but ``update``.
 
     Returns:
         Seconds, bytes and the reading rate of the cache that `convert` would make.
     """
-    recipe = conversion.recipe_of(to, store, size, quality, on_bad, max_bad, tokenizer, text, limit)
-    say = progress or silent
+    asked, say = conversion.recipe_of(**recipe), progress or silent
     place = publishing.staging_of(str(out)) if is_store(out) else out
-    subject, folder = _loaded(target, say), Path(place if place is not None else f"cache-{store}")
-    return forecasting.forecast(subject.dataset, recipe, folder, target=subject.target, workers=workers, progress=_Pace(say))
+    subject, folder = _loaded(target, say), Path(place if place is not None else f"cache-{asked.store}")
+    return forecasting.forecast(subject.dataset, asked, folder, target=subject.target, workers=workers, progress=_Pace(say))
 
 
 def _loaded(target: Any, say: Progress) -> Subject:

@@ -7,7 +7,7 @@ from typing import Any
 from pipefix.audit.finding import AuditFacts
 from pipefix.audit.rules import audit
 from pipefix.kernels import build
-from pipefix.measurement.machine import look
+from pipefix.system.machine import look
 from pipefix.vocabulary.finding import Finding as Finding
 
 

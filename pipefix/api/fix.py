@@ -19,12 +19,12 @@ from pipefix.fixes.outcome import Fixed
 from pipefix.fixes.outcome import Undone as Undone
 from pipefix.fixes.session import RUN_FILE, ProbeResult, Session
 from pipefix.measurement.consumer import Consumer, consumer_for
-from pipefix.measurement.machine import look
 from pipefix.plan import planfile
 from pipefix.report import fix_report, runfile, terminal
 from pipefix.report.page import page as rendered
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import look
 from pipefix.vocabulary import amounts, files, versioned
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile

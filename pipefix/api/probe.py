@@ -22,7 +22,6 @@ from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.measurement import calibrate
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.measurement.experiments import POOL, REAL
-from pipefix.measurement.machine import Machine, look
 from pipefix.measurement.measure import measure
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.plan import MeasurementPlan
@@ -34,12 +33,10 @@ from pipefix.report import run_figures, runfile, timeline
 from pipefix.report.shown_run import shown
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine, look
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import MissingExtra, TargetError, UnreadableFile
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
-
-VERBS = frozenset({"convert", "swap", "tune"})
-"""Commands that remedies may name."""
 
 ASIDE, MOST_ASIDE, TRIED_ASIDE = 0.05, 3.0, 2
 """Part of the budget, and seconds at most, for each thing that is tried beside the pipeline; and how many there are."""
@@ -189,9 +186,7 @@ def _told(subject: Subject, machine: Machine, found: Measurement, diagnosis: Dia
     if diagnosis is None:
         return run_figures.nothing_measured(subject, machine.as_dict(), found), Advice(())
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
-    advice = advise(
-        found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), verbs=VERBS, moving=moving, whole=whole
-    )
+    advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), moving=moving, whole=whole)
     run = run_figures.run(
         subject,
         machine.as_dict(),
@@ -228,7 +223,6 @@ def _moving(subject: Subject, to: str) -> Moving | None:
 
 
 def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:
-    epoch = found.settings.epoch
     sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
     wall = sum(cost.wall.value for cost in sample)
     facts = AuditFacts(
@@ -236,12 +230,9 @@ def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Di
         settings=found.settings,
         growth=_growth(found),
         cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
-        input_share=1 - diagnosis.fed if diagnosis.fed is not None else None,
         throttled_share=found.throttled,
         first_batch_s=found.first_batch,
-        epoch_restart_s=found.epoch_restart,
         step=StepFacts(**found.step_facts) if found.step_facts else None,
-        epoch_s=diagnosis.sample.value * epoch if epoch is not None else None,
         **observe.run_facts(subject.loader, found.facts, found.paths),
     )
     reading = diagnosis.stages.get(Stage.STORAGE)

@@ -17,6 +17,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.read_back import ReadBack
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes.fused import mode_of
+from pipefix.fixes.outcome import Measured
 from pipefix.fixes.verify import Pipeline, faster
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.trial import spread
@@ -26,7 +27,6 @@ from pipefix.measurement.statistics import bootstrap, interval
 from pipefix.plan.remedy import WORTH_TRYING
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import PipefixError
-from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE
 
 SAMPLES = 3
@@ -51,7 +51,8 @@ def record(
         kept = kept_record(found) if isinstance(found, ReadBack) else None
         if kept is None or found.cache is None or first_batch is None or first_batch > LATE * seconds:
             return kept
-        return replace(kept, gain=_gain(subject, consumer, CachedDataset(found.cache), seconds))
+        worth = _gain(subject, consumer, CachedDataset(found.cache), seconds)
+        return replace(kept, gain=worth.gain, pairs=worth.pairs) if worth is not None else kept
 
 
 def kept_record(found: ReadBack) -> KeptRecord | None:
@@ -63,7 +64,7 @@ def kept_record(found: ReadBack) -> KeptRecord | None:
     return KeptRecord(interval(bootstrap([spent], lambda rows: rows.mean(axis=0))[:, 0], float(spent.mean())), found.bytes)
 
 
-def _gain(subject: Subject, consumer: Consumer, cached: CachedDataset, seconds: float) -> Interval | None:
+def _gain(subject: Subject, consumer: Consumer, cached: CachedDataset, seconds: float) -> Measured | None:
     """How much faster the user's loader is over these records, run in turn with it as it is."""
     if subject.batched_fetch or mode_of(subject.loader) is not None:
         return None  # whole batches are made at once, which records of single samples do not show
@@ -71,7 +72,7 @@ def _gain(subject: Subject, consumer: Consumer, cached: CachedDataset, seconds: 
     vars(loader)["dataset"] = _Repeated(cached)
     over = replace(subject, loader=loader)
     try:
-        return faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds).gain
+        return faster(Pipeline(subject, consumer), Pipeline(over, consumer), seconds=seconds)
     except (PipefixError, RuntimeError):  # records are not all that the collate function or the step makes use of
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,6 +21,8 @@ from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
 from pipefix.vocabulary.version import VERSION
+
+_NOTES = re.compile(r"(run\.json|events-.*\.jsonl|\.pipefix-enough)\Z")
 
 
 def run_program(
@@ -144,7 +147,7 @@ def _clear(folder: Path) -> None:
         runfile.read(file)  # or it is none of ours
     try:
         for path in (file, folder / ENOUGH, *(notes for notes in notes_in(folder) if not noted_elsewhere(notes))):
-            files.remove(path)
+            files.remove(path, _NOTES)
     except OSError as error:
         raise UnreadableFile(
             f"--out {folder}: the notes of an earlier program cannot be removed: {error.strerror or error}.",

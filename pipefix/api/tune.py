@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import multiprocessing
 import os
-import threading
 from dataclasses import dataclass, replace
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +14,22 @@ from torch.utils.data import DataLoader
 
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes.applied import fixed, tuned_on
-from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.workers.dataset_once import start_method
 from pipefix.measurement.consumer import consumer_for
-from pipefix.measurement.machine import Machine, look
 from pipefix.plan import planfile, tuned_plan
-from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile
+from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
 from pipefix.report import terminal, tune_report
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
-from pipefix.report.tunefile import BatchSize, Certificate, TrialFigures, TuneReport
+from pipefix.report.tunefile import Certificate, TuneReport
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Goal
+from pipefix.tuning.results import BatchSize, Goal, Trial
 from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.space import Settings, Space, most_workers
-from pipefix.tuning.starting import SERVER, Starting
 from pipefix.tuning.trial import TrialProcesses, can_fork
-from pipefix.tuning.tuner import Found, Tuner, TuningPlan
+from pipefix.tuning.tuner import Tuner, TuneResult, TuningPlan
 from pipefix.tuning.usage import read
 from pipefix.tuning.vram import Vram
 from pipefix.vocabulary import amounts
@@ -56,9 +50,9 @@ class Tuned:
 
     settings: LoaderChange
     """What to change, with its evidence; nothing is set where the settings stay as they are."""
-    evidence: Evidence | None
+    evidence: BeforeAfter | None
     """Throughput before and after, side by side."""
-    trials: tuple[TrialFigures, ...]
+    trials: tuple[Trial, ...]
     certificate: Certificate
     plan: PlanFile
     """As written, or as it would be: what an older plan says of anything that was not tuned is kept in it."""
@@ -139,16 +133,13 @@ def tune(
     asked = _set(_ASLEEP, "1")
     try:
         say("loading the target", 0.0)
-        known = set(threading.enumerate())
         subject = load_target(target, batch_size=batch_size, workers=workers, step=step)
         if subject.choice:
             say(subject.choice, 0.0)
         subject = _reading_its_cache(subject, older, write, notes)
-        begun = tuple(one.name for one in threading.enumerate() if one not in known)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), ranks_here()
         space = _space(subject, machine, max_workers, keep_order, ranks=ranks)
-        space = replace(space, starting=_starting(subject, begun))
         limits = _limits(machine, memory, shm, max_files, max_cores, _least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
@@ -156,7 +147,7 @@ def tune(
             _lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
         )  # fmt: skip
         bench = TrialProcesses(work, vram)
-        plan = TuningPlan(space, Goal(share, consumer.present), _start(subject), limits, seconds, trials, seed)
+        plan = TuningPlan(space, Goal(share, consumer.present), _start(subject), limits, seconds, trials)
         with untouched(subject.loader):
             found = Tuner(bench, plan, progress=say).run()
             if found.batch is not None and found.batch.why_none:
@@ -213,7 +204,8 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
 def _start(subject: Subject) -> Settings:
     now = subject.settings
     return Settings(
-        workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory
+        workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory,
+        persistent_workers=now.persistent_workers,
     ).normal()  # fmt: skip
 
 
@@ -238,14 +230,6 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
         declined["in_order"] = "--keep-order was given"
     if subject.iterable:
         declined["in_order"] = "a stream's order is its own"
-    slots, sharing = _handing(subject, declined)
-    if now.kind == "iterable":
-        declined["batched_fetch"] = "a stream is not asked for indices"
-    elif now.kind != "batched":
-        declined["batched_fetch"] = (
-            "the dataset has no __getitems__, and only a change to its code could give it one; what that would bring is told by "
-            "pipefix probe"
-        )
     if not now.batch_size:
         declined["batch_size"] = "your own sampler decides it"
     else:
@@ -255,40 +239,19 @@ def _space(subject: Subject, machine: Machine, most: int | None, keep_order: boo
         cores=cores,
         reorder=not keep_order and not subject.iterable,
         pin=bool(machine.gpus) and real,
-        slots=slots,
-        sharing=sharing,
+        slots=_slots(subject, declined),
         declined=declined,
         open=most is None,
     )
 
 
-def _starting(subject: Subject, threads: tuple[str, ...]) -> Starting:
-    """How workers are started. ``threads``: those that began while the target was loaded."""
-    now = subject.settings
-    modules = getattr(forkserver._forkserver, "_preload_modules", None) or ["__main__"]
-    return Starting(
-        method=start_method(subject.loader.multiprocessing_context),
-        preloaded=isinstance(subject.loader, FastLoader) or modules != ["__main__"],
-        threads=threads,
-        epoch=now.epoch,
-        available=SERVER in multiprocessing.get_all_start_methods(),
-    )
-
-
-def _handing(subject: Subject, declined: dict[str, str]) -> tuple[bool, bool]:
-    """Whether batches may be handed over through reusable shared memory, and whether memory may be shared by name."""
-    theirs = subject.loader
-    known = torch.multiprocessing.get_sharing_strategy()
-    engine = getattr(theirs, "engine", None)
-    slots = getattr(theirs, "another", DataLoader) is DataLoader and engine not in ("subprocess", "threads", "torch")
+def _slots(subject: Subject, declined: dict[str, str]) -> bool:
+    """Whether batches may be handed over through reusable shared memory."""
+    engine = getattr(subject.loader, "engine", None)
+    slots = getattr(subject.loader, "another", DataLoader) is DataLoader and engine != "torch"
     if not slots:
         declined["engine"] = f"engine={engine!r} was chosen"
-    sharing = slots and known == "file_descriptor" and "file_system" in torch.multiprocessing.get_all_sharing_strategies()
-    if engine == "threads":
-        declined["sharing"] = "threads share all memory"
-    elif not sharing:
-        declined["sharing"] = "batches cross through reusable shared memory" if not slots else f"{known} is the strategy already"
-    return slots, sharing
+    return slots
 
 
 def _limits(
@@ -326,15 +289,11 @@ def _lots(subject: Subject) -> int:
     return LOTS if now.epoch // now.samples_a_batch >= LOTS * FEW_BATCHES else 1
 
 
-def _batch_sizes(bench: Any, found: Found, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
+def _batch_sizes(bench: Any, found: TuneResult, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
     own = subject.settings.batch_size
     if not own or found.batch is None:
         return []
-    told = []
-    for one in sweep(bench, found, own, plan.limits, seconds=plan.budget / 30):
-        waited = one.stall if plan.goal.has_consumer and not found.batch.why_none else None
-        told.append(BatchSize(batch_size=one.batch_size, rate=one.rate, batch_s=one.batch_s, stall=waited, reason=one.reason))
-    return told
+    return list(sweep(bench, found, own, plan.limits, seconds=plan.budget / 30))
 
 
 # -- what comes out --------------------------------------------------------------------------------------------------------
@@ -345,7 +304,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
     found, changes = telling.found, telling.changes()
     evidence = None
     if changes and found.before is not None and found.after is not None:
-        evidence = Evidence(before=found.before, after=found.after)
+        evidence = BeforeAfter(before=found.before, after=found.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
     plan = tuned_plan.new_plan(

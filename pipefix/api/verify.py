@@ -10,19 +10,11 @@ from pipefix.caches.verify import Checked as Checked
 from pipefix.stores.store import is_store
 
 
-def verify(
-    cache: str | Path,
-    *,
-    sample: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Checked:
-    """Check a cache's every byte, or some of its records. It only reads: `convert` with ``update`` mends.
+def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
+    """Check a cache's every byte and record. It only reads: `convert` with ``update`` mends.
 
     Args:
         cache: directory of the cache, or its URL in a store.
-        sample: check so many records, drawn at random, instead of all.
-        seed: of that draw.
         progress: called with a phase and the part that is done, 0 to 1.
 
     Returns:
@@ -34,5 +26,5 @@ def verify(
         say(f"checking: part {number + 1} of {count}", number / max(count, 1))
 
     if is_store(cache):
-        return verifying.verify_in_store(str(cache), sample=sample, seed=seed, progress=part)
-    return verifying.verify(Path(cache), sample=sample, seed=seed, progress=part)
+        return verifying.verify_in_store(str(cache), progress=part)
+    return verifying.verify(Path(cache), progress=part)

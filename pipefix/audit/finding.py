@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from pipefix.measurement.machine import Filesystem, Machine
+from pipefix.system.machine import Filesystem, Machine
 from pipefix.vocabulary.finding import Finding as Finding
 from pipefix.vocabulary.settings import LoaderSettings
 
@@ -30,19 +30,10 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen inside one process that makes batches. None: not known."""
 
-    os_threads: int | None = None
-    """Threads the kernel counts."""
     busy_threads: int | None = None
     """Threads of native pools (neither the main thread nor one of Python's) that really used CPU time."""
     cv2_threads: int | None = None
     """``cv2.getNumThreads()``; None where cv2 is not loaded."""
-    torch_threads: int | None = None
-    """``torch.get_num_threads()``: 1 in a worker, unless the user's code raised it."""
-    omp_num_threads: int | None = None
-    """The variable as set."""
-    rss_bytes: int | None = None
-    pss_bytes: int | None = None
-    """Memory with shared pages divided among those who share them: what the process really adds."""
     uss_bytes: int | None = None
     """Private pages only. Grows when shared pages are copied because somebody wrote to them."""
 
@@ -119,8 +110,6 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     settings: LoaderSettings | None = None
     """None: only the machine is audited."""
     batch: BatchFacts | None = None
-    workers: list[WorkerFacts] = []
-    """One entry for each process that was looked into."""
     growth: MemoryGrowth | None = None
     """Of the worker that grew most."""
     dataset: DatasetFacts | None = None
@@ -134,24 +123,15 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Modules that the fork server imports once for all workers."""
     sharing_strategy: str | None = None
     """``torch.multiprocessing.get_sharing_strategy()``."""
-    default_collate: bool | None = None
-    inline_pins: list[str] = []
-    """Places in the user's dataset, transforms or collate function that pin memory themselves."""
     filesystems: dict[str, Filesystem] = {}
     """Mount point -> file system, of the paths that samples were read from."""
     store: FarStore | None = None
     """Where samples come from over the network, if they do."""
     cpu_share: float | None = None
     """CPU seconds over wall seconds of making a sample: 1 is CPU-bound, 0 is waiting."""
-    input_share: float | None = None
-    """Part of the loop in which the consumer waits for input."""
     throttled_share: float | None = None
     """Part of the scheduling periods of the run in which the CPU quota ran out."""
     first_batch_s: float | None = None
-    epoch_restart_s: float | None = None
-    """From ``iter(loader)`` to the first batch of a second epoch."""
-    epoch_s: float | None = None
-    """A whole epoch at the measured rate."""
     step: StepFacts | None = None
     """None: there is no step, or no device that it could wait for."""
     no_kernel: tuple[str, str] | None = None
@@ -175,7 +155,7 @@ class AuditFacts(msgspec.Struct, frozen=True, kw_only=True):
         return given or (self.machine.start_method if self.machine is not None else None)
 
 
-class Said(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True):
     """What a rule has to say: what was found and what to do."""
 
     found: str
@@ -191,25 +171,25 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     severity: str
     statement: str
     """When it fires, with its threshold: printed beside the finding."""
-    look: Callable[[AuditFacts], Said | None]
+    look: Callable[[AuditFacts], Message | None]
 
     def check(self, facts: AuditFacts) -> Finding | None:
-        said = self.look(facts)
-        if said is None:
+        message = self.look(facts)
+        if message is None:
             return None
         return Finding(
             id=self.id,
-            severity=said.severity or self.severity,
-            found=said.found,
-            advice=said.advice,
+            severity=message.severity or self.severity,
+            found=message.found,
+            advice=message.advice,
             rule=f"{self.id}: {self.statement}",
         )
 
 
-def rule(id: str, severity: str, statement: str) -> Callable[[Callable[[AuditFacts], Said | None]], Rule]:
+def rule(id: str, severity: str, statement: str) -> Callable[[Callable[[AuditFacts], Message | None]], Rule]:
     """Make a function of the facts into a `Rule`. It is found by walking the package; nothing has to be registered."""
 
-    def make(look: Callable[[AuditFacts], Said | None]) -> Rule:
+    def make(look: Callable[[AuditFacts], Message | None]) -> Rule:
         return Rule(id=id, severity=severity, statement=statement, look=look)
 
     return make

@@ -60,16 +60,16 @@ class _HandleWalk:
         self._seen: set[int] = set()
 
     def visit(self, value: Any, name: str, depth: int) -> Iterator[OpenHandle]:
-        if depth > MAX_DEPTH or id(value) in self._seen or value is None or isinstance(value, _PLAIN):
+        if depth > MAX_DEPTH or id(value) in self._seen or value is None or type(value) in _PLAIN:
             return
         self._seen.add(id(value))
         kind = _kind(value)
         if kind:
             yield OpenHandle(where=name, kind=kind)
-        elif isinstance(value, (list, tuple)):
+        elif type(value) in (list, tuple):
             for place, held in enumerate(value[:MAX_ENTRIES]):
                 yield from self.visit(held, f"{name}[{place}]", depth + 1)
-        elif isinstance(value, dict):
+        elif type(value) is dict:
             for key in list(value)[:MAX_ENTRIES]:
                 yield from self.visit(value[key], f"{name}[{key!r}]", depth + 1)
         elif (_of_the_user(type(value)) or "dataset" in name.rpartition(".")[2]) and not _minds_forks(type(value)):

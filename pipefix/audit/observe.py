@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipefix.audit.code_scan import pins
 from pipefix.audit.dataset_scan import scan_dataset
 from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.audit.store_scan import store_in
-from pipefix.measurement.machine import filesystems
+from pipefix.system.machine import filesystems
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.shards import shards_of
 
@@ -40,18 +39,12 @@ def worker_facts(batch: Any) -> dict[str, float]:
 
 def observe_worker() -> WorkerFacts:
     """Look at the process that calls this."""
-    cv2, torch = sys.modules.get("cv2"), sys.modules.get("torch")
-    rollup = _smaps()
-    omp = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    cv2 = sys.modules.get("cv2")
+    memory = _smaps()
     return WorkerFacts(
-        os_threads=_os_threads(),
         busy_threads=_busy_threads(),
         cv2_threads=int(cv2.getNumThreads()) if cv2 is not None and hasattr(cv2, "getNumThreads") else None,
-        torch_threads=int(torch.get_num_threads()) if torch is not None and hasattr(torch, "get_num_threads") else None,
-        omp_num_threads=int(omp) if omp.isdigit() else None,
-        rss_bytes=rollup.get("Rss"),
-        pss_bytes=rollup.get("Pss"),
-        uss_bytes=rollup["Private_Clean"] + rollup["Private_Dirty"] if {"Private_Clean", "Private_Dirty"} <= set(rollup) else None,
+        uss_bytes=memory["Private_Clean"] + memory["Private_Dirty"] if {"Private_Clean", "Private_Dirty"} <= set(memory) else None,
     )
 
 
@@ -80,15 +73,13 @@ def growth(before: WorkerFacts, after: WorkerFacts, samples: int) -> MemoryGrowt
 def loader_facts(loader: Any) -> dict[str, Any]:
     """Fields of `AuditFacts` that can be read off a loader without running it."""
     from torch.multiprocessing import get_sharing_strategy
-    from torch.utils.data import IterableDataset, default_collate
+    from torch.utils.data import IterableDataset
 
     context = getattr(loader, "multiprocessing_context", None)
     return {
         "start_method": context.get_start_method() if context is not None else _default_method(),
-        "preload": _preload(),
+        "preload": None if _preloads_by_itself(loader) else _preload(),
         "sharing_strategy": str(get_sharing_strategy()),
-        "default_collate": loader.collate_fn is default_collate,
-        "inline_pins": pins(loader.dataset, loader.collate_fn),
         "dataset": scan_dataset(loader.dataset),
         "store": store_in(loader.dataset),
         "handles": open_handles(loader.dataset),
@@ -101,9 +92,6 @@ def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = 
     found = loader_facts(loader)
     found["filesystems"] = filesystems(paths)
     batch = {name: int(value) for name, value in _under("batch", numbers).items() if name in BatchFacts.__struct_fields__}
-    worker = worker_of(numbers)
-    if worker != WorkerFacts():
-        found["workers"] = [worker]
     if batch:
         is_float = bool(batch.pop("largest_is_float", 0))
         found["batch"] = BatchFacts(**batch, largest_is_float=is_float)
@@ -173,6 +161,11 @@ def _default_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
+def _preloads_by_itself(loader: Any) -> bool:
+    """FastLoader has the fork server load modules when its workers start."""
+    return any(kind.__module__ == "pipefix.loader.fast_loader" for kind in type(loader).__mro__)
+
+
 def _preload() -> list[str] | None:
     try:
         from multiprocessing import forkserver
@@ -180,13 +173,6 @@ def _preload() -> list[str] | None:
         return None
     names = getattr(getattr(forkserver, "_forkserver", None), "_preload_modules", None)
     return list(names) if names is not None else None
-
-
-def _os_threads() -> int | None:
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return None
 
 
 def _smaps() -> dict[str, int]:

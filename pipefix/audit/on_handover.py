@@ -1,8 +1,8 @@
-"""Mistakes about how batches cross from the workers: shared memory, descriptors, tiny and huge tensors, pinning."""
+"""Mistakes about how batches cross from the workers: shared memory, open files, tiny tensors, arrays."""
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Said, rule
+from pipefix.audit.finding import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import size
 
 SHM_SAFETY = 2
@@ -11,8 +11,6 @@ DOCKER_SHM = 64 << 20
 """What docker gives a container that does not ask for more: two float32 batches of 32 images."""
 LOW_FDS = 1024
 """The usual soft limit of Linux. macOS starts programs with 256."""
-MALLOC_LIMIT = 32 << 20
-"""glibc never raises its mmap threshold above this: a larger block is fresh memory each time, with a page fault every 4 KiB."""
 SMALL_BYTES = 64 << 10
 """Copying this much takes some 10 µs, a fraction of what its crossing costs."""
 MANY_SMALL = 32
@@ -29,19 +27,19 @@ def _power_of_two(value: int) -> int:
 
 
 @rule("shm-size", "problem", f"workers x prefetch_factor x batch bytes x {SHM_SAFETY} > what is free in /dev/shm")
-def shm_size(facts: AuditFacts) -> Said | None:
+def shm_size(facts: AuditFacts) -> Message | None:
     machine = facts.machine
     if machine is None or machine.shm_bytes is None:
         return None
-    if facts.settings is None:
+    if facts.num_workers == 0:
+        return None
+    if facts.batch is None or facts.in_flight is None or facts.settings is None:
         if machine.shm_bytes > DOCKER_SHM:
             return None
         found = (
             f"/dev/shm holds {size(machine.shm_bytes)}: a few batches from workers fill it, and the program dies of a bus error."
         )
-        return Said(found, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
-    if facts.batch is None or facts.in_flight is None:
-        return None
+        return Message(found, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
     shared = facts.batch.bytes - facts.batch.piped_bytes
     need = facts.in_flight * shared
     free = machine.shm_bytes if machine.shm_free_bytes is None else machine.shm_free_bytes
@@ -51,7 +49,7 @@ def shm_size(facts: AuditFacts) -> Said | None:
     fitting = int(free / SHM_SAFETY / shared - 1) // prefetch
     settings = f", or use DataLoader(..., num_workers={fitting})" if 0 < fitting < workers else ""
     enough = _power_of_two(-(-need * SHM_SAFETY // (1 << 30)))
-    return Said(
+    return Message(
         f"Up to {facts.in_flight} batches of {size(shared)} lie in /dev/shm ({workers} workers x prefetch_factor {prefetch}, "
         f"and the one in use): {size(need)}, and {size(free)} is free.",
         f"Start the container with: docker run --shm-size={enough}g ... (or --ipc=host){settings}",
@@ -60,25 +58,23 @@ def shm_size(facts: AuditFacts) -> Said | None:
 
 
 @rule("fd-limit", "problem", "open files + workers x prefetch_factor x tensors a batch > the soft limit on open files")
-def fd_limit(facts: AuditFacts) -> Said | None:
+def fd_limit(facts: AuditFacts) -> Message | None:
     machine = facts.machine
-    if machine is None or machine.fd_soft is None:
+    if machine is None or machine.fd_soft is None or facts.num_workers == 0 or facts.sharing_strategy == "file_system":
         return None
-    if facts.settings is None:
+    if facts.batch is None or facts.in_flight is None:
         if machine.fd_soft >= LOW_FDS:
             return None
-        return Said(
+        return Message(
             f"This program may have {machine.fd_soft} files open; every tensor in flight from a worker is one.",
             _raise_fds(facts, LOW_FDS * 4),
             "note",
         )
-    if facts.batch is None or facts.in_flight is None or facts.sharing_strategy == "file_system":
-        return None
     ahead = facts.in_flight - 1
     need = (FALLBACK_FDS if machine.fd_open is None else machine.fd_open) + ahead * facts.batch.tensors
     if need <= machine.fd_soft:
         return None
-    return Said(
+    return Message(
         f"Up to {ahead} batches of {facts.batch.tensors} tensors are in flight, one open file each: with those already open, "
         f"{need}, and the limit is {machine.fd_soft}.",
         _raise_fds(facts, _power_of_two(2 * need)),
@@ -93,10 +89,10 @@ def _raise_fds(facts: AuditFacts, wanted: int) -> str:
 
 
 @rule("small-tensors", "warning", f"{MANY_SMALL} or more tensors below 64 KiB in a batch that crosses from a worker")
-def small_tensors(facts: AuditFacts) -> Said | None:
+def small_tensors(facts: AuditFacts) -> Message | None:
     if facts.batch is None or not facts.num_workers or facts.batch.small_tensors < MANY_SMALL:
         return None
-    return Said(
+    return Message(
         f"A batch has {facts.batch.small_tensors} tensors below 64 KiB; each crosses with a descriptor, a message and a mapping.",
         "In collate_fn, join them and keep the lengths: torch.cat(parts), torch.tensor([len(part) for part in parts]); "
         "undo it in the training loop: joined.split(lengths.tolist())",
@@ -104,42 +100,11 @@ def small_tensors(facts: AuditFacts) -> Said | None:
 
 
 @rule("piped-arrays", "warning", "more than 1 MiB of NumPy arrays or byte strings in a batch that crosses from a worker")
-def piped_arrays(facts: AuditFacts) -> Said | None:
+def piped_arrays(facts: AuditFacts) -> Message | None:
     if facts.batch is None or not facts.num_workers or facts.batch.piped_bytes <= PIPED:
         return None
-    return Said(
+    return Message(
         f"A batch carries {size(facts.batch.piped_bytes)} in NumPy arrays or byte strings, pickled and sent through a pipe.",
         "In collate_fn, wrap them so that they cross in shared memory: torch.from_numpy(array), or "
         "torch.frombuffer(bytearray(data), dtype=torch.uint8)",
-    )
-
-
-@rule("large-collate", "warning", "default_collate builds a tensor above 32 MiB")
-def large_collate(facts: AuditFacts) -> Said | None:
-    if facts.batch is None or not facts.default_collate or facts.batch.largest_bytes <= MALLOC_LIMIT:
-        return None
-    found = (
-        f"default_collate builds one tensor of {size(facts.batch.largest_bytes)}; above 32 MiB its memory is new for every batch."
-    )
-    if facts.batch.largest_is_float:
-        return Said(
-            found, "Return uint8 from the dataset and convert on the device: batch.to(device, non_blocking=True).float().div_(255)"
-        )
-    size_now = facts.settings.batch_size if facts.settings else None
-    smaller = max(1, int((size_now or 0) * MALLOC_LIMIT / facts.batch.largest_bytes)) if size_now else None
-    lower = (
-        f"DataLoader(..., batch_size={smaller}) with gradient accumulation"
-        if smaller
-        else "a smaller batch_size with gradient accumulation"
-    )
-    return Said(found, f"Use {lower}, or a collate_fn that writes into a tensor it keeps")
-
-
-@rule("inline-pin", "warning", "pin_memory is called in the dataset, its transforms or the collate function")
-def inline_pin(facts: AuditFacts) -> Said | None:
-    if not facts.inline_pins:
-        return None
-    return Said(
-        f"Memory is pinned by {', '.join(facts.inline_pins[:3])}: each batch waits for it, and loses it when it crosses.",
-        "Take that call out and let the loader's own thread do it: DataLoader(..., pin_memory=True)",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Said, rule
+from pipefix.audit.finding import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import size
 
 MANY_WEIGHTS = 1_000_000
@@ -19,11 +19,11 @@ def _lines(seen: dict[str, int]) -> str:
 
 
 @rule("step-waits", "warning", "a training step waits for the device: .item(), .cpu(), print of a tensor, a condition on one")
-def step_waits(facts: AuditFacts) -> Said | None:
+def step_waits(facts: AuditFacts) -> Message | None:
     if facts.step is None or not facts.step.waits:
         return None
     times = sum(facts.step.waits.values())
-    return Said(
+    return Message(
         f"Each step waits for the device {'once' if times == 1 else f'{times} times'}: {_lines(facts.step.waits)}. "
         "Nothing is queued meanwhile, and the device idles until the next work is.",
         "Keep results on the device and read them now and then: losses.append(loss.detach()) in each step, "
@@ -32,20 +32,20 @@ def step_waits(facts: AuditFacts) -> Said | None:
 
 
 @rule("blocking-copies", "warning", "a training step waits for its copies to the device")
-def blocking_copies(facts: AuditFacts) -> Said | None:
+def blocking_copies(facts: AuditFacts) -> Message | None:
     if facts.step is None or not facts.step.blocking:
         return None
-    return Said(
+    return Message(
         f"Copies to the device are waited for: {_lines(facts.step.blocking)}.",
         "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True)",
     )
 
 
 @rule("pageable-copies", "warning", "non_blocking=True for copies from memory that is not pinned")
-def pageable_copies(facts: AuditFacts) -> Said | None:
+def pageable_copies(facts: AuditFacts) -> Message | None:
     if facts.step is None or not facts.step.pageable:
         return None
-    return Said(
+    return Message(
         f"Copies say non_blocking=True, and what they copy is not pinned, so that they hold the program up all the same: "
         f"{_lines(facts.step.pageable)}.",
         "DataLoader(..., pin_memory=True)",
@@ -53,10 +53,10 @@ def pageable_copies(facts: AuditFacts) -> Said | None:
 
 
 @rule("tiny-batches", "note", f"a batch for the device holds less than {size(TINY)}")
-def tiny_batches(facts: AuditFacts) -> Said | None:
+def tiny_batches(facts: AuditFacts) -> Message | None:
     if facts.step is None or facts.batch is None or not 0 < facts.batch.bytes < TINY:
         return None
-    return Said(
+    return Message(
         f"A batch for the device holds {size(facts.batch.bytes)} in {facts.batch.tensors} tensors: starting each copy and each "
         "kernel takes longer than what it does.",
         "A larger batch_size (pipefix tune tries some with --batch-sizes), as far as the training allows it",
@@ -64,10 +64,10 @@ def tiny_batches(facts: AuditFacts) -> Said | None:
 
 
 @rule("full-precision", "note", f"linear layers of {MANY_WEIGHTS:,} weights or more compute in float32 without TF32")
-def full_precision(facts: AuditFacts) -> Said | None:
+def full_precision(facts: AuditFacts) -> Message | None:
     if facts.step is None or facts.step.full_precision < MANY_WEIGHTS:
         return None
-    return Said(
+    return Message(
         f"Linear layers of {facts.step.full_precision:,} weights compute in float32, without TF32 or autocast.",
         'torch.set_float32_matmul_precision("high"), or torch.autocast("cuda", dtype=torch.bfloat16) around the forward pass; '
         "see that the loss falls as before",

@@ -1,22 +1,25 @@
-"""Mistakes about what workers share, and what is left for each of them to read."""
+"""Mistakes about workers: what they share, what is left for each of them to read, and how they are started."""
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Said, rule
+from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.vocabulary.quantity import seconds
 
 TOLD = 3
 """Handles that are named."""
+QUICK_START_S = 1.0
+"""A first batch sooner than this shows that workers do not pay for importing torch, which takes each of them 1 to 2 s of CPU."""
 
 
 @rule("handle-before-fork", "problem", "workers are forked while the dataset holds open what every process must open for itself")
-def handle_before_fork(facts: AuditFacts) -> Said | None:
+def handle_before_fork(facts: AuditFacts) -> Message | None:
     if not facts.num_workers or facts.method != "fork" or not facts.handles:
         return None
     told = ", ".join(f"{handle.where} ({handle.kind})" for handle in facts.handles[:TOLD])
     more = len(facts.handles) - TOLD
     told += f" and {more} more" if more > 0 else ""
     shared = "one handle" if facts.num_workers == 1 else f"one handle in {facts.num_workers} workers"
-    return Said(
+    return Message(
         f"Opened before the workers are forked: {told}. The training process and its workers would use {shared}: its position in "
         "the file, or its connection, moves under each of them, and what they read is wrong or raises.",
         "Keep the path; open it at the first __getitem__ (self.handle = None in __init__), or in worker_init_fn.",
@@ -24,12 +27,38 @@ def handle_before_fork(facts: AuditFacts) -> Said | None:
 
 
 @rule("few-shards", "warning", "a stream has fewer shards than there are workers")
-def few_shards(facts: AuditFacts) -> Said | None:
+def few_shards(facts: AuditFacts) -> Message | None:
     workers, shards = facts.num_workers, facts.shards
     if not workers or shards is None or shards >= workers:
         return None
     parts = "1 shard" if shards == 1 else f"{shards} shards"
-    return Said(
+    return Message(
         f"The stream has {parts} for {workers} workers: {workers - shards} of them get no sample, and more workers change nothing.",
         f"Write the data in at least {workers} shards, or use num_workers={shards}.",
+    )
+
+
+@rule(
+    "start-method",
+    "warning",
+    "workers are started with spawn, or forkserver without a preload, and the first batch takes over 1 s or was not timed",
+)
+def start_method(facts: AuditFacts) -> Message | None:
+    method = facts.method
+    if not facts.num_workers or method not in ("spawn", "forkserver"):
+        return None
+    if facts.first_batch_s is not None and facts.first_batch_s <= QUICK_START_S:
+        return None
+    if method == "forkserver" and (facts.preload is None or set(facts.preload) - {"__main__"}):
+        return None
+    took = f" The first batch took {seconds(facts.first_batch_s)}." if facts.first_batch_s is not None else ""
+    found = f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}"
+    if facts.machine is not None and facts.machine.system == "Windows":
+        if facts.settings is not None and facts.settings.persistent_workers:
+            return None  # spawn is all there is, and it is paid once
+        return Message(found, "DataLoader(..., persistent_workers=True)")
+    return Message(
+        found,
+        'At the top of the program: torch.multiprocessing.set_forkserver_preload(["torch", "torchvision"]), '
+        'and DataLoader(..., multiprocessing_context="forkserver", persistent_workers=True)',
     )

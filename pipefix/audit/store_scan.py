@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
@@ -54,14 +54,14 @@ def timed(stores: Iterable[str], operations: Iterable[Operation], bytes_read: fl
 
 
 def _stores(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, str):
+    if type(value) is str:
         store = store_of(value)
         if store is not None:
             yield store
-    elif depth < _DEEPEST and isinstance(value, (list, tuple, dict)):
-        for one in islice(value.values() if isinstance(value, Mapping) else value, _FIRST):
+    elif depth < _DEEPEST and type(value) in (list, tuple, dict):
+        for one in islice(value.values() if type(value) is dict else value, _FIRST):
             yield from _stores(one, depth + 1)
     elif depth < _DEEPEST:
         for one in attributes(value).values():
-            if isinstance(one, (str, list, tuple, dict)) or hasattr(one, "__getitem__"):
+            if hasattr(type(one), "__getitem__"):
                 yield from _stores(one, depth + 1)

@@ -25,6 +25,8 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     samples: int | None = None
     """None for a stream, whose end is not known beforehand."""
     part_samples: int = 1
+    starts: list[int] = []
+    """Of a forecast, where the parts begin that are made; otherwise they follow one another."""
     seeded: bool = False
     """Samples draw random numbers: each then starts from a seed of its own."""
     stop_at: int | None = None
@@ -52,7 +54,7 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
 
     def range(self, number: int) -> tuple[int, int | None]:
         """The samples of a part; no end where that is not known."""
-        start = number * self.part_samples
+        start = self.starts[number] if self.starts else number * self.part_samples
         return start, start + self.part_samples if self.samples is None else min(start + self.part_samples, self.samples)
 
     def same_work(self, other: Blueprint) -> bool:

@@ -23,8 +23,8 @@ from pipefix.caches import blueprint as blueprints
 from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.format import DataFile, Index
-from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, sealed_text
+from pipefix.caches.index import DataFile, Index
+from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, part_name, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
@@ -50,16 +50,27 @@ class Building:
         Args:
             is_current: whether a part would be made of the same files and labels today.
         """
-        path = self.folder / layout.PLAN
-        before: Blueprint | None = None
-        with contextlib.suppress(OSError, CacheDamaged):
-            before = blueprints.read(path)
+        before = self._plan_before()
         if before is not None:
             self._go_on(before, is_current)
         folders.sweep(self.folder, {f"{number:05d}" for number in self.done}, None)
-        write_whole(path, sealed_text(self.blueprint))
+        write_whole(self.folder / layout.PLAN, sealed_text(self.blueprint))
         for name in layout.FOLDERS:
             (self.folder / name).mkdir(exist_ok=True)
+
+    def resume_update(self, generations: dict[int, int], is_current: Callable[[Facts], bool]) -> None:
+        """Take over those of these parts that an interrupted update of the same work made anew."""
+        before = self._plan_before()
+        if before is not None and before.same_work(self.blueprint):
+            for number, generation in generations.items():
+                path = self.folder / "index" / f"{part_name(number, generation)}.facts"
+                self._take_over(number, path, is_current, trusted=before.boot == self.blueprint.boot != "")
+        write_whole(self.folder / layout.PLAN, sealed_text(self.blueprint))
+
+    def _plan_before(self) -> Blueprint | None:
+        with contextlib.suppress(OSError, CacheDamaged):
+            return blueprints.read(self.folder / layout.PLAN)
+        return None
 
     def _go_on(self, before: Blueprint, is_current: Callable[[Facts], bool]) -> None:
         differing = before.differing(self.blueprint)
@@ -83,15 +94,17 @@ class Building:
 
     def _adopt(self, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
         for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
-            try:
-                number = int(path.stem)
-                facts = read_facts(path)
-                if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
-                    self._check(self._data(path.stem), facts, thorough=not trusted)
-                    if is_current(facts):
-                        self.done[number] = facts.brief()
-            except (OSError, ValueError, CacheDamaged):
-                continue  # made anew
+            if path.stem.isdigit():
+                self._take_over(int(path.stem), path, is_current, trusted=trusted)
+
+    def _take_over(self, number: int, path: Path, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
+        """Count a part as done, where it is whole and would be made of the same today; otherwise it is made anew."""
+        with contextlib.suppress(OSError, CacheDamaged):
+            facts = read_facts(path)
+            if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
+                self._check(self._data(path.stem), facts, thorough=not trusted)
+                if is_current(facts):
+                    self.done[number] = facts.brief()
 
     def _data(self, name: str) -> Path:
         return self.parts_folder / f"{name}{SUFFIXES[self.blueprint.recipe.container]}"
@@ -99,16 +112,16 @@ class Building:
     def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
         part = facts.part(0)
         index = Index.read(beside(data, ".idx"), part)
-        mapped = DataFile(data, part, index)
+        file = DataFile(data, part, index)
         if thorough:
-            for number in range(len(mapped)):
-                mapped.block(number)
+            for number in range(len(index.blocks)):
+                file.read(number)
 
     def finished(self, number: int, facts: Facts, *, generation: int = 0) -> None:
         """A part was made. It is written to the disk while others are being made."""
         self.done[number] = facts
         self._synced.add(number)
-        data = self._data(facts.part(0, generation).name(number))
+        data = self._data(part_name(number, generation))
         for path in (data, beside(data, ".idx"), beside(data, ".facts")):
             self._syncing.append(self._pool.submit(_sync, path))
 
@@ -132,24 +145,23 @@ class Building:
         for number in self.done.keys() - self._synced:
             self.finished(number, self.done[number], generation=generations.get(number, 0))
         self.settle()
-        manifest = self._manifest(generations)
+        manifest = self.manifest(generations)
         self._write_quarantine()
-        text = sealed_text(manifest)
-        write_whole(self.folder / layout.COPY, text)
-        write_whole(self.folder / layout.MANIFEST, text)
+        write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
         names = {part.name(number) for number, part in enumerate(manifest.parts)}
         most = max(len(names), len(before.parts) if before is not None else 0, len(self.done))
-        folders.sweep(self.folder, {layout.COPY.stem, *names}, most)
+        folders.sweep(self.folder, names, most)
         return manifest
 
-    def _manifest(self, generations: dict[int, int]) -> Manifest:
+    def manifest(self, generations: dict[int, int]) -> Manifest:
+        """What the parts that are there make up."""
         plan = self.blueprint
         parts = []
         for number in sorted(self.done):
             facts, generation = self.done[number], generations.get(number, 0)
             if facts.records == 0 and not facts.bad and plan.samples is None:
                 continue  # the stream ended right before it
-            path = beside(self._data(facts.part(0, generation).name(number)), ".facts")
+            path = beside(self._data(part_name(number, generation)), ".facts")
             parts.append(facts.part(facts_crc(path), generation))
         return Manifest(
             target=plan.target,
@@ -185,6 +197,6 @@ class Building:
 
 
 def _sync(path: Path) -> None:
-    """Runs beside samples that are being made, and past the seams: it is no read of theirs."""
+    """Runs beside samples that are being made, and past the hooks: it is no read of theirs."""
     with io.FileIO(path) as file:
         os.fsync(file.fileno())

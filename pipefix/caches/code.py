@@ -20,6 +20,8 @@ from typing import Any
 _INSTALLED = tuple({path for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST = 256
 """Functions and classes that are looked at."""
+_DEEPEST = 4
+_GENERATORS = {"random": ("Random",), "numpy.random": ("Generator", "RandomState"), "torch": ("Generator",)}
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -77,6 +79,29 @@ def _named(function: FunctionType) -> list[tuple[str, Any]]:
         except ValueError:  # not bound yet
             continue
     return [(name, held) for name, held in found if not isinstance(held, (ModuleType, BuiltinFunctionType))]
+
+
+def holds_generator(value: Any, depth: int = 0) -> bool:
+    """Whether an operation, or what it holds, names or calls, has a generator of random numbers of its own."""
+    modules = ((module, sys.modules.get(module)) for module in _GENERATORS)
+    if isinstance(value, tuple(getattr(module, kind) for name, module in modules if module for kind in _GENERATORS[name])):
+        return True
+    if depth > _DEEPEST or isinstance(value, (*_PLAIN, type, ModuleType)):
+        return False
+    if isinstance(value, functools.partial):
+        inner = [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, MethodType):
+        inner = [value.__self__, value.__func__]
+    elif isinstance(value, FunctionType):
+        inner = [*(value.__defaults__ or ()), *(held for _, held in _named(value))] if _is_users(value) else []
+    elif isinstance(value, dict):
+        inner = list(value.values())[:_MOST]
+    elif isinstance(value, (list, tuple)):
+        inner = list(value[:_MOST])
+    else:
+        inner = list(getattr(value, "__dict__", {}).values())
+        inner += [vars(base)["__call__"] for base in type(value).__mro__ if isinstance(vars(base).get("__call__"), FunctionType)]
+    return any(holds_generator(held, depth + 1) for held in inner)
 
 
 def _names(code: CodeType) -> Iterator[str]:

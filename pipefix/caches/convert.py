@@ -27,6 +27,7 @@ from pipefix.caches.survey_apart import survey_apart
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts
+from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, Interrupted, TargetError, UnreadableFile
 from pipefix.vocabulary.folder_lock import unwritable
 from pipefix.vocabulary.quantity import percent
@@ -79,15 +80,20 @@ def silent(_: State) -> None:
 
 
 def recipe_of(
-    to: str, store: str, size: int | None = None, quality: int = 90, on_bad: str = "raise", max_bad: float = 0.01,
-    tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
+    to: str = "lmdb", store: str | None = None, size: int | None = None, quality: int = 90, on_bad: str = "raise",
+    max_bad: float = 0.01, tokenizer: str | None = None, text: str | None = None, limit: int | None = None,
 ) -> Recipe:  # fmt: skip
     """Check what was asked for."""
+    store = store or ("rows" if to == "parquet" else "source")
     if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
         wrong, choices = next((one, many) for one, many in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)) if one not in many)
         raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
-    if store == "rows" and to != "parquet":
-        raise BadUsage("Rows are stored in columns, which LMDB does not have.", advice="Store them as --to parquet --store rows")
+    if (store == "rows") != (to == "parquet"):
+        raise BadUsage(
+            f"{store} is not kept in {to}: Parquet is for rows, with their fields as columns, and LMDB for all else.",
+            advice="Store rows as --to parquet --store rows"
+            + (f", or this as --to lmdb --store {store}" if store != "rows" else ""),
+        )
     if size is not None and (store not in ("resized", "decoded") or size < 1):
         raise BadUsage(
             f"--size {size} does not fit --store {store}.",
@@ -131,31 +137,32 @@ def convert(
     folder = Path(os.path.abspath(folder))
     if folder.is_symlink():
         folder = Path(os.path.realpath(folder))
-    with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work, told_by_the_disk(folder):
-        existing = None if work.is_new else _existing(folder, recipe, update=update)
+    with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
+        with told_by_the_disk(folder):
+            existing = None if work.is_new else _existing(folder, recipe, update=update)
         source = survey(dataset, recipe, target) if workers == 0 else survey_apart(dataset, recipe, target)
-        if existing is not None:
-            return _again(source, existing, folder, update=update, workers=workers, say=say, begun=begun)
-        building = Building(work.path, source.blueprint)
-        try:
-            building.resume(_current(source))
-            found = len(building.done)
-            made = make_parts(source, building, _missing(building), workers, state, say)
-            state.phase = "bringing it to the disk"
-            say(state)
-            manifest = building.seal()
-        finally:
-            building.close()
-        work.publish()
-        folders.forget_plan(folder)
+        with told_by_the_disk(folder):
+            if existing is not None:
+                return _again(source, existing, folder, update=update, workers=workers, say=say, begun=begun)
+            building = Building(work.path, source.blueprint)
+            try:
+                building.resume(_current(source))
+                found = len(building.done)
+                made = make_parts(source, building, _missing(building), workers, state, say)
+                state.phase = "bringing it to the disk"
+                say(state)
+                manifest = building.seal()
+            finally:
+                building.close()
+            work.publish()
+            folders.forget_plan(folder)
     return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
 
 
 def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
-    if update or manifests.copied(folder) is not None:
-        manifests.mend(folder)
     found = manifests.read(folder)
-    folders.forget_plan(folder)
+    if not update:
+        folders.forget_plan(folder)
     if found.recipe != recipe:
         was = found.recipe
         raise BadUsage(
@@ -209,7 +216,7 @@ def make_parts(
 
             yield make
 
-    count = workers if workers is not None else cores()
+    count = workers if workers is not None else max(1, int(cores()))
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
     made = 0
@@ -234,13 +241,6 @@ def make_parts(
             advice="The same command goes on where it was.",
         ) from None
     return made
-
-
-def cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def _check_bad(building: Building, plan: Blueprint) -> None:
@@ -313,12 +313,15 @@ def _again(
     state = State()
     try:
         building.done.update(kept)
-        make_parts(source, building, stale, workers, state, say, generations)
+        building.resume_update({number: generations.get(number, 0) for number in stale}, _current(source))
+        found = len(building.done)
+        missing = [number for number in stale if number not in building.done]
+        made = make_parts(source, building, missing, workers, state, say, generations)
         manifest = building.seal(generations=generations, before=existing)
     finally:
         building.close()
-    took = time.perf_counter() - begun
-    return Converted(folder, manifest, took, len(stale), len(kept), unseen_bytes=source.unseen_bytes)
+    folders.forget_plan(folder)
+    return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
 
 
 def _drop_damaged(kept: dict[int, Facts], existing: Manifest, folder: Path, say: Progress) -> None:
@@ -327,7 +330,7 @@ def _drop_damaged(kept: dict[int, Facts], existing: Manifest, folder: Path, say:
     for number in list(kept):
         state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
         say(state)
-        if any(PartCheck(folder, existing, number, existing.parts[number]).problems(None)):
+        if any(PartCheck(folder, existing, number, existing.parts[number]).problems()):
             del kept[number]
 
 

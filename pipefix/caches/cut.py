@@ -8,9 +8,11 @@ that the dataset then returns, those very objects are looked up. Code that goes 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from pipefix.caches.code import holds_generator
 from pipefix.caches.fingerprint import TARGETS, TRANSFORMS, digest_of
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage
@@ -26,6 +28,20 @@ REFRESH = (
     "they are, and give what is to run live yourself: CachedDataset(..., transform=...)"
 )
 _LISTS = ("Compose", "Sequential")
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def called(operation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Run an operation as a dataset does; what the next one is called with: one value, several, or values by name."""
+    return _following(operation(*args, **kwargs), args, kwargs)
+
+
+def _following(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    if kwargs:
+        return (), {**kwargs, **result}
+    return ((result,) if len(args) == 1 else tuple(result)), {}
 
 
 class Hook:
@@ -44,16 +60,10 @@ class Hook:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
-        if kwargs:
-            for operation in self.first:
-                kwargs = {**kwargs, **operation(**kwargs)}
-            self.keywords, self.given = list(kwargs), list(kwargs.values())
-            return kwargs
-        value: Any = args[0] if len(args) == 1 else args
         for operation in self.first:
-            value = operation(value) if len(args) == 1 else operation(*value)
-        self.given = [value] if len(args) == 1 else list(value)
-        return value
+            args, kwargs = called(operation, args, kwargs)
+        self.keywords, self.given = list(kwargs), list(kwargs.values()) if kwargs else list(args)
+        return kwargs or (args[0] if len(args) == 1 else args)
 
 
 class Holder:
@@ -83,6 +93,15 @@ class Holder:
         joint = getattr(self.owner, "transforms", None)
         same = joint is not None and joint is not self.value and getattr(joint, "transform", None) is self.value
         return [(joint, "transform")] if same else []
+
+
+@contextmanager
+def replaced(holders: Sequence[Holder], stand_in: Any) -> Iterator[None]:
+    """Inside, ``stand_in`` is in the transforms' place."""
+    with ExitStack() as stack:
+        for holder in holders:
+            stack.callback(holder.put(stand_in))
+        yield
 
 
 def holders(dataset: Any) -> list[Holder]:
@@ -137,9 +156,7 @@ def label(operation: Any) -> str:
 # -- which operations are fixed --------------------------------------------------------------------------------------------
 
 
-def fixed_operations(
-    holder: Holder, inputs: Sequence[tuple[tuple[Any, ...], dict[str, Any]]], same: Callable[[Any, Any], bool]
-) -> int:
+def fixed_operations(holder: Holder, inputs: Sequence[Arguments], same: Callable[[Any, Any], bool]) -> int:
     """How many leading operations give the same every time. ``inputs`` are what the dataset called its transforms with."""
     values = [(args, kwargs) for args, kwargs in inputs]
     for count, operation in enumerate(holder.operations):
@@ -160,10 +177,12 @@ def fixed_operations(
 
 def _says_random(operation: Any) -> bool:
     chance = getattr(operation, "p", 1.0)
-    return bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+    told = bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+    # Those of albumentations all hold generators, used or not; what is random of them has a chance or a name that says so.
+    return told or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
-def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: Callable[[Any, Any], bool]) -> Any:
+def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: Callable[[Any, Any], bool]) -> Arguments | None:
     """The next call's arguments; None where two calls differ, or where random numbers were drawn."""
     results = []
     for attempt in range(_TRIES):
@@ -175,17 +194,15 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: 
                 return None
     if not all(same(results[0], one) for one in results[1:]):
         return None
-    if kwargs:
-        return (), {**kwargs, **results[0]}
-    return ((results[0],) if len(args) == 1 else tuple(results[0])), {}
+    return _following(results[0], args, kwargs)
 
 
 def fresh_copy(value: Any) -> Any:
-    from pipefix.seams.fresh import Uncopyable, fresh
+    from pipefix.hooks.snapshot import NotCopyable, snapshot
 
     try:
-        return fresh(value)
-    except Uncopyable:
+        return snapshot(value)
+    except NotCopyable:
         return value
 
 
@@ -265,11 +282,7 @@ class Chain:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for operation in self.operations:
-            if kwargs:
-                kwargs = operation(**kwargs)
-            else:
-                result = operation(*args)
-                args = result if len(args) > 1 else (result,)
+            args, kwargs = called(operation, args, kwargs)
         return kwargs or (args[0] if len(args) == 1 else args)
 
 

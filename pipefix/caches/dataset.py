@@ -1,7 +1,7 @@
 """`CachedDataset`: a cache as a dataset for any DataLoader.
 
-It holds the manifest and paths, and opens files when the first sample is asked for, in each process for itself: it can be pickled,
-forked and spawned at any time. Files are mapped, so all processes of a machine share their memory.
+It holds the manifest and paths, and opens files when the first sample is asked for: it can be pickled, forked and spawned at any
+time, and threads may share it (not over ``source``, where the dataset's own code runs between replaced functions).
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from pipefix.caches import cut as cuts
 from pipefix.caches import far, pictures, replay
 from pipefix.caches import manifest as manifests
 from pipefix.caches.fingerprint import Fingerprint, changed
+from pipefix.caches.index import Parts
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest
-from pipefix.caches.parts import Parts
 from pipefix.caches.record import Decoder, Picture, Pixels
-from pipefix.seams.objects import HEAD
+from pipefix.hooks.objects import HEAD
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import RequestLedger, is_store
 from pipefix.tier.client import Tier
 from pipefix.vocabulary.errors import BadUsage
-
-CHECKS = ("first", "always", "never")
 
 
 class CachedDataset(Dataset[Any]):
@@ -41,12 +39,9 @@ class CachedDataset(Dataset[Any]):
     as the dataset would call it (without a known place in the sample: on its only image, or else on the whole sample).
 
     ``images``: what pictures become: ``as-was`` (what the dataset gave), ``image`` (PIL), ``tensor``, ``array``; ``none`` leaves
-    them out, for who wants the labels alone (with ``check="never"`` nothing but those is read then).
-    ``check``: checksums are compared when a process ``first`` reads a record, ``always`` or ``never``.
-    ``copy=False`` gives arrays that are views of the cache, read-only.
+    them out, for who wants the labels alone.
     ``tier`` (caches in a store only): a local directory and the bytes that it may take, such as ``/nvme/tier:200GB``; parts that
     are read come to lie there, as long as there is room.
-    ``columns`` and ``where`` (Parquet rows only): the fields to read, and conditions such as ``[("label", "==", 3)]``.
     """
 
     def __init__(
@@ -56,36 +51,29 @@ class CachedDataset(Dataset[Any]):
         dataset: Any = None,
         transform: Callable[..., Any] | None = None,
         images: str = "as-was",
-        check: str = "first",
-        copy: bool = True,
         root: str | os.PathLike[str] | None = None,
-        columns: Sequence[str] | None = None,
-        where: Sequence[tuple[str, str, Any]] | None = None,
         tier: str | None = None,
     ) -> None:
         if is_store(path):
             store = open_store(str(path))
             kept = Tier.at(tier) if tier is not None else None
             manifest = far.read_manifest(store)
-            self._begin(
-                manifest, store.url, images=images, check=check, copy=copy, parts=far.FarParts(store, manifest, check, kept)
-            )
+            self._begin(manifest, store.url, images, far.FarParts(store, manifest, kept))
         elif tier is None:
             folder = Path(path)
-            self._begin(manifests.read(folder), folder, images=images, check=check, copy=copy)
+            self._begin(manifests.read(folder), folder, images)
         else:
             raise BadUsage(
                 f"{path} is a directory, which needs no tier.", advice="Leave tier out, or copy the cache to a local disk."
             )
         self.root = os.path.abspath(root) if root is not None else self.manifest.source.root
         self._attach(dataset, transform)
-        self._narrow(columns, where)
 
     @classmethod
     def over(cls, manifest: Manifest, folder: Path, *, dataset: Any = None) -> CachedDataset:
         """Of a manifest that lies in no file: parts that were made for a forecast."""
         made = cls.__new__(cls)
-        made._begin(manifest, folder, images="as-was", check="first", copy=True)
+        made._begin(manifest, folder, "as-was")
         made.root = manifest.source.root
         made._attach(dataset, None)
         return made
@@ -94,7 +82,7 @@ class CachedDataset(Dataset[Any]):
         """A copy whose stored images become what these functions make of them, with ``transform`` in its transforms' place."""
         made = copies.copy(self)
         made.transform = transform
-        made._decode = Decoder(picture, pixels, copy=self._copy)
+        made._decode = Decoder(picture, pixels)
         return made
 
     @property
@@ -107,25 +95,27 @@ class CachedDataset(Dataset[Any]):
         """Requests and bytes of a cache in an object store; None for one in a directory."""
         return self._parts.store.ledger if isinstance(self._parts, far.FarParts) else None
 
-    def _begin(
-        self, manifest: Manifest, folder: Path | str, *, images: str, check: str, copy: bool, parts: Parts | None = None
-    ) -> None:
-        if images not in pictures.FORMS or check not in CHECKS:
-            wrong, choices = (images, pictures.FORMS) if images not in pictures.FORMS else (check, CHECKS)
-            raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
+    def _begin(self, manifest: Manifest, folder: Path | str, images: str, parts: Parts | None = None) -> None:
+        if images not in pictures.FORMS:
+            raise BadUsage(f"There is no {images!r} to choose.", advice=f"Choose one of {', '.join(pictures.FORMS)}.")
         self.path = folder
         self.manifest = manifest
         self._starts = [0, *accumulate(part.records for part in manifest.parts)][:-1]
-        self._parts = parts or Parts(Path(folder), manifest.parts, manifest.recipe.container, check=check)
-        self._images, self._copy = images, copy
-        self._decode = self._decoder()
+        self._parts = parts or Parts(Path(folder), manifest.parts, manifest.recipe.container)
+        self._images = images
         self._length = manifest.length
-        self._rows: Any = None
-        self._shelf: replay.Shelf | None = None
-        if manifest.recipe.store == "rows":
-            from pipefix.caches.table import Rows
+        self._open()
 
-            self._rows = Rows(manifest, self._parts, self._starts)
+    def _open(self) -> None:
+        """What is made anew in every process."""
+        picture = pictures.picture_as(self._images)
+        self._decode = Decoder(picture, pictures.pixels_as(self._images))
+        self._shelf: replay.Shelf | None = None
+        self._rows: Any = None
+        if self.manifest.recipe.store == "rows":
+            from pipefix.caches.parquet import Rows
+
+            self._rows = Rows(self.manifest, self._parts, self._starts, picture)
 
     def _attach(self, dataset: Any, transform: Callable[..., Any] | None) -> None:
         manifest = self.manifest
@@ -169,20 +159,6 @@ class CachedDataset(Dataset[Any]):
                 advice=cuts.REFRESH,
             )
 
-    def _narrow(self, columns: Sequence[str] | None, where: Sequence[tuple[str, str, Any]] | None) -> None:
-        if columns is None and where is None:
-            return
-        if self._rows is None:
-            raise BadUsage(
-                f"{self.path} stores {self.manifest.recipe.store}: columns and conditions belong to rows.",
-                advice="Make a cache of rows: pipefix convert TARGET --to parquet --store rows",
-            )
-        self._rows.narrow(columns, where)
-        self._length = len(self._rows)
-
-    def _decoder(self) -> Decoder:
-        return Decoder(pictures.picture_as(self._images), pictures.pixels_as(self._images, copy=self._copy), copy=self._copy)
-
     @property
     def classes(self) -> list[str]:
         """Names of the classes, as the dataset that the cache was made from had them; empty where it had none."""
@@ -193,49 +169,40 @@ class CachedDataset(Dataset[Any]):
     def __len__(self) -> int:
         return self._length
 
-    def raw(self, index: int) -> Any:
-        """The record itself: a view of the cache, not to be kept longer than the dataset, nor while its files are overwritten."""
+    def raw(self, index: int) -> memoryview:
+        """The record itself, in memory of its own."""
         if not 0 <= index < self._length:
             index = self._inside(index)
         part = bisect_right(self._starts, index) - 1
-        reader = self._parts.readers[part] or self._parts[part]
-        return reader.view(index - self._starts[part])
-
-    def _decoded(self, index: int) -> Any:
-        index = self._inside(index)
-        part = bisect_right(self._starts, index) - 1
-        reader = self._parts.readers[part] or self._parts[part]
-        return self._decode(reader.get(index - self._starts[part]))
+        file = self._parts.files[part] or self._parts[part]
+        record: memoryview = file.read(index - self._starts[part])
+        return record
 
     def __getitem__(self, index: Any) -> Any:
         index = index.__index__()
         if self._rows is not None:
-            return self._finish(self._rows.one(self._inside(index)))
+            return self._finish(self._rows[self._inside(index)])
         if self.dataset is not None:
             return self._replayed(self._inside(index))
         if self.manifest.recipe.store == "source":
             return self._finish(self.files(index))
-        return self._finish(self._decoded(index))
+        return self._finish(self._decode(self.raw(index)))
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         if isinstance(self._parts, far.FarParts):
-            places = [self._place(self._inside(index.__index__())) for index in indices]
-            self._parts.fetch(places, self._rows.held if self._rows is not None else ())
-        if self._rows is not None:
-            return [self._finish(row) for row in self._rows.many([self._inside(index.__index__()) for index in indices])]
-        if self.manifest.recipe.container != "parquet" or self.manifest.recipe.store == "source":
+            inside = [self._inside(index.__index__()) for index in indices]
+            self._parts.fetch(map(self._place, inside) if self._rows is None else self._rows.missing(inside))
+        if self._rows is None:
             return [self[index] for index in indices]
-        order = sorted(range(len(indices)), key=indices.__getitem__)
-        found: list[Any] = [None] * len(indices)
-        for place in order:  # row groups are read once, whatever the order asked for
-            found[place] = self._decoded(indices[place].__index__())
-        return [self._finish(one) for one in found]
+        samples: list[Any] = [None] * len(indices)
+        for place in sorted(range(len(indices)), key=indices.__getitem__):  # row groups are read once, whatever the order
+            samples[place] = self[indices[place]]
+        return samples
 
     def _place(self, index: int) -> tuple[int, int]:
         """Part, and position in it."""
-        position = self._rows.position(index) if self._rows is not None else index
-        number = bisect_right(self._starts, position) - 1
-        return number, position - self._starts[number]
+        number = bisect_right(self._starts, index) - 1
+        return number, index - self._starts[number]
 
     def _inside(self, index: int) -> int:
         found = index + self._length if index < 0 else index
@@ -255,12 +222,9 @@ class CachedDataset(Dataset[Any]):
 
     def sample_number(self, index: int) -> int:
         """Which sample of the source a record is of: damaged ones have no record."""
-        index = self._inside(index)
-        if self._rows is not None:
-            index = self._rows.position(index)
-        number = bisect_right(self._starts, index) - 1
+        number, position = self._place(self._inside(index))
         part = self.manifest.parts[number]
-        found = part.start + index - self._starts[number]
+        found = part.start + position
         for bad in sorted(part.bad):
             if bad > found:
                 break
@@ -270,14 +234,14 @@ class CachedDataset(Dataset[Any]):
     # -- the source store ----------------------------------------------------------------------------------------------
 
     def _replayed(self, index: int) -> Any:
-        number = bisect_right(self._starts, index) - 1
-        reader = self._parts.readers[number] or self._parts[number]
+        number, position = self._place(index)
+        read = self._parts[number].read
         shelf = self._shelf
         if shelf is None:
-            shelf = self._shelf = replay.Shelf(self.root, reader.get)
-        shelf.turn_to(reader.get(index - self._starts[number]), reader.get)
+            shelf = self._shelf = replay.Shelf(self.root, read)
+        shelf.turn_to(read(position), read)
         part = self.manifest.parts[number]
-        sample = part.start + index - self._starts[number] if not part.bad else self.sample_number(index)
+        sample = part.start + position if not part.bad else self.sample_number(index)
         value = replay.replayer(self).run(shelf, self._take, sample)
         return value if self.transform is None else self._finish(value)
 
@@ -295,28 +259,26 @@ class CachedDataset(Dataset[Any]):
 
     def files(self, index: int) -> dict[str, bytes]:
         """What a sample read, by file name or URL; of a file that was read in part, the parts that were, joined."""
-        index = self._inside(index)
-        number = bisect_right(self._starts, index) - 1
-        reader = self._parts[number]
-        taken = reader.get(index - self._starts[number])
+        number, position = self._place(self._inside(index))
+        read = self._parts[number].read
+        taken = read(position)
         found = {}
         for name, _, pieces in replay.entries(taken):
             if name.startswith(HEAD):
                 continue
             found[name] = b"".join(
-                replay.piece_of(taken if holder < 0 else reader.get(holder), place, length) for _, length, place, holder in pieces
+                replay.piece_of(taken if holder < 0 else read(holder), place, length) for _, length, place, holder in pieces
             )
         return found
 
     # -- between processes ---------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key not in ("_decode", "_shelf", "_take")}
+        return {key: value for key, value in vars(self).items() if key not in ("_decode", "_rows", "_shelf", "_take")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._decode = self._decoder()
-        self._shelf = None
+        self._open()
         if self.dataset is not None:
             self._take = getter(self.dataset, None)
 

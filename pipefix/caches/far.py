@@ -7,26 +7,20 @@ every time that it crossed the network. A part that lies in a local tier is read
 from __future__ import annotations
 
 import contextlib
-import io
 import zlib
-from bisect import bisect_right
-from collections import OrderedDict, defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pipefix.caches import manifest as manifests
-from pipefix.caches.format import DataFile, Index
+from pipefix.caches.index import DataFile, Index, Parts
 from pipefix.caches.layout import MANIFEST
 from pipefix.caches.manifest import SUFFIXES, Manifest, Part
-from pipefix.caches.parts import Parts, reader_of
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.tier.client import Tier, Wanted
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 
-_KEPT_BLOCKS = 3
-"""Of a Parquet file, whose reader checks a block and then has pyarrow read it."""
 _PIECE = 32 << 20
 _AGAIN = 2
 """Times that a block whose checksum does not fit is fetched once more: networks flip bytes as well."""
@@ -67,28 +61,21 @@ def read_index(store: Store, part: Part, number: int) -> Index:
 class FarFile:
     """A data file in a store: what `DataFile` is on a disk."""
 
-    def __init__(self, store: Store, name: str, part: Part, index: Index, *, keep: bool) -> None:
-        self.path = Path(f"{store.url}/{name}")
+    def __init__(self, store: Store, name: str, part: Part, index: Index) -> None:
+        self.path, self.size = Path(f"{store.url}/{name}"), part.bytes
         index.check(part, self.path)
-        self._store, self._name, self._bytes = store, name, part.bytes
-        self._blocks: list[tuple[int, int, int]] = index.blocks[["offset", "length", "crc"]].tolist()
-        self._ahead: dict[int, memoryview] = {}
+        self.index: Index | None = None
+        self._store, self._name = store, name
+        self._place = index.places()
+        self._ahead: dict[int, bytes] = {}
         """Blocks that were fetched and are yet to be read."""
-        self._kept: OrderedDict[int, memoryview] = OrderedDict()
-        self._most = _KEPT_BLOCKS if keep else 0
-
-    def __len__(self) -> int:
-        return len(self._blocks)
 
     def span(self, number: int) -> Span:
         try:
-            offset, length, _ = self._blocks[number]
+            offset, length, _ = self._place(number)
         except IndexError:
-            raise CacheDamaged(f"{self.path}: a record refers to record {number}, which is not there.") from None
+            raise CacheDamaged(f"{self.path}: record {number} is not in its index.") from None
         return Span(self._name, offset, length)
-
-    def wanted(self, numbers: Iterable[int]) -> list[int]:
-        return [number for number in dict.fromkeys(numbers) if number not in self._ahead]
 
     def forget_ahead(self) -> None:
         """What was fetched for the last batch, and not read after all."""
@@ -96,28 +83,17 @@ class FarFile:
 
     def arrived(self, number: int, data: bytes) -> None:
         """A block that was fetched; whether it is what was written is looked at when it is read."""
-        self._ahead[number] = memoryview(bytearray(data))
+        self._ahead[number] = data
 
     def read(self, number: int) -> memoryview:
-        if number in self._kept:
-            return self._kept[number]
         span = self.span(number)
         data = self._ahead.pop(number, None)
         for attempt in range(_AGAIN + 1):
-            if data is not None and len(data) == span.length and zlib.crc32(data) == self._blocks[number][2]:
-                return self._keeping(number, data)
+            if data is not None and len(data) == span.length and zlib.crc32(data) == self._place(number)[2]:
+                return memoryview(bytearray(data))
             if attempt < _AGAIN:
-                data = memoryview(bytearray(self._fetched(span)))
+                data = self._fetched(span)
         raise CacheDamaged(f"{self.path} is damaged: {span.length} bytes at {span.begin} do not fit their checksum.")
-
-    block = read
-
-    def _keeping(self, number: int, data: memoryview) -> memoryview:
-        if self._most:
-            self._kept[number] = data
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return data
 
     def _fetched(self, span: Span) -> bytes:
         try:
@@ -125,121 +101,53 @@ class FarFile:
         except NoSuchObject:
             raise CacheDamaged(f"{self.path} is missing.") from None
 
-    def source(self) -> Any:
-        """What pyarrow reads the file from."""
-        import pyarrow as pa
-
-        return pa.PythonFile(_Checked(self, self._bytes), mode="r")
-
-    @property
-    def starts(self) -> list[int]:
-        return [offset for offset, _, _ in self._blocks]
-
-
-class _Checked(io.RawIOBase):
-    """A file whose blocks follow one another without gaps (Parquet's do), read block by block."""
-
-    def __init__(self, file: FarFile, size: int) -> None:
-        self._file, self._size, self._at = file, size, 0
-        self._starts = file.starts
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._at = offset + (0 if whence == 0 else self._at if whence == 1 else self._size)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        parts = []
-        while self._at < end:
-            number = bisect_right(self._starts, self._at) - 1
-            block = self._file.read(number)
-            skipped = self._at - self._starts[number]
-            part = bytes(block[skipped : skipped + end - self._at])
-            if not part:
-                raise CacheDamaged(f"{self._file.path}: its blocks do not cover it.")
-            parts.append(part)
-            self._at += len(part)
-        return b"".join(parts)
-
-    def readall(self) -> bytes:
-        return self.read()
-
 
 class FarParts(Parts):
     """The data files of a cache in a store, each read in the tier once it lies there."""
 
-    def __init__(self, store: Store, manifest: Manifest, check: str, tier: Tier | None) -> None:
+    def __init__(self, store: Store, manifest: Manifest, tier: Tier | None) -> None:
         self._ahead: list[FarFile] = []
-        super().__init__(Path(store.url), manifest.parts, manifest.recipe.container, check=check)
+        super().__init__(Path(store.url), manifest.parts, manifest.recipe.container)
         self.store = store
         self.tier = tier.of_cache(store.url, manifest.digest) if tier is not None else None
 
     def _opened(self, number: int) -> Any:
-        part, name = self.parts[number], data_name(self.parts[number], number, self.container)
+        part, name = self.parts[number], self._name(number)
         index = read_index(self.store, part, number)
         blocks = index.blocks[["offset", "length", "crc"]].tolist()
         local = self.tier.part(Wanted(name, part.bytes, blocks)) if self.tier is not None else None
-        mapped: Any
         if local is not None:
-            mapped = DataFile(local, part, index, check=self.check, scattered=self.scattered, few=self.few)
-        else:
-            mapped = FarFile(self.store, name, part, index, keep=self.container == "parquet")
-        reader = reader_of(self.container)(mapped, index, **self.options)
-        reader.far = mapped if local is None else None
-        self.readers[number] = reader
-        return reader
+            return self._keeping(number, DataFile(local, part, index, scattered=self.scattered), index)
+        return self._keeping(number, FarFile(self.store, name, part, index), index)
 
     def __getitem__(self, number: int) -> Any:
-        reader = self.readers[number]
-        if reader is not None and reader.far is not None and self.tier is not None and self.tier.arrived(self._name(number)):
-            reader = None
-        return self._opened(number) if reader is None else reader
+        file = self.files[number]
+        if isinstance(file, FarFile) and self.tier is not None and self.tier.arrived(self._name(number)):
+            file = None
+        return self._opened(number) if file is None else file
 
     def _name(self, number: int) -> str:
         return data_name(self.parts[number], number, self.container)
 
-    def fetch(self, positions: Iterable[tuple[int, int]], held: Container[tuple[int, int]] = ()) -> None:
-        """Blocks of records, by part and position, all at the same time; those that lie in the tier, or are ``held``, are not."""
-        by_part: dict[int, list[int]] = defaultdict(list)
-        for number, position in positions:
-            by_part[number].append(position)
+    def fetch(self, blocks: Iterable[tuple[int, int]]) -> None:
+        """Blocks, by part and number, all at the same time; those that lie in the tier are not."""
         for file in self._ahead:
             file.forget_ahead()
         wanted: list[tuple[FarFile, int]] = []
-        for number, places in by_part.items():
-            reader = self[number]
-            if reader.far is not None:
-                blocks = [reader.group_of(at)[0] for at in places] if self.container == "parquet" else places
-                absent = [one for one in reader.far.wanted(blocks) if (number, one) not in held and not _is_kept(reader, one)]
-                wanted += [(reader.far, one) for one in absent]
+        for number, block in dict.fromkeys(blocks):
+            file = self[number]
+            if isinstance(file, FarFile):
+                wanted.append((file, block))
         try:
-            found = self.store.ranges([file.span(number) for file, number in wanted]) if wanted else []
+            found = self.store.ranges([file.span(block) for file, block in wanted]) if wanted else []
         except NoSuchObject as error:
             raise CacheDamaged(f"{self.store.url}/{error} is missing.") from None
-        for (file, number), data in zip(wanted, found, strict=True):
-            file.arrived(number, data)
+        for (file, block), data in zip(wanted, found, strict=True):
+            file.arrived(block, data)
         self._ahead = list({id(file): file for file, _ in wanted}.values())
-
-    def forget(self) -> None:
-        super().forget()
-        self._ahead = []
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_ahead": []}
-
-
-def _is_kept(reader: Any, block: int) -> bool:
-    """Whether a Parquet reader has this row group as a table."""
-    return block in getattr(reader, "_kept", ())
 
 
 def bring(store: Store, manifest: Manifest, number: int, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Makes, locks, publishes and removes caches: the only file of the package, beside ``vocabulary/files.py``, that removes anything.
 
 A cache is made in ``DIR.building`` and published by one rename, which the system refuses where DIR holds anything. A directory is
-ours where its manifest, the manifest's copy or the plan of an unfinished cache begins with our mark. Then, and only then, the plain
+ours where its manifest or the plan of an unfinished cache begins with our mark. Then, and only then, the plain
 files in its ``parts`` and ``index`` that are called as a cache calls its parts, up to the last part that a plan or manifest of ours
 names, are the cache's. No link is followed, no name of a file is read from a file, and directories go only when they are empty.
 """
@@ -17,11 +17,11 @@ from pipefix.caches import blueprint as blueprints
 from pipefix.caches import layout
 from pipefix.caches import manifest as manifests
 from pipefix.caches.blueprint import Blueprint
-from pipefix.caches.layout import COPY, FOLDERS, MANIFEST, PART, PLAN, QUARANTINE, building_of, is_folder, is_plain, marked
+from pipefix.caches.layout import FOLDERS, GONE, MANIFEST, PART, PLAN, QUARANTINE, building_of, is_folder, is_plain, marked
 from pipefix.caches.manifest import Manifest
 from pipefix.vocabulary import folder_lock
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.files import DRAFT, sync_folder
+from pipefix.vocabulary.files import DRAFT, read_regular, sync_folder
 from pipefix.vocabulary.folder_lock import FolderLock, unwritable
 
 _ELSEWHERE = "Name a directory that does not exist yet: --out DIR"
@@ -83,7 +83,7 @@ def locked(goal: Path, *, quarantine: bool = False) -> Iterator[WorkFolder]:
 
 def is_ours(goal: Path) -> bool:
     """Whether a cache is there, whole or damaged, or one is begun for it, or the empty folders that making or removing one left."""
-    if layout.is_cache(goal) or marked(building_of(goal) / PLAN):
+    if layout.is_cache(goal) or layout.is_being_removed(goal) or marked(building_of(goal) / PLAN):
         return True
     places = [place for place in (building_of(goal), goal) if os.path.lexists(place)]
     return bool(places) and all(is_folder(place) and all(map(_is_left_behind, layout.entries(place))) for place in places)
@@ -94,6 +94,8 @@ def _place(goal: Path, *, quarantine: bool) -> Path:
         if layout.is_cache(goal):
             _check_cache(goal, quarantine=quarantine)
             return goal
+        if layout.is_being_removed(goal):
+            _remove(goal)
         if os.path.lexists(goal) and not is_folder(goal):
             raise BadUsage(f"{goal} exists and is not a directory: nothing is written there.", advice=_ELSEWHERE)
         others = sorted(os.listdir(goal)) if is_folder(goal) else []
@@ -157,7 +159,7 @@ def _is_of_building(path: Path, folder: Path) -> bool:
         return _is_empty_draft(path)
     if path.parent == folder:
         return marked(path) if path.name in (PLAN, MANIFEST) else layout.is_quarantine(path) or _is_empty_draft(path)
-    return path == folder / COPY or DRAFT.match(path.name) is not None or PART[path.parent.name].match(path.name) is not None
+    return DRAFT.match(path.name) is not None or PART[path.parent.name].match(path.name) is not None
 
 
 def _is_empty_draft(path: Path) -> bool:
@@ -177,7 +179,7 @@ def _called_as_ours(folder: Path) -> list[Path]:
     found = []
     for name, pattern in PART.items():
         for path in sorted((folder / name).iterdir()) if is_folder(folder / name) else []:
-            if pattern.match(path.name) or DRAFT.match(path.name) or path == folder / COPY:
+            if pattern.match(path.name) or DRAFT.match(path.name):
                 found.append(path)
     return found
 
@@ -247,13 +249,13 @@ def _is_left_behind(path: Path) -> bool:
 
 
 def _sealed(folder: Path) -> Manifest | Blueprint | None:
-    """What the manifest, its copy or the plan of an unfinished cache says; None where none of them is sealed by us."""
+    """What the manifest says, or the plan of an unfinished cache; None where none of them is sealed by us."""
     with contextlib.suppress(UnreadableFile, OSError):
         if is_plain(folder / MANIFEST):
             return manifests.read(folder)
-    copy = manifests.copied(folder) if is_plain(folder / COPY) else None
-    if copy is not None:
-        return manifests.unseal(copy, Manifest, folder / COPY)  # type: ignore[no-any-return]
+    with contextlib.suppress(UnreadableFile, OSError):
+        if layout.is_being_removed(folder):
+            return manifests.of_text(read_regular(folder / GONE, manifests.LARGEST), folder / GONE)
     with contextlib.suppress(UnreadableFile, OSError):
         if is_plain(folder / PLAN):
             return blueprints.read(folder / PLAN)
@@ -261,15 +263,13 @@ def _sealed(folder: Path) -> Manifest | Blueprint | None:
 
 
 def _remove_files(folder: Path, sealed: Manifest | Blueprint) -> None:
-    manifest, copy, plan = folder / MANIFEST, folder / COPY, folder / PLAN
-    if is_plain(manifest) and is_folder(copy.parent):
-        if manifests.copied(folder) is None:
-            manifest.replace(copy)
-        else:
-            manifest.unlink()
-    last = [path for path in (plan, copy, manifest) if is_plain(path)]
+    manifest, gone, plan = folder / MANIFEST, folder / GONE, folder / PLAN
+    if is_plain(manifest) and is_folder(gone.parent) and not os.path.lexists(gone):
+        manifest.replace(gone)
+    last = [path for path in (plan, gone, manifest) if marked(path)]
     count = len(sealed.parts) if isinstance(sealed, Manifest) else sealed.parts
-    ours = [path for path in (*part_files(folder, count), *_drafts(folder)) if path not in last]
+    called = [path for path in part_files(folder, count) if path not in last]
+    ours = [path for path in called if DRAFT.match(path.name) or layout.begins_as_ours(path)] + _drafts(folder)
     if sealed.recipe.on_bad == "quarantine" and layout.is_quarantine(folder / QUARANTINE):
         ours.append(folder / QUARANTINE)
     for path in sorted(ours, key=lambda path: path.suffix != ".facts"):

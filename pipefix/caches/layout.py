@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 
 from pipefix.vocabulary.files import read_regular
 
 MANIFEST, PLAN, QUARANTINE = "manifest.json", "plan.json", "quarantine.jsonl"
-COPY = Path("index", "manifest.copy")
+GONE = Path("index", "manifest.gone")
+"""The manifest of a cache whose removal was begun."""
 FOLDERS = ("parts", "index")
 PART = {
     "parts": re.compile(r"(\d{5,})(?:-\d+)?\.(?:mdb|parquet)\Z"),
@@ -18,21 +20,38 @@ PART = {
 }
 MARK = b'{\n "format": "pipefix.cache'
 _QUARANTINED = b'{"index": '
+_BEGINNINGS = {
+    ".mdb": (16, (0xBEEFC0DE).to_bytes(4, sys.byteorder)), ".parquet": (0, b"PAR1"), ".idx": (0, b"PFIXIDX"),
+    ".facts": (1, b"\xa5start"),
+}  # fmt: skip
+"""At which byte of a part's file what stands."""
 
 
 def building_of(folder: Path) -> Path:
     """Where the cache ``folder`` is made: beside it, on the same disk."""
-    return folder.with_name(f"{folder.name}.building")
+    whole = folder if folder.name not in ("", "..") else Path(os.path.abspath(folder))
+    return whole.parent / f"{whole.name}.building"
 
 
 def is_cache(folder: Path) -> bool:
     """Whether a finished cache is there, whole or damaged."""
-    return marked(folder / MANIFEST) or (is_folder(folder / COPY.parent) and marked(folder / COPY))
+    return marked(folder / MANIFEST)
+
+
+def is_being_removed(folder: Path) -> bool:
+    return is_folder(folder / GONE.parent) and marked(folder / GONE)
 
 
 def marked(path: Path) -> bool:
     """Whether a manifest or plan begins as ours do; links are not followed."""
-    return is_plain(path) and head(path).startswith(MARK)
+    return is_plain(path) and head(path).startswith(MARK + (b"-plan/" if path.name == PLAN else b"/"))
+
+
+def begins_as_ours(path: Path) -> bool:
+    """Whether a file that is called as one of ours begins as those do, or holds nothing: somebody may have put their own there."""
+    start = head(path)
+    at, mark = _BEGINNINGS[path.suffix]
+    return not start.strip(b"\0") or start[at:].startswith(mark)
 
 
 def is_quarantine(path: Path) -> bool:

@@ -1,8 +1,9 @@
 """Records in LMDB: key, the sample's number as 8 bytes, big-endian, so that keys sort as numbers; value, the record.
 
 Any program that uses the ``lmdb`` package can read the file. Our own reader does not go through LMDB: the index knows where each
-value lies in the file, so a record is a slice of a map. That is quicker than a walk through the tree, needs no environment a
-process, survives forks, and cannot be led astray by a damaged page.
+value lies in the file, so a record is one `pread`. That is quicker than a walk through the tree, needs no environment a process,
+survives forks, and neither a damaged page nor a file that is cut meanwhile ends the process. Here alone a file is mapped: the
+writer's own draft.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import lmdb
 import numpy as np
 
-from pipefix.caches.format import DataFile, Index
 from pipefix.vocabulary.errors import CacheDamaged
 
 KEY = struct.Struct(">Q")
@@ -127,25 +126,3 @@ def _is_at(mapped: mmap.mmap, offset: int, length: int, ends: bytes) -> bool:
     return (
         offset >= 0 and end <= len(mapped) and mapped[offset : min(offset + 16, end)] + mapped[max(end - 8, offset) : end] == ends
     )
-
-
-class LmdbReader:
-    """A record is a block of the file."""
-
-    def __init__(self, mapped: DataFile, index: Index) -> None:
-        self._mapped = mapped
-        self.get = mapped.read
-        self.view = mapped.block
-
-    def get_many(self, positions: Iterable[int]) -> list[Any]:
-        get = self.get
-        return [get(position) for position in positions]
-
-    def samples(self) -> list[int]:
-        """Asks LMDB itself, which a damaged file could make crash: only for files whose every block was checked."""
-        environment = lmdb.open(str(self._mapped.path), subdir=False, readonly=True, lock=False, create=False)
-        try:
-            with environment.begin() as transaction:
-                return [KEY.unpack(key)[0] for key in transaction.cursor().iternext(keys=True, values=False)]
-        finally:
-            environment.close()

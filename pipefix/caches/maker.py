@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+from bisect import bisect_right, insort
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +13,9 @@ from pipefix.caches import pictures, record
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.witness import Reads, Witness
-from pipefix.seams.fresh import force
+from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
 from pipefix.vocabulary.urls import is_far
 
@@ -66,26 +70,17 @@ class SourceMaker:
         self._witness = witness
         witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
         self._stored: dict[str, list[tuple[int, int, int, int]]] = {}
+        """By file the ranges that the part's records hold, sorted: begin, length, position of the record, place in it."""
         self._position = 0
 
     def begin(self) -> None:
         self._stored, self._position = {}, 0
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
-        witness = self._witness
-        self.reads = Reads()
-        if witness.stop_at is None:
-            try:
-                _, self.reads = witness.whole(sample, index)
-            except Exception:
-                self.reads = witness.tap.reads
-                raise
-        else:
-            try:
-                self.reads = witness.read_only(sample, index)
-            except Exception:
-                self.reads = witness.tap.reads
-                raise
+        try:
+            self._witness.read_only(sample, index)
+        finally:
+            self.reads = self._witness.timer.reads
         return self._record(self.reads)
 
     def _record(self, reads: Reads) -> bytes:
@@ -104,17 +99,19 @@ class SourceMaker:
                 payloads += [bytes(gap), data] if gap else [data]
                 place += gap
                 pieces.append([offset, len(data), place, -1])
-                self._stored.setdefault(name, []).append((offset, len(data), self._position, place))
+                insort(self._stored.setdefault(name, []), (offset, len(data), self._position, place))
                 place += len(data)
             told.append([name, found.size, pieces])
         self._position += 1
         return record.closed(payloads, ["S", *told])
 
     def _known(self, name: str, offset: int, length: int) -> list[int] | None:
-        for begin, size, position, place in self._stored.get(name, ()):
-            if begin <= offset and offset + length <= begin + size:
-                return [offset, length, place + offset - begin, position]
-        return None
+        stored = self._stored.get(name, [])
+        number = bisect_right(stored, offset, key=lambda held: held[0]) - 1
+        if number < 0:
+            return None
+        begin, size, position, place = stored[number]
+        return [offset, length, place + offset - begin, position] if offset + length <= begin + size else None
 
 
 class TreeMaker:
@@ -133,7 +130,6 @@ class TreeMaker:
 
     def sample(self, index: int, sample: Callable[[int], Any]) -> Any:
         """The sample as the dataset gives it, with the files that it read in ``reads``."""
-        self.reads = Reads()
 
         def decoded(index: int) -> Any:
             value = sample(index)
@@ -141,17 +137,21 @@ class TreeMaker:
             return value
 
         try:
-            if self._seeded:
-                with seeded(index):
-                    value, self.reads = self._witness.whole(decoded, index)
-            else:
-                value, self.reads = self._witness.whole(decoded, index)
-        except Exception:
-            self.reads = self._witness.tap.reads
-            raise
+            with seeded(index) if self._seeded else contextlib.nullcontext():
+                value, _ = self._witness.whole(decoded, index)
+        finally:
+            self.reads = self._witness.timer.reads
         if value is None:
             raise Unreadable("the dataset returned None")
         return value
+
+    def row(self, index: int, sample: Callable[[int], Any]) -> Any:
+        """The sample, its PIL images as files: those that it read, where they are these images."""
+        value = self.sample(index, sample)
+        if not _has_pil(value):
+            return value
+        files = [whole for _, read in picture_files(self.reads) if (whole := read.whole()) is not None]
+        return self._mapped(value, lambda image, _: pictures.lossless(image, files), pictures.is_pil)
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
         value = self.sample(index, sample)
@@ -161,20 +161,17 @@ class TreeMaker:
             if whole is not None:
                 pictures.check_whole(whole, kind)
         if self._recipe.store == "sample":
-            return record.encode(
-                self._mapped(value, lambda image, _: pictures.raw(*pictures.as_pil(image)), []) if _has_pil(value) else value
-            )
+            return record.encode(self._mapped(value, lambda image, _: pictures.raw(*pictures.as_pil(image)), pictures.is_pil))
         return record.encode(self._with_images(value, [kind for kind, _ in files]))
 
     def _with_images(self, value: Any, kinds: list[str]) -> Any:
-        found: list[Any] = []
-        _images(value, found)
+        found = [leaf for leaf in leaves(value) if pictures.is_image(leaf)]
         self.images = len(found)
         one_each = len(kinds) == len(found)
         common = kinds[0] if kinds and len(set(kinds)) == 1 else None
         sources = kinds if one_each else [common] * len(found)
         photos = sum(pictures.as_pil(one)[0].mode in ("RGB", "CMYK", "RGBA") for one in found) if len(found) > 1 else 0
-        return self._mapped(value, lambda image, place: self._stored(image, sources[place], photos > 0), found)
+        return self._mapped(value, lambda image, place: self._stored(image, sources[place], photos > 0), pictures.is_image)
 
     def _stored(self, image: Any, kind: str | None, beside_a_photo: bool) -> Any:
         size, recipe = self._recipe.size, self._recipe
@@ -185,41 +182,14 @@ class TreeMaker:
             return pictures.raw(fitting, like)
         return pictures.encoded(fitting, kind, recipe.quality, like, labels=labels)
 
-    def _mapped(self, value: Any, change: Callable[[Any, int], Any], found: list[Any]) -> Any:
+    def _mapped(self, value: Any, change: Callable[[Any, int], Any], wanted: Callable[[Any], bool]) -> Any:
         """The tree with its images changed, in the order in which they are met."""
-        counter = iter(range(1 << 30))
-
-        def walk(one: Any) -> Any:
-            if type(one) is tuple:
-                return tuple([walk(inner) for inner in one])
-            if type(one) is list:
-                return [walk(inner) for inner in one]
-            if isinstance(one, dict):
-                return {key: walk(inner) for key, inner in one.items()}
-            if isinstance(one, tuple) and hasattr(one, "_fields"):
-                return type(one)(*[walk(inner) for inner in one])
-            wanted = pictures.is_image(one) if found else type(one).__module__.partition(".")[0] == "PIL"
-            return change(one, next(counter)) if wanted else one
-
-        return walk(value)
-
-
-def _images(value: Any, found: list[Any]) -> None:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else None
-    if inner is None:
-        if pictures.is_image(value):
-            found.append(value)
-        return
-    for one in inner:
-        _images(one, found)
+        counter = itertools.count()
+        return map_leaves(lambda leaf: change(leaf, next(counter)) if wanted(leaf) else leaf, value)
 
 
 def _has_pil(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_pil(one) for one in value.values())
-    if isinstance(value, (tuple, list)):
-        return any(_has_pil(one) for one in value[:64])
-    return type(value).__module__.partition(".")[0] == "PIL"
+    return any(map(pictures.is_pil, leaves(value)))
 
 
 def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:

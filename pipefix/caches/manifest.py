@@ -2,8 +2,7 @@
 
 A cache is a directory: ``manifest.json``, ``parts/`` and ``index/``. The manifest is written last and appears by a rename, so a
 directory without one is no cache. It holds no file names (parts are named by their number) and nothing that could be executed, and
-its last field is the digest of all that stands before it. ``index/manifest.copy`` is the same once more: nothing is read from it
-unless the manifest itself is to be mended.
+its last field is the digest of all that stands before it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ from typing import Any
 
 import msgspec
 
-from pipefix.caches.layout import COPY, MANIFEST, PLAN, building_of, marked
+from pipefix.caches.layout import MANIFEST, PLAN, building_of, marked
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
-from pipefix.vocabulary.files import read_regular, write_whole
+from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.cache"
 MAJOR = 1
 STORES = ("source", "resized", "decoded", "sample", "rows")
 CONTAINERS = ("lmdb", "parquet")
+"""Parquet for ``rows``, LMDB for all others."""
 SUFFIXES = {"lmdb": ".mdb", "parquet": ".parquet"}
 STAGES = {"source": "storage", "resized": "decode", "decoded": "decode", "sample": "augment", "rows": "decode"}
 LARGEST = 256 * 1024 * 1024
@@ -58,7 +58,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     def name(self, number: int) -> str:
         """Of its files, without suffix."""
-        return f"{number:05d}" if not self.generation else f"{number:05d}-{self.generation}"
+        return part_name(number, self.generation)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +173,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return command("pipefix", "convert", "TARGET" if stranger or not self.target else self.target, *options, "--update")
 
 
+def part_name(number: int, generation: int = 0) -> str:
+    """What a part's files are called, without suffix."""
+    return f"{number:05d}-{generation}" if generation else f"{number:05d}"
+
+
 def beside(data: Path, suffix: str) -> Path:
     """A data file's index or facts: in a directory of their own, so that ``parts`` holds nothing but data."""
     return data.parent.parent / "index" / f"{data.stem}{suffix}"
@@ -199,31 +204,14 @@ def unseal(text: bytes, kind: type[Any], where: Any) -> Any:
 
 def read(folder: Path) -> Manifest:
     """The manifest of a whole cache; raises `UnreadableFile` where there is none and `CacheDamaged` where it is wrong."""
+    path = folder / MANIFEST
     try:
-        return _read(folder / MANIFEST, folder)
+        return of_text(_text(path, folder), path)
     except CacheDamaged as error:
-        raise _damaged(error, folder) from error
-
-
-def _damaged(error: CacheDamaged, folder: Path) -> CacheDamaged:
-    """The error, with the way out that there is."""
-    if copied(folder) is None:
-        return _beyond_repair(error, folder)
-    first = "Move it elsewhere first. " if (folder / MANIFEST).exists() and not marked(folder / MANIFEST) else ""
-    return CacheDamaged(str(error), advice=f"{first}The command that made the cache writes it anew from its copy: pipefix convert")
-
-
-def _beyond_repair(error: CacheDamaged, folder: Path) -> CacheDamaged:
-    if not marked(folder / MANIFEST):
-        return CacheDamaged(str(error), advice="Name a cache's directory, or make one: pipefix convert TARGET --to lmdb --out DIR")
-    return CacheDamaged(
-        str(error),
-        advice=f"It has no sound copy to be mended from. Move {quote(str(folder))} elsewhere and make it anew: pipefix convert",
-    )
-
-
-def _read(path: Path, folder: Path) -> Manifest:
-    return of_text(_text(path, folder), path)
+        advice = "Name a cache's directory, or make one: pipefix convert TARGET --to lmdb --out DIR"
+        if marked(path):
+            advice = f"Move {quote(str(folder))} elsewhere, and make it anew by the command that made it: pipefix convert"
+        raise CacheDamaged(str(error), advice=advice) from error
 
 
 def of_text(text: bytes, path: Any) -> Manifest:
@@ -235,37 +223,9 @@ def of_text(text: bytes, path: Any) -> Manifest:
 
 
 def refuse_what_is_no_cache(folder: Path) -> None:
-    """Raise where neither a manifest nor its copy is in ``folder``, which takes no torch to tell."""
-    if not os.path.lexists(folder / MANIFEST) and not os.path.lexists(folder / COPY):
-        _read(folder / MANIFEST, folder)
-
-
-def copied(folder: Path) -> bytes | None:
-    """The manifest's copy, where it is sound."""
-    path = folder / COPY
-    try:
-        _read(path, folder)
-        return read_regular(path)
-    except (UnreadableFile, OSError):
-        return None
-
-
-def mend(folder: Path) -> bool:
-    """A damaged or missing manifest of a finished cache is written anew from its copy, and the other way about.
-
-    True where it was the manifest. Only for who holds the directory's lock.
-    """
-    copy, path = copied(folder), folder / MANIFEST
-    try:
-        _read(path, folder)
-    except CacheDamaged as error:
-        if copy is None or (os.path.lexists(path) and not marked(path)):
-            raise _damaged(error, folder) from error
-        write_whole(path, copy)
-        return True
-    if copy is None and (folder / COPY).parent.is_dir():
-        write_whole(folder / COPY, path.read_bytes())
-    return False
+    """Raise where no manifest is in ``folder``, which takes no torch to tell."""
+    if not os.path.lexists(folder / MANIFEST):
+        _text(folder / MANIFEST, folder)
 
 
 def _text(path: Path, folder: Path) -> bytes:
@@ -280,8 +240,6 @@ def _text(path: Path, folder: Path) -> bytes:
                 f"{folder} is a cache that was never finished.",
                 advice="The command that began it goes on where it was: pipefix convert, with the same arguments.",
             ) from None
-        if (folder / COPY).exists():
-            raise CacheDamaged(f"{path} is missing.") from None
         raise UnreadableFile(
             f"{folder} is not a pipefix cache: it has no {MANIFEST}.", advice="Make one: pipefix convert TARGET --to lmdb --out DIR"
         ) from None
@@ -306,9 +264,14 @@ def _check_version(text: bytes, path: Any) -> None:
 def _check(manifest: Manifest, path: Any) -> None:
     """Figures that the rest of the room relies on."""
     parts = manifest.parts
+    if manifest.recipe.container == "parquet" and manifest.recipe.store in STORES[:-1]:
+        raise UnreadableFile(
+            f"{path} is of a cache that keeps {manifest.recipe.store} in Parquet, which this version of pipefix does not read.",
+            advice=f"Make it anew: pipefix convert TARGET --to lmdb --store {manifest.recipe.store}",
+        )
     sound = (
         manifest.recipe.store in STORES
-        and manifest.recipe.container in CONTAINERS
+        and manifest.recipe.container == ("parquet" if manifest.recipe.store == "rows" else "lmdb")
         and manifest.checksum == "crc32"
         and manifest.length == sum(part.records for part in parts)
         and manifest.samples == (parts[-1].stop if parts else 0)

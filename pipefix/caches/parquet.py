@@ -1,16 +1,15 @@
-"""Records in Parquet: a column ``sample`` with the sample's number and a column ``record``; or, for rows, a column a field.
+"""Rows in Parquet: a column a field and a column ``sample`` with the sample's number, in small row groups that are read at once.
 
-Row groups are small, so that one record does not cost the reading of thousands; pages carry an index, statistics and checksums.
-Any program that reads Parquet reads the file. Our reader parses a row group once its checksum was found to fit, and keeps the last
-few.
+Any program that reads Parquet reads the file. A row group is parsed once its checksum was found to fit.
 """
 
 from __future__ import annotations
 
+import io
 import zlib
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -18,82 +17,77 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipefix.caches.format import DataFile, Index
+from pipefix.caches import rows
+from pipefix.caches.blueprint import Blueprint
+from pipefix.caches.manifest import Manifest
 from pipefix.vocabulary.errors import CacheDamaged
 
-SAMPLE, RECORD = "sample", "record"
-_GROUP_BYTES = 512 << 10
-_GROUP_RECORDS = 2048
-_KEPT_GROUPS = 4
+_GROUP_ROWS = 1024
 _LARGEST_GROUP = 1 << 30
 """Bytes that the rows of one group may say they unpack to."""
-_BLOBS = pa.schema([(SAMPLE, pa.int64()), (RECORD, pa.binary())])
+_KEPT_GROUPS = 8
 
 
-class ParquetWriter:
-    """Row groups of about half a megabyte."""
+class RowsWriter:
+    """Collects rows, and writes them a row group at a time. A row group is a block, and the file's footer one without records."""
 
-    def __init__(self, path: Path, schema: Any = _BLOBS) -> None:
+    def __init__(self, path: Path, blueprint: Blueprint) -> None:
+        self._columns = blueprint.columns
+        self._schema = rows.schema_of(blueprint.columns)
         self._path = path
-        self._schema = schema
-        blobs = schema is _BLOBS
+        # Text and pictures that a dictionary repeats would have no limit to what they unpack to.
+        numbers = [field.name for field in self._schema if pa.types.is_primitive(field.type)]
         self._writer = pq.ParquetWriter(
-            str(path),
-            schema,
-            # Pictures and the like are compressed already; columns of numbers and text are not.
-            compression="none" if blobs else "zstd",
-            use_dictionary=not blobs,
-            write_statistics=[SAMPLE] if blobs else True,
-            write_page_index=True,
-            write_page_checksum=True,
+            str(path), self._schema, compression="zstd", use_dictionary=numbers, write_page_index=True, write_page_checksum=True
         )
+        recipe = blueprint.recipe
+        self._text = recipe.text if recipe.tokenizer is not None else None
+        self._tokenise = rows.tokeniser(recipe.tokenizer) if recipe.tokenizer is not None else None
         self._samples: list[int] = []
-        self._records: list[Any] = []
-        self._bytes = 0
-        self._groups: list[int] = []
+        self._rows: list[dict[str, Any]] = []
 
-    def add(self, sample: int, record: Any) -> None:
+    def add(self, sample: int, row: Any) -> None:
         self._samples.append(sample)
-        self._records.append(record)
-        self._bytes += len(record)
-        if self._bytes >= _GROUP_BYTES or len(self._samples) >= _GROUP_RECORDS:
+        self._rows.append(row)
+        if len(self._rows) >= _GROUP_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        if self._samples:
-            self.add_table(pa.table([pa.array(self._samples, pa.int64()), pa.array(self._records, pa.binary())], self._schema))
-            self._samples, self._records, self._bytes = [], [], 0
+        if not self._rows:
+            return
+        arrays = [pa.array(self._samples, pa.int64())]
+        arrays += [self._array(column.name, self._schema.field(column.name).type) for column in self._columns]
+        self._writer.write_table(pa.table(arrays, self._schema), row_group_size=len(self._rows))
+        self._samples, self._rows = [], []
 
-    def add_table(self, table: Any) -> None:
-        """One row group."""
-        self._writer.write_table(table, row_group_size=max(1, len(table)))
-        self._groups.append(len(table))
+    def _array(self, name: str, kind: Any) -> Any:
+        if self._tokenise is not None and name == rows.TOKENS and self._text is not None:
+            return pa.array(self._tokenise([row[self._text] or "" for row in self._rows]), kind)
+        return pa.array([row.get(name) for row in self._rows], kind)
 
     def close(self) -> list[tuple[int, int, int, int]]:
+        """Finish the file (not yet on the disk for certain); offset, length, checksum and records of each block."""
         self._flush()
         self._writer.close()
-        data = self._path.read_bytes() if self._path.stat().st_size < (1 << 20) else None
-        return _blocks(self._path, data, self._groups)
+        return blocks_of(self._path)
 
     def abandon(self) -> None:
         self._writer.close()
 
 
-def _blocks(path: Path, data: bytes | None, groups: list[int]) -> list[tuple[int, int, int, int]]:
-    """Row groups, and the footer as a block without records. They follow one another from the first byte to the last."""
-    size = path.stat().st_size
-    found = pq.read_metadata(str(path))
-    starts = [0]
-    for number in range(found.num_row_groups):
-        group = found.row_group(number)
-        last = max(range(group.num_columns), key=lambda at: _begin(group.column(at)))
-        starts.append(_begin(group.column(last)) + group.column(last).total_compressed_size)
-    ends = [*starts[1:], size]
+def blocks_of(path: Path) -> list[tuple[int, int, int, int]]:
+    """Row groups and the footer. They follow one another from the first byte to the last."""
+    metadata = pq.read_metadata(str(path))
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    ends = []
+    for group in groups:
+        last = max((group.column(number) for number in range(group.num_columns)), key=_begin)
+        ends.append(_begin(last) + last.total_compressed_size)
+    starts = [0, *ends]
     blocks = []
     with path.open("rb") as file:
-        for start, end, records in zip(starts, ends, [*groups, 0], strict=True):
-            part = data[start:end] if data is not None else file.read(end - start)
-            blocks.append((start, end - start, zlib.crc32(part), records))
+        for start, end, count in zip(starts, [*ends, path.stat().st_size], [*(group.num_rows for group in groups), 0], strict=True):
+            blocks.append((start, end - start, zlib.crc32(file.read(end - start)), count))
     return blocks
 
 
@@ -102,82 +96,130 @@ def _begin(column: Any) -> int:
     return int(min(first, column.dictionary_page_offset) if column.has_dictionary_page else first)
 
 
-def _unpacks_too_far(group: Any, *, blobs: bool) -> bool:
-    """Records are written as they are; columns of rows are packed, and need not fill the memory for it."""
-    if not blobs:
-        return bool(group.total_byte_size > _LARGEST_GROUP)
-    records = next(group.column(at) for at in range(group.num_columns) if group.column(at).path_in_schema == RECORD)
-    return bool(records.compression != "UNCOMPRESSED" or records.has_dictionary_page)
+class BlockStream(io.RawIOBase):
+    """A data file whose blocks follow one another without gaps, as pyarrow reads it: block by block, each checked."""
+
+    def __init__(self, file: Any, starts: Sequence[int]) -> None:
+        self._file, self._starts, self._at = file, starts, 0
+        self._block = lru_cache(maxsize=1)(file.read)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._at = offset + (0 if whence == 0 else self._at if whence == 1 else self._file.size)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        end = self._file.size if size is None or size < 0 else min(self._file.size, self._at + size)
+        pieces = []
+        while self._at < end:
+            number = bisect_right(self._starts, self._at) - 1
+            skipped = self._at - self._starts[number]
+            piece = bytes(self._block(number)[skipped : skipped + end - self._at])
+            if not piece:
+                raise CacheDamaged(f"{self._file.path}: its blocks do not cover it.")
+            pieces.append(piece)
+            self._at += len(piece)
+        return b"".join(pieces)
 
 
-class ParquetReader:
-    """Keeps the row groups it read last, so that neighbours come for nothing."""
+class RowGroups:
+    """The row groups of one data file. What a call needs it reads: threads may share it."""
 
-    def __init__(self, mapped: DataFile, index: Index, *, columns: Sequence[str] | None = None) -> None:
-        self._mapped = mapped
-        self._columns = list(columns) if columns is not None else None
-        records: list[int] = index.blocks["records"].tolist()
-        if not records:
-            raise CacheDamaged(f"{mapped.path}: its index is empty.")
-        self._footer = len(records) - 1
-        self.firsts = [0, *accumulate(records[:-1])]
-        """Position of the first record of each row group, and one past the last."""
-        self._file: Any = None
-        self._kept: OrderedDict[int, Any] = OrderedDict()
+    def __init__(self, file: Any, columns: Sequence[str]) -> None:
+        self._file, self._columns = file, list(columns)
+        self._starts: list[int] = file.index.blocks["offset"].tolist()
+        counts: list[int] = file.index.blocks["records"].tolist()
+        if not counts:
+            raise CacheDamaged(f"{file.path}: its index is empty.")
+        self.firsts = [0, *accumulate(counts[:-1])]
+        """Position of the first row of each row group, and one past the last."""
+        try:
+            self._metadata = pq.read_metadata(self._stream())
+            groups = [self._metadata.row_group(number) for number in range(self._metadata.num_row_groups)]
+        except (pa.ArrowException, OSError) as error:
+            raise CacheDamaged(f"{file.path} is no Parquet file: {error}.") from error
+        if [0, *accumulate(group.num_rows for group in groups)] != self.firsts:
+            raise CacheDamaged(f"{file.path}: its row groups are not those of its index.")
+        if any(map(_fills_the_memory, groups)):
+            raise CacheDamaged(f"{file.path}: a row group would fill the memory.")
 
-    @property
-    def file(self) -> Any:
-        if self._file is None:
-            self._mapped.read(self._footer)
-            try:
-                self._file = pq.ParquetFile(self._mapped.source())
-                groups = [self._file.metadata.row_group(number) for number in range(self._file.metadata.num_row_groups)]
-                counts = [group.num_rows for group in groups]
-            except (pa.ArrowException, OSError) as error:
-                raise CacheDamaged(f"{self._mapped.path} is no Parquet file: {error}.") from error
-            if [0, *accumulate(counts)] != self.firsts:
-                raise CacheDamaged(f"{self._mapped.path}: its row groups are not those of its index.")
-            if any(_unpacks_too_far(group, blobs=RECORD in self._file.schema_arrow.names) for group in groups):
-                raise CacheDamaged(f"{self._mapped.path}: a row group would fill the memory.")
-        return self._file
-
-    def group(self, number: int, columns: Sequence[str] | None = None) -> Any:
-        """A row group as a table."""
-        found = self._kept.get(number)
-        if found is None or columns is not None:
-            file = self.file
-            self._mapped.read(number)
-            try:
-                found = file.read_row_group(number, columns=columns or self._columns, use_threads=False)
-            except (pa.ArrowException, OSError, KeyError) as error:
-                raise CacheDamaged(f"{self._mapped.path}: row group {number} cannot be read: {error}.") from error
-            if columns is not None:
-                return found
-            self._kept[number] = found
-            if len(self._kept) > _KEPT_GROUPS:
-                self._kept.popitem(last=False)
-        return found
+    def _stream(self) -> Any:
+        return pa.PythonFile(BlockStream(self._file, self._starts), mode="r")
 
     def group_of(self, position: int) -> tuple[int, int]:
         """The row group of a position, and the row in it."""
         number = bisect_right(self.firsts, position) - 1
-        if not 0 <= number < self._footer:
-            raise CacheDamaged(f"{self._mapped.path}: a record refers to record {position}, which is not there.")
+        if not 0 <= number < len(self.firsts) - 1:
+            raise CacheDamaged(f"{self._file.path} has no row {position}.")
         return number, position - self.firsts[number]
 
-    def get(self, position: int) -> memoryview:
-        number, row = self.group_of(position)
-        return memoryview(self.group(number).column(RECORD)[row].as_buffer())
+    def group(self, number: int) -> Any:
+        """A row group as a table."""
+        try:
+            opened = pq.ParquetFile(self._stream(), metadata=self._metadata)
+            return opened.read_row_group(number, columns=self._columns, use_threads=False)
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise CacheDamaged(f"{self._file.path}: row group {number} cannot be read: {error}.") from error
 
-    view = get
 
-    def get_many(self, positions: Iterable[int]) -> list[Any]:
-        """In the order asked for; each row group is read once."""
-        positions = list(positions)
-        found: list[Any] = [None] * len(positions)
-        for place in sorted(range(len(positions)), key=positions.__getitem__):
-            found[place] = self.get(positions[place])
-        return found
+def _fills_the_memory(group: Any) -> bool:
+    """Whether its few bytes may unpack to more than a row group holds; text that a dictionary repeats has no limit of its own."""
+    columns = [group.column(number) for number in range(group.num_columns)]
+    repeated = [column for column in columns if column.has_dictionary_page and column.physical_type == "BYTE_ARRAY"]
+    unpacked = sum(column.num_values * column.total_uncompressed_size for column in repeated)
+    return bool(group.total_byte_size + unpacked > _LARGEST_GROUP)
 
-    def samples(self) -> list[int]:
-        return [one for number in range(self._footer) for one in self.group(number, [SAMPLE]).column(SAMPLE).to_pylist()]
+
+class Rows:
+    """All rows of a cache. The last few row groups are kept, so that neighbours come for nothing. Threads may share it."""
+
+    def __init__(self, manifest: Manifest, parts: Any, starts: Sequence[int], picture: Any) -> None:
+        self._parts, self._starts = parts, starts
+        self._columns = [column.name for column in manifest.columns]
+        self._rebuilt = rows.Rebuilt(manifest.columns, manifest.shape, picture)
+        self._groups: dict[int, RowGroups] = {}
+        self._kept: dict[tuple[int, int], list[Any]] = {}
+        """Samples of row groups, the last one used last. Another takes its place; it is never changed."""
+
+    def part(self, number: int) -> RowGroups:
+        groups = self._groups.get(number)
+        if groups is None:
+            groups = self._groups[number] = RowGroups(self._parts[number], self._columns)
+        return groups
+
+    def _place(self, index: int) -> tuple[int, int, int]:
+        """Part, row group, and the row in it."""
+        number = bisect_right(self._starts, index) - 1
+        return number, *self.part(number).group_of(index - self._starts[number])
+
+    def missing(self, indices: Iterable[int]) -> list[tuple[int, int]]:
+        """Part and number of the row groups of these rows that are not kept."""
+        blocks = dict.fromkeys(self._place(index)[:2] for index in indices)
+        return [block for block in blocks if block not in self._kept]
+
+    def __getitem__(self, index: int) -> Any:
+        number, group, row = self._place(index)
+        kept = self._kept
+        samples = kept.get((number, group))
+        if samples is None:
+            samples = self.read(number, group)
+        if next(reversed(kept), None) != (number, group):
+            others = [(key, held) for key, held in kept.items() if key != (number, group)]
+            self._kept = dict([*others[1 - _KEPT_GROUPS :], ((number, group), samples)])
+        return samples[row]
+
+    def read(self, number: int, group: int) -> list[Any]:
+        """The samples of a part's row group."""
+        table = self.part(number).group(group)
+        try:
+            return self._rebuilt.all(table)
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            raise CacheDamaged(f"The rows of a cache are not what its manifest says: {error}.") from error

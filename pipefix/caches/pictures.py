@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from pipefix.caches.record import Picture, Pixels
+from pipefix.caches.record import Picture, Pixels, Unstorable
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import read_header
 from pipefix.vocabulary.errors import CacheDamaged
@@ -71,12 +72,16 @@ def _after_header(data: bytes) -> int:
 # -- what is an image ------------------------------------------------------------------------------------------------------
 
 
+def is_pil(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "PIL" and hasattr(value, "getbands")
+
+
 def is_image(value: Any) -> bool:
     """PIL images, and arrays and tensors of bytes laid out as images."""
     kind = type(value)
     module = kind.__module__.partition(".")[0]
     if module == "PIL":
-        return hasattr(value, "getbands")
+        return is_pil(value)
     if module == "numpy":
         return (
             getattr(value, "ndim", 0) == 3 and str(value.dtype) == "uint8" and value.shape[2] in (1, 3, 4) and 0 not in value.shape
@@ -90,7 +95,7 @@ def as_pil(value: Any) -> tuple[Any, str]:
     """The image as PIL's, and what it was."""
     from PIL import Image
 
-    if type(value).__module__.partition(".")[0] == "PIL":
+    if is_pil(value):
         return value, "image"
     if hasattr(value, "detach"):
         array, like = value.detach().cpu().permute(1, 2, 0).contiguous().numpy(), "tensor"
@@ -145,6 +150,22 @@ def encoded(image: Any, kind: str | None, quality: int, like: str, *, labels: bo
     return Picture(out.getvalue(), wanted, image.width, image.height, like)
 
 
+def lossless(image: Any, files: Sequence[bytes]) -> Picture:
+    """As one of the files that it may have been decoded from, where that gives the very same pixels; otherwise as PNG."""
+    from PIL import Image
+
+    for data in files:
+        kind = kind_of(data[:16])
+        if kind in _IN:
+            with Image.open(io.BytesIO(data)) as held:
+                same = held.size == image.size and held.mode == image.mode and upright(held) is held
+                if same and held.tobytes() == image.tobytes() and held.getpalette() == image.getpalette():
+                    return Picture(data, kind, image.width, image.height, "image")
+    if image.mode not in _IN["png"]:
+        raise Unstorable(f"a picture of mode {image.mode}: PNG has no such pixels")
+    return encoded(image, "png", 0, "image", labels=True)
+
+
 def raw(image: Any, like: str) -> Pixels:
     """The pixels themselves."""
     import numpy as np
@@ -173,7 +194,7 @@ def picture_as(form: str) -> Any:
     return give
 
 
-def pixels_as(form: str, *, copy: bool) -> Any:
+def pixels_as(form: str) -> Any:
     if form == "none":
         return _nothing
 
@@ -183,9 +204,7 @@ def pixels_as(form: str, *, copy: bool) -> Any:
             raise ValueError(f"an image of {pixels.array.ndim} dimensions")
         if wanted == "image":
             return _from_pixels(pixels)
-        # A tensor that can be written to must not be a view of the cache.
-        own = pixels.array.flags.writeable or not (copy or wanted == "tensor")
-        array = pixels.array if own else pixels.array.copy()
+        array = pixels.array if pixels.array.flags.writeable else pixels.array.copy()
         array = array if array.ndim == 3 else array[:, :, None]
         if wanted == "array":
             return array
@@ -266,8 +285,22 @@ def _jpeg_size(data: Any) -> tuple[int, int] | None:
 
 def _check_size(size: tuple[int, int], picture: Picture) -> None:
     """A few bytes can claim to be a picture that fills the memory."""
-    if size != (picture.width, picture.height) or size[0] * size[1] > _MOST_PIXELS:
+    told = (picture.width, picture.height)
+    if (told != (0, 0) and size != told) or size[0] * size[1] > _MOST_PIXELS:
         raise CacheDamaged(f"A picture says it is {size[0]}x{size[1]}, and its record says {picture.width}x{picture.height}.")
+
+
+def check_size(picture: Picture) -> None:
+    """Raise where a picture's file does not begin as one of its kind and size does; it is not decoded."""
+    from PIL import Image
+
+    if picture.kind not in _IN:
+        raise CacheDamaged(f"A picture in the cache is of no kind that caches hold: {picture.kind[:10]!r}.")
+    try:
+        with Image.open(io.BytesIO(picture.data), formats=[picture.kind.upper()]) as image:
+            _check_size(image.size, picture)
+    except (OSError, SyntaxError, Image.DecompressionBombError, EOFError) as error:
+        raise CacheDamaged(f"A picture in the cache cannot be decoded: {error}.") from error
 
 
 def forget_threads() -> None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pipefix.caches.pictures import forget_threads
-from pipefix.caches.writer import Facts, Tell, program_ended
+from pipefix.caches.writer import Facts, Tell, frames, program_ended
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
@@ -93,20 +93,19 @@ def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | P
     if workers < 1 or not can_fork():
         yield from _here(numbers, make)
         return
-    context = multiprocessing.get_context("fork")
     waiting = deque(numbers)
     crew: dict[Any, _Worker] = {}
     try:
         for _ in range(min(workers, len(waiting))):
-            worker = _Worker(context, make, [one.connection for one in crew.values()])
+            worker = _Worker(make, [one.connection for one in crew.values()])
             crew[worker.connection] = worker
             worker.give(waiting)
         while crew:
             for connection in wait(list(crew)):
                 worker = crew[connection]
-                said = worker.hear()
+                said = worker.progress()
                 if said is None:
-                    del crew[connection]
+                    crew.pop(connection).end()
                     continue
                 if isinstance(said, PartDone):
                     worker.give(waiting)
@@ -134,60 +133,105 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
 
     It notes in its argument's ``value`` which sample it is at.
     """
-    context = multiprocessing.get_context("fork")
-    connection, inner = context.Pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    place = context.RawValue("q", -1)
-    last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
-    process = context.Process(target=_work_apart, args=(inner, connection, work, place, last_frames), daemon=True)
-    with existing_objects_skipped():
-        process.start()
-    inner.close()
+    process = _Process(_work_apart, work, [])
     try:
-        said = connection.recv()
-    except (EOFError, OSError):
-        process.join()
-        last_frames.seek(0)
-        raise TargetError(
-            f"The process that looked at some samples {_ended(process.exitcode, place.value)}.",
-            advice="Run that sample by itself: the dataset's code, or a library that it calls, ends the process.",
-            user_traceback=last_frames.read().decode(errors="replace") or None,
-        ) from None
+        try:
+            said = process.hear()
+        except (EOFError, ConnectionError):
+            how = process.ended()
+            raise TargetError(
+                f"The process that looked at some samples {how}.",
+                advice="Run that sample by itself: the dataset's code, or a library that it calls, ends the process.",
+                user_traceback=process.last_words(),
+            ) from None
     finally:
-        if process.is_alive():
-            process.join(2.0)
-            process.kill()
-        process.join()
-        connection.close()
-        last_frames.close()
-    if isinstance(said, _Carried):
-        raise said.unpacked()
-    if isinstance(said, BaseException):
-        raise said
+        process.end(patience=2.0)
     return bytes(said)
 
 
-def _work_apart(connection: Any, other: Any, work: Callable[[Any], bytes], place: Any, last_frames: Any) -> None:
+def _work_apart(connection: Any, work: Callable[[Any], bytes], place: Any) -> None:
+    try:
+        found = work(place)
+    except ConnectionError as error:
+        raise TargetError(f"A sample cannot be read: {type(error).__name__}: {error}", user_traceback=frames(error)) from error
+    connection.send(found)
+
+
+class _Process:
+    """A forked process and the pipe to it."""
+
+    def __init__(self, run: Callable[[Any, Any, Any], None], work: Any, others: list[Any]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, inner = context.Pipe()
+        self._place = context.RawValue("q", -1)
+        self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
+        sys.stdout.flush()
+        sys.stderr.flush()
+        given = (run, inner, [self.connection, *others], work, self._place, self._last_frames)
+        self._process = context.Process(target=_inside, args=given, daemon=True)
+        try:
+            with existing_objects_skipped():
+                self._process.start()
+        except OSError as error:
+            raise TargetError(
+                f"A worker process cannot be started: {error.strerror or error}.",
+                advice="Ask for fewer, --workers 1, or none, --workers 0. What is done is kept.",
+            ) from error
+        inner.close()
+
+    def hear(self) -> Any:
+        """What it said; raises what it raised, and EOFError or OSError where it is gone."""
+        said = self.connection.recv()
+        if isinstance(said, Carried):
+            raise said.unpacked()
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+    def ended(self) -> str:
+        """How it ended, and at which sample."""
+        self._process.join()
+        code, sample = self._process.exitcode or 0, self._place.value
+        how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+        return f"{how} while it made sample {sample}" if sample >= 0 else f"{how} before it made its first sample"
+
+    def last_words(self) -> str | None:
+        self._last_frames.seek(0)
+        return self._last_frames.read().decode(errors="replace") or None
+
+    def end(self, patience: float = 0.0) -> None:
+        if patience and self._process.is_alive():
+            self._process.join(patience)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join(2.0)
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self.connection.close()
+        self._last_frames.close()
+
+
+def _inside(
+    run: Callable[[Any, Any, Any], None], connection: Any, others: list[Any], work: Any, place: Any, last_frames: Any
+) -> None:
+    """The life of a process."""
     faulthandler.enable(last_frames, all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    other.close()
+    for other in others:
+        other.close()
     try:
         forget_threads()
-        said: Any = work(place)
+        _keep_freed_memory()
+        run(connection, work, place)
+    except (EOFError, ConnectionError):
+        os._exit(1)  # the parent is gone
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
-        said = _sendable(error)
-    with contextlib.suppress(ConnectionError):
-        connection.send(said)
+        with contextlib.suppress(ConnectionError):
+            connection.send(sendable(error))
     connection.close()
     os._exit(0)
-
-
-def _ended(code: int | None, sample: int) -> str:
-    code = code or 0
-    how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
-    return f"{how} while it made sample {sample}" if sample >= 0 else f"{how} before it made its first sample"
 
 
 def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | PartDone]:
@@ -208,86 +252,47 @@ class _SampleCounter:
     value = 0
 
 
-class _Worker:
-    def __init__(self, context: Any, make: Ready, others: list[Any]) -> None:
-        self.connection, inner = context.Pipe()
-        self._place = context.RawValue("q", -1)
+class _Worker(_Process):
+    """A process that makes parts, one after the other."""
+
+    def __init__(self, make: Ready, others: list[Any]) -> None:
+        super().__init__(_work, make, others)
         self._busy = True
-        self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the worker's end
-        sys.stdout.flush()
-        sys.stderr.flush()
-        inherited = [self.connection, *others]
-        self._process = context.Process(target=_work, args=(inner, inherited, make, self._place, self._last_frames), daemon=True)
-        with existing_objects_skipped():
-            self._process.start()
-        inner.close()
 
     def give(self, waiting: deque[int]) -> None:
         self._busy = bool(waiting)
-        self.connection.send(waiting.popleft() if waiting else None)
+        with contextlib.suppress(ConnectionError):  # it ended: that is heard next
+            self.connection.send(waiting.popleft() if waiting else None)
 
-    def hear(self) -> Moved | PartDone | None:
-        """What it said; None once it left after its last part."""
+    def progress(self) -> Moved | PartDone | None:
+        """How far it is; None once it left after its last part."""
         try:
-            said = self.connection.recv()
-        except (EOFError, OSError):
-            self._process.join()
+            said = self.hear()
+        except (EOFError, ConnectionError):
+            how = self.ended()
             if not self._busy:
-                self._last_frames.close()
                 return None
-            raise self._died() from None
-        if isinstance(said, _Carried):
-            raise said.unpacked()
-        if isinstance(said, BaseException):
-            raise said
-        if isinstance(said, tuple) and said and said[0] == "done":
-            return PartDone(said[1], msgspec.msgpack.decode(said[2], type=Facts))
-        return said  # type: ignore[no-any-return]
-
-    def _died(self) -> TargetError:
-        self._last_frames.seek(0)
-        return TargetError(
-            f"A worker process {_ended(self._process.exitcode, self._place.value)}.",
-            advice="Signal 9 is often the kernel's, out of memory: fewer --workers need less. Otherwise look at that sample. "
-            "What is done is kept.",
-            user_traceback=self._last_frames.read().decode(errors="replace") or None,
-        )
-
-    def end(self) -> None:
-        if self._process.is_alive():
-            self._process.terminate()
-            self._process.join(2.0)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self.connection.close()
-        self._last_frames.close()
+            raise TargetError(
+                f"A worker process {how}.",
+                advice="Signal 9 is often the kernel's, out of memory: fewer --workers need less. Otherwise look at that sample. "
+                "What is done is kept.",
+                user_traceback=self.last_words(),
+            ) from None
+        if isinstance(said, Moved):
+            return said
+        number, facts = said
+        return PartDone(number, msgspec.msgpack.decode(facts, type=Facts))
 
 
-def _work(connection: Any, others: list[Any], make: Ready, place: Any, last_frames: Any) -> None:
-    """The life of a worker: it takes numbers until there are none."""
-    faulthandler.enable(last_frames, all_threads=False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in others:
-        other.close()
-    try:
-        forget_threads()
-        _keep_freed_memory()
-        told = _Told(connection.send, place)
-        with make() as one:
-            while (number := connection.recv()) is not None:
-                told.begin()
-                facts = one(number, told)
-                told.flush()
-                connection.send(("done", number, msgspec.msgpack.encode(facts.brief())))
-    except (EOFError, ConnectionError):
-        os._exit(1)  # the parent is gone
-    except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
-        with contextlib.suppress(ConnectionError):
-            connection.send(_sendable(error))
-    connection.close()
-    os._exit(0)
+def _work(connection: Any, make: Ready, place: Any) -> None:
+    """It takes numbers until there are none."""
+    told = _Told(connection.send, place)
+    with make() as one:
+        while (number := connection.recv()) is not None:
+            told.begin()
+            facts = one(number, told)
+            told.flush()
+            connection.send((number, msgspec.msgpack.encode(facts.brief())))
 
 
 def _keep_freed_memory() -> None:
@@ -300,18 +305,18 @@ def _keep_freed_memory() -> None:
     mallopt(_MMAP_THRESHOLD, 32 << 20)
 
 
-def _sendable(error: BaseException) -> BaseException:
+def sendable(error: BaseException) -> BaseException:
     """The same error with all that pickling an exception would lose."""
     if isinstance(error, SystemExit):
         error = program_ended(error, "The dataset")
     if isinstance(error, PipefixError):
-        return _Carried(type(error), str(error), error.advice, error.user_traceback)
+        return Carried(type(error), str(error), error.advice, error.user_traceback)
     if isinstance(error, OSError):
         return OSError(error.errno, error.strerror or str(error), error.filename)
     return RuntimeError(f"{type(error).__name__}: {error}\n" + "".join(traceback.format_exception(error)))
 
 
-class _Carried(Exception):
+class Carried(Exception):
     """One of our errors on its way out of a worker."""
 
     def __init__(self, kind: type[PipefixError], what: str, advice: str, frames: str | None) -> None:

@@ -43,15 +43,15 @@ def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
     get = getter(dataset, None)
     given = [get(index) for index in indices]
     try:
-        if len(record.encode(plain(given[0]))) > MOST_BYTES / LEAST_RECORDS:
+        each = sum(len(record.encode(plain(sample))) for sample in given) / len(given)
+        copies = int(min(MOST_RECORDS, MOST_BYTES / each))
+        if copies < LEAST_RECORDS:
             return ReadBack()
-        few = _made(given, folder / "few")
-        each = sum(len(few.raw(position)) for position in range(len(few))) / len(few)
-        copies = int(min(MOST_RECORDS, MOST_BYTES / max(each, 1.0)))
-        many = copies > LEAST_RECORDS
-        cached = _made(list(itertools.islice(itertools.cycle(given), copies)), folder / "many") if many else few
+        samples = list(itertools.islice(itertools.cycle(given), copies))
+        conversion.convert(samples, conversion.recipe_of("lmdb", "sample"), folder / "records", workers=0)
     except (PipefixError, record.Unstorable) as error:
         return ReadBack(why_not=str(error))
+    cached = CachedDataset(folder / "records")
     order = list(range(len(cached)))
     spent = []
     for turn in range(TIMES + 1):
@@ -62,9 +62,4 @@ def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
             ended = time.perf_counter()
             if turn:  # the first time each record's checksum is compared
                 spent.append(ended - begun)
-    return ReadBack(tuple(spent), each, folder / ("many" if many else "few"))
-
-
-def _made(samples: list[Any], folder: Path) -> CachedDataset:
-    conversion.convert(samples, conversion.recipe_of("lmdb", "sample"), folder, workers=0)
-    return CachedDataset(folder)
+    return ReadBack(tuple(spent), each, folder / "records")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pipefix.caches.maker import getter
+from pipefix.caches.streams import EndOfStream
 from pipefix.caches.witness import Reads, Witness
 from pipefix.caches.writer import frames
 from pipefix.vocabulary.errors import PipefixError, TargetError
@@ -30,19 +31,20 @@ class Reading(NamedTuple):
 def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
     """Run some samples whole, then only as far as their reading goes."""
     get = getter(dataset, None)
-    good, first = _first(get, indices, witness)
-    seen, unseen = _steady(get, good, first, witness)
+    runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
+    chosen = [index for index, _ in runs]
+    seen, unseen = _steady(get, chosen, [reads for _, reads in runs], witness)
     files = list(dict.fromkeys(path for reads in seen for path in reads.files))
     if not files:
         raise TargetError(
-            f"Samples were made, and none of the {len(good)} looked at read a file in a way that can be seen.",
+            f"Samples were made, and none of the {len(chosen)} looked at read a file in a way that can be seen.",
             advice="Store the samples themselves instead: --store sample",
         )
     # A client that the first sample of a process makes may decode on the way (botocore its JSON): stopped there, it never asks.
-    learned = not any(map(is_far, files)) and witness.learn(get, good)
+    learned = not any(map(is_far, files)) and witness.learn(get, chosen)
     sizes = [_held(reads) for reads in seen]
     if learned:
-        sizes = _sizes(get, indices, witness) or sizes
+        sizes = [_held(reads) for _, reads in good(lambda index: witness.read_only(get, index), indices)]
     return Reading(
         files=files,
         record_bytes=sum(sizes) / len(sizes),
@@ -53,63 +55,47 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
     )
 
 
-def _first(get: Callable[[int], Any], indices: Sequence[int], witness: Witness) -> tuple[list[int], list[Reads]]:
-    """Some samples that can be read, and what they read."""
-    good, found, last = [], [], None
+def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None = None) -> Iterator[tuple[int, Any]]:
+    """So many samples that can be made, with their numbers; of damaged ones it is told when their part is made."""
+    given, last = 0, None
     for index in indices:
         try:
-            _, reads = witness.whole(get, index)
+            value = make(index)
+        except EndOfStream:
+            break
         except PipefixError:
             raise
-        except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
+        except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             last = error
             continue
-        good.append(index)
-        found.append(reads)
-        if len(good) >= _LEARNED_FROM:
+        given += 1
+        yield index, value
+        if given == count:
             break
-    none_good(good, last)
-    return good, found
+    if not given:
+        said = f": {type(last).__name__}: {last}" if last is not None else ""
+        raise TargetError(
+            f"None of the samples that were looked at could be read{said}",
+            advice="Run dataset[0] by itself to see the error in full.",
+            user_traceback=frames(last) if last is not None else None,
+        )
 
 
 def _steady(
-    get: Callable[[int], Any], good: Sequence[int], first: Sequence[Reads], witness: Witness
+    get: Callable[[int], Any], chosen: Sequence[int], first: Sequence[Reads], witness: Witness
 ) -> tuple[list[Reads], list[int]]:
     """What these samples read when they are run again, and what they read unseen.
 
     A sample that maps a file only the first time keeps that map for others: it is not the sample's own, and not kept whole.
     """
     witness.install()  # for what the first samples imported
-    again = [witness.again(get, index) for index in good]
+    again = [witness.again(get, index) for index in chosen]
     if any(one.given - other.given for one, (other, _) in zip(first, again, strict=True)):
         witness.maps = False
-        again = [witness.again(get, index) for index in good]
+        again = [witness.again(get, index) for index in chosen]
     return [reads for reads, _ in again], [unseen for _, unseen in again]
-
-
-def _sizes(get: Callable[[int], Any], indices: Sequence[int], witness: Witness) -> list[int]:
-    """Of more samples than it took to learn: what they read is all that is looked at now."""
-    sizes = []
-    for index in indices:
-        try:
-            reads = witness.read_only(get, index)
-        except Exception:  # noqa: BLE001, S112 - a damaged sample: told when its part is made
-            continue
-        sizes.append(_held(reads))
-    return sizes
 
 
 def _held(reads: Reads) -> int:
     """Bytes that were read; of a shard, not those of its other samples."""
     return sum(len(data) for read in reads.files.values() for _, data in read.runs())
-
-
-def none_good(good: Sequence[Any], error: Exception | None) -> None:
-    """Raise where not one of the samples that were looked at could be read."""
-    if not good:
-        said = f": {type(error).__name__}: {error}" if error is not None else ""
-        raise TargetError(
-            f"None of the samples that were looked at could be read{said}",
-            advice="Run dataset[0] by itself to see the error in full.",
-            user_traceback=frames(error) if error is not None else None,
-        )

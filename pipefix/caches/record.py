@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -102,10 +103,11 @@ def _describe(value: Any, put: Callable[[Any], list[int]], depth: int) -> Any:
         return ["l", *(_describe(one, put, depth + 1) for one in value)]
     if kind is tuple:
         return ["t", *(_describe(one, put, depth + 1) for one in value)]
-    if isinstance(value, dict):
-        return ["d", *(_pair(key, one, put, depth) for key, one in value.items())]
+    if kind in (dict, collections.OrderedDict):
+        return ["d" if kind is dict else "o", *(_pair(key, one, put, depth) for key, one in value.items())]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return ["n", kind.__name__, list(value._fields), *(_describe(one, put, depth + 1) for one in value)]
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        return ["n", name, list(value._fields), *(_describe(one, put, depth + 1) for one in value)]
     return _numeric(value, kind, put)
 
 
@@ -128,6 +130,8 @@ def _numeric(value: Any, kind: type, put: Callable[[Any], list[int]]) -> Any:
         return ["T", *_tensor(value, put)]
     if isinstance(value, (int, float, str)):  # numbers and strings with a class of their own, such as an IntEnum's member
         return _describe(next(base for base in (int, float, str) if isinstance(value, base))(value), put, 0)
+    if isinstance(value, dict):
+        raise Unstorable(f"a {kind.__module__}.{kind.__qualname__}: it would come back as a dict; give dict(...) or an OrderedDict")
     raise Unstorable(f"a {kind.__module__}.{kind.__qualname__}: records hold numbers, text, bytes, arrays, tensors and images")
 
 
@@ -156,19 +160,13 @@ def _tensor(value: Any, put: Callable[[Any], list[int]]) -> list[Any]:
 
 
 class Decoder:
-    """Makes samples of records. ``picture`` and ``pixels`` say what images become.
+    """Makes samples of records. ``picture`` and ``pixels`` say what images become."""
 
-    ``copy`` gives arrays of their own; otherwise they are views of the cache, and read-only.
-    """
-
-    def __init__(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any], *, copy: bool = True) -> None:
+    def __init__(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any]) -> None:
         self.picture = picture
         self.pixels = pixels
-        self.copy = copy
 
     def __call__(self, record: memoryview) -> Any:
-        if not self.copy:
-            record = record.toreadonly()
         try:
             return self._value(description(record), record, 0)
         except (IndexError, TypeError, ValueError, KeyError, OverflowError, AttributeError, RuntimeError, MemoryError) as error:
@@ -190,7 +188,7 @@ class Decoder:
             return self.pixels(Pixels(self._as_array(record, dtype, shape, offset, length), mode, palette, like))
         if tag == "a":
             found = self._as_array(record, *rest)
-            return found.copy() if self.copy and not found.flags.writeable else found
+            return found if found.flags.writeable else found.copy()
         if tag == "T":
             return self._as_tensor(record, *rest)
         if tag == "s":
@@ -201,9 +199,12 @@ class Decoder:
             return [self._value(one, record, depth + 1) for one in rest]
         if tag == "d":
             return {key: self._value(one, record, depth + 1) for key, one in rest}
+        if tag == "o":
+            return collections.OrderedDict((key, self._value(one, record, depth + 1)) for key, one in rest)
         if tag == "n":
             name, fields, *values = rest
-            return _named(name, tuple(fields))._make([self._value(one, record, depth + 1) for one in values])
+            made = [self._value(one, record, depth + 1) for one in values]
+            return tuple.__new__(_named(name, tuple(fields)), made)
         raise ValueError(f"a value of unknown kind {str(tag)[:20]!r}")
 
     def _as_array(self, record: memoryview, dtype: str, shape: Sequence[int], offset: int, length: int) -> Any:
@@ -284,6 +285,18 @@ def _scalar(dtype: str, data: bytes) -> Any:
     return np.frombuffer(data, kind)[0]
 
 
-@lru_cache(maxsize=256)
 def _named(name: str, fields: tuple[str, ...]) -> Any:
+    """The class of this name, where the program has it and its fields are these; otherwise one like it. Nothing is imported."""
+    module, _, path = name.rpartition(":")
+    for place in (module, "__main__"):
+        kind: Any = sys.modules.get(place)
+        for step in path.split("."):
+            kind = vars(kind).get(step) if hasattr(kind, "__dict__") else None
+        if isinstance(kind, type) and issubclass(kind, tuple) and vars(kind).get("_fields") == fields:
+            return kind
+    return _made_up(path.rpartition(".")[2], fields)
+
+
+@lru_cache(maxsize=256)
+def _made_up(name: str, fields: tuple[str, ...]) -> Any:
     return collections.namedtuple(name, fields)

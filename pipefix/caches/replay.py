@@ -1,7 +1,7 @@
-"""Unmodified dataset code reads from a ``source`` cache: its seams for files answer with what the sample read when it was recorded.
+"""Unmodified dataset code reads from a ``source`` cache: its hooks for files answer with what the sample read when it was recorded.
 
 The cache is asked by sample: its record names the files that it read, and a file is looked for among those. What is not there is
-read from the file system as ever, and counted. One set of seams serves every cache that a process replays.
+read from the file system as ever, and counted. One set of hooks serves every cache that a process replays.
 """
 
 from __future__ import annotations
@@ -13,35 +13,41 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from pipefix.caches import record
 from pipefix.caches.maker import path_of
 from pipefix.caches.witness import NOT_DATA
-from pipefix.seams.objects import CLIENTS, HEAD, Answer
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
-from pipefix.seams.tape import MISSING
+from pipefix.hooks.install import install_all
+from pipefix.hooks.objects import CLIENTS, HEAD, Answer
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.sample_timer import UntimedTimer
 from pipefix.vocabulary.errors import CacheDamaged
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
 
 _STORAGE_ONLY = frozenset({Stage.STORAGE})
-BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "pyarrow", "urllib", "urllib3", "fsspec",
+BYTE_READERS = ("files", "os_calls", "mmap", "numpy", "cv2", "torchvision_io", "h5py", "urllib", "urllib3", "fsspec",
                 "obstore", "s3torchconnector")  # fmt: skip
-"""The seams that can answer with the bytes of a file. Others would only be in the way of the training program."""
+"""The hooks that can answer with the bytes of a file. Others would only be in the way of the training program."""
 _INSTALL_AGAIN = 64
 """Samples between two looks for libraries that were imported meanwhile: the first few samples bring most."""
 _NO_READS = ("os.stat", "os.lstat", "os.listdir")
 """Names, sizes and times are the file system's to tell: no source cache holds them."""
 
-Piece = tuple[int, int, int, int]
+_Place = Annotated[int, msgspec.Meta(ge=0)]
+Piece = tuple[_Place, _Place, _Place, int]
 """Offset in the file, length, place in the record, and the position in the part of the record that holds it (-1: this one)."""
+
+Entry = tuple[str, int, list[Piece]]
+"""A file's name, its size, and what is held of it."""
 
 
 class Shelf:
-    """The files of one sample at a time: the seams' `FileTape`."""
+    """The files of one sample at a time: the hooks' `ByteStore`."""
 
     def __init__(self, root: str | None, get: Callable[[int], memoryview]) -> None:
         self._root = root
@@ -173,46 +179,38 @@ def piece_of(held: memoryview, place: int, length: int) -> memoryview:
     return found
 
 
-def entries(taken: memoryview) -> list[tuple[str, int, list[Piece]]]:
+def check(taken: memoryview, get: Callable[[int], memoryview]) -> None:
+    """Raise where a record does not hold, or refer to, all that it names."""
+    for _, _, pieces in entries(taken):
+        for _, length, place, holder in pieces:
+            piece_of(taken if holder < 0 else get(holder), place, length)
+
+
+def entries(taken: memoryview) -> list[Entry]:
     """The files that a record of the ``source`` store names."""
     told = record.description(taken)
     if not isinstance(told, list) or not told or told[0] != "S":
         raise CacheDamaged("A record of the source store does not say which files it holds.")
-    for entry in told[1:]:
-        if not _is_entry(entry):
-            raise CacheDamaged("A record of the source store names a file in a way that makes no sense.")
-    return told[1:]
-
-
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, list)
-        and len(entry) == 3
-        and type(entry[0]) is str
-        and type(entry[1]) is int
-        and isinstance(entry[2], list)
-        and all(map(_is_piece, entry[2]))
-    )
-
-
-def _is_piece(piece: Any) -> bool:
-    return isinstance(piece, list) and len(piece) == 4 and all(type(one) is int for one in piece) and min(piece[:3]) >= 0
+    try:
+        return msgspec.convert(told[1:], list[Entry])
+    except msgspec.ValidationError:
+        raise CacheDamaged("A record of the source store names a file in a way that makes no sense.") from None
 
 
 class Replayer:
-    """The process's one tap for replaying."""
+    """The process's one timer for replaying."""
 
     def __init__(self) -> None:
-        self.tap = Tap()
-        self.tap.active = True
+        self.timer = UntimedTimer()
+        self.timer.active = True
         self._patches = Patches()
         self._samples = 0
         self._clients: set[str] = set()
         self._shelf: Shelf | None = None
         self._told = False
-        install_all(self.tap, self._patches, BYTE_READERS)
+        install_all(self.timer, self._patches, BYTE_READERS)
 
-    # The seams' `Tape`: only files are answered.
+    # The hooks' `ResultStore`: only files are answered.
 
     @property
     def files(self) -> Shelf | None:
@@ -222,7 +220,7 @@ class Replayer:
         """Nothing is recorded while replaying."""
 
     def find(self, unit: object, op: str, ordinal: int) -> Any:
-        self.tap.misses -= op in _NO_READS  # the tap counts what is not found
+        self.timer.misses -= op in _NO_READS  # the timer counts what is not found
         return MISSING
 
     def run(self, shelf: Shelf, make: Callable[[int], Any], index: int) -> Any:
@@ -230,26 +228,26 @@ class Replayer:
         self._samples += 1
         early = self._samples <= 4
         fresh = shelf.clients() - self._clients if early else set()
-        for client in fresh:  # a sample that imports its client itself would be past the seam by then
+        for client in fresh:  # a sample that imports its client itself would be past the hook by then
             with contextlib.suppress(ImportError):
                 importlib.import_module(client)
         self._clients |= fresh
         if early or self._samples % _INSTALL_AGAIN == 0:
-            install_all(self.tap, self._patches, BYTE_READERS)
-        tap = self.tap
-        before = tap.misses
+            install_all(self.timer, self._patches, BYTE_READERS)
+        timer = self.timer
+        before = timer.misses
         self._shelf = shelf
-        tap.playing = self
-        tap.replaced = _STORAGE_ONLY
-        tap.begin(index)
+        timer.playing = self
+        timer.replaced = _STORAGE_ONLY
+        timer.begin(index)
         try:
             return make(index)
         finally:
-            tap.end()
-            tap.replaced, tap.playing = frozenset(), None
-            tap.misses = max(before, tap.misses - shelf.not_data)
+            timer.end()
+            timer.replaced, timer.playing = frozenset(), None
+            timer.misses = max(before, timer.misses - shelf.not_data)
             shelf.not_data = 0
-            if tap.misses != before and not self._told:
+            if timer.misses != before and not self._told:
                 self._told = True
                 warnings.warn(
                     f"Sample {index} read what the cache does not hold; it came from the files themselves (see `misses`).",
@@ -258,7 +256,7 @@ class Replayer:
                 )
 
     def close(self) -> None:
-        self.tap.active = False
+        self.timer.active = False
         self._patches.undo()
 
 
@@ -268,7 +266,7 @@ _readers: dict[int, weakref.finalize[..., Any]] = {}
 
 
 def replayer(reader: object) -> Replayer:
-    """The process's one, for samples of ``reader``. Its seams stay in place until the last reader is gone, or leaves."""
+    """The process's one, for samples of ``reader``. Its hooks stay in place until the last reader is gone, or leaves."""
     global _replayer
     if _replayer is None:
         _replayer = Replayer()
@@ -279,7 +277,7 @@ def replayer(reader: object) -> Replayer:
 
 
 def leave(reader: int) -> None:
-    """No more samples are replayed for the reader of this id. After the last, what the seams replaced is put back."""
+    """No more samples are replayed for the reader of this id. After the last, what the hooks replaced is put back."""
     gone = _readers.pop(reader, None)
     if gone is not None:
         gone.detach()
@@ -288,12 +286,12 @@ def leave(reader: int) -> None:
 
 
 def misses() -> int:
-    """Reads in this process that no cache could answer, since the seams were installed."""
-    return _replayer.tap.misses if _replayer is not None else 0
+    """Reads in this process that no cache could answer, since the hooks were installed."""
+    return _replayer.timer.misses if _replayer is not None else 0
 
 
 def stop() -> None:
-    """Take the seams out again."""
+    """Take the hooks out again."""
     global _replayer
     for gone in _readers.values():
         gone.detach()

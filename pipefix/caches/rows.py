@@ -1,7 +1,12 @@
-"""Samples as rows of typed Parquet columns: tables, text, token ids. Text is tokenised on the way, a row group at a time."""
+"""Samples as rows of typed columns: tables, text, token ids, pictures. Text is tokenised on the way, a row group at a time.
+
+A picture is its file's bytes and a path, and named in the schema's metadata as Hugging Face ``datasets`` has it, which opens such
+files as they are.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,22 +15,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipefix.caches import parquet
-from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.manifest import Column
-from pipefix.caches.record import Unstorable
+from pipefix.caches.pictures import kind_of
+from pipefix.caches.record import Picture, Unstorable
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.extras import need
 
-GROUP_ROWS = 1024
-TOKENS = "input_ids"
+TOKENS, SAMPLE = "input_ids", "sample"
+_PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double", "bool",
           "string", "binary", "large_string")  # fmt: skip
 _LIST = re.compile(r"list<(?:item: |element: )?(\w+)>\Z")
 
 
 def type_of(name: str) -> Any:
-    """Arrow's type by name: plain ones, and lists of them."""
+    """Arrow's type by name: plain ones, lists of them, and pictures."""
+    if name == str(_PICTURE):
+        return _PICTURE
     found = _LIST.match(name)
     inner = found[1] if found else name
     if inner not in _TYPES:
@@ -38,6 +44,8 @@ def fields(sample: Any) -> tuple[str, dict[str, Any]]:
     """The shape of a sample, and its fields by name."""
     if isinstance(sample, dict):
         return "dict", {str(key): value for key, value in sample.items()}
+    if isinstance(sample, Picture):
+        return "value", {"value": sample}
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         return "dict", dict(zip(sample._fields, sample, strict=True))
     if isinstance(sample, (tuple, list)) and not all(isinstance(one, (int, float)) for one in sample):
@@ -50,6 +58,8 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     kind = type(value)
     if value is None or kind in (bool, int, float, str, bytes):
         return value, "scalar", None
+    if kind is Picture:
+        return {"bytes": value.data, "path": None}, "image", _PICTURE
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item(), "scalar", pa.from_numpy_dtype(value.dtype)
     like = "list"
@@ -68,7 +78,7 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
         return list(value), like, None
     if isinstance(value, (int, float, str)):
         return next(base(value) for base in (int, float, str) if isinstance(value, base)), "scalar", None
-    raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes and lists of them")
+    raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes, lists of them and PIL images")
 
 
 def infer(samples: Sequence[Any], tokenise: str | None) -> tuple[str, list[Column]]:
@@ -77,7 +87,7 @@ def infer(samples: Sequence[Any], tokenise: str | None) -> tuple[str, list[Colum
     shape, first = shapes[0]
     columns = []
     for name in dict.fromkeys(key for _, one in shapes for key in one):
-        if name == parquet.SAMPLE:
+        if name == SAMPLE:
             raise Unstorable(f"a field is called {name!r}, the name of the column that holds the sample's number")
         told = [plain(name, one.get(name)) for _, one in shapes]
         like = next((like for value, like, _ in told if value is not None), "scalar")
@@ -105,7 +115,9 @@ def infer(samples: Sequence[Any], tokenise: str | None) -> tuple[str, list[Colum
 
 
 def schema_of(columns: Sequence[Column]) -> Any:
-    return pa.schema([(parquet.SAMPLE, pa.int64()), *((one.name, type_of(one.type)) for one in columns)])
+    schema = pa.schema([(SAMPLE, pa.int64()), *((column.name, type_of(column.type)) for column in columns)])
+    pictured = {column.name: {"_type": "Image"} for column in columns if column.like == "image"}
+    return schema.with_metadata({"huggingface": json.dumps({"info": {"features": pictured}})}) if pictured else schema
 
 
 def tokeniser(name: str) -> Callable[[list[str]], list[list[int]]]:
@@ -122,48 +134,6 @@ def tokeniser(name: str) -> Callable[[list[str]], list[list[int]]]:
         return [one.ids for one in found.encode_batch(texts)]
 
     return batch
-
-
-class RowsWriter:
-    """Collects rows, and writes them a row group at a time."""
-
-    def __init__(self, path: Path, blueprint: Blueprint) -> None:
-        self._columns = blueprint.columns
-        self._schema = schema_of(blueprint.columns)
-        self._writer = parquet.ParquetWriter(path, self._schema)
-        recipe = blueprint.recipe
-        self._text = recipe.text if recipe.tokenizer is not None else None
-        self._tokenise = tokeniser(recipe.tokenizer) if recipe.tokenizer is not None else None
-        self._samples: list[int] = []
-        self._rows: list[dict[str, Any]] = []
-
-    def add(self, sample: int, row: Any) -> None:
-        self._samples.append(sample)
-        self._rows.append(row)
-        if len(self._rows) >= GROUP_ROWS:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        arrays = [pa.array(self._samples, pa.int64())]
-        for column, field in zip(self._columns, self._schema, strict=False):
-            field = self._schema.field(column.name)
-            arrays.append(self._array(column.name, field.type))
-        self._writer.add_table(pa.table(arrays, self._schema))
-        self._samples, self._rows = [], []
-
-    def _array(self, name: str, kind: Any) -> Any:
-        if self._tokenise is not None and name == TOKENS and self._text is not None:
-            return pa.array(self._tokenise([row[self._text] or "" for row in self._rows]), kind)
-        return pa.array([row.get(name) for row in self._rows], kind)
-
-    def close(self) -> list[tuple[int, int, int, int]]:
-        self._flush()
-        return self._writer.close()
-
-    def abandon(self) -> None:
-        self._writer.abandon()
 
 
 def row_of(sample: Any, columns: dict[str, Any], text: str | None) -> dict[str, Any]:
@@ -185,6 +155,8 @@ def row_of(sample: Any, columns: dict[str, Any], text: str | None) -> dict[str, 
 
 def _fits(value: Any, kind: Any) -> bool:
     held = type(value)
+    if kind == _PICTURE or held is dict:
+        return kind == _PICTURE and held is dict
     if pa.types.is_floating(kind):
         return held is float or held is int
     if pa.types.is_boolean(kind):
@@ -208,13 +180,14 @@ def _range(kind: Any) -> tuple[int, int]:
 class Rebuilt:
     """Makes samples of the rows of a table again."""
 
-    def __init__(self, columns: Sequence[Column], shape: str) -> None:
-        self._likes = {one.name: one.like for one in columns}
+    def __init__(self, columns: Sequence[Column], shape: str, picture: Callable[[Picture], Any]) -> None:
+        self._likes = {column.name: column.like for column in columns}
         self._shape = shape
+        self._picture = picture
 
     def all(self, table: Any) -> list[Any]:
         """Every row of a table."""
-        names = [name for name in table.column_names if name != parquet.SAMPLE]
+        names = [name for name in table.column_names if name != SAMPLE]
         columns = [self._column(table.column(name), self._likes.get(name, "scalar")) for name in names]
         if self._shape == "value" and len(columns) == 1:
             return list(columns[0])
@@ -225,6 +198,8 @@ class Rebuilt:
         if like == "scalar":
             values: list[Any] = column.to_pylist()
             return values
+        if like == "image":
+            return [None if held is None else self._picture(_picture_of(held["bytes"])) for held in column.to_pylist()]
         if like.endswith("-0"):
             kind = column.type.to_pandas_dtype()
             return [_like(np.array(one, kind), like[:-2]) for one in column.to_pylist()]
@@ -232,6 +207,10 @@ class Rebuilt:
             lists: list[Any] = column.to_pylist()
             return lists
         return [_like(None if one.values is None else one.values.to_numpy(zero_copy_only=False), like) for one in column]
+
+
+def _picture_of(data: bytes) -> Picture:
+    return Picture(data, kind_of(data[:16]) or "", 0, 0, "image")
 
 
 def _like(array: Any, like: str) -> Any:

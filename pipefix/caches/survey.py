@@ -14,16 +14,18 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import reading, record, rows
+from pipefix.caches import pictures, reading, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.maker import TreeMaker, getter
 from pipefix.caches.manifest import Cut, Recipe
 from pipefix.caches.record import Unstorable
+from pipefix.caches.streams import is_stream, stream
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import EndOfStream, stream
+from pipefix.caches.writer import frames, is_users, program_ended
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
+from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.random_state import RandomState, seeded
 from pipefix.vocabulary.urls import is_far
 
@@ -57,23 +59,29 @@ class Surveyed:
             yield None
             return
         hook = Hook(self.holders[0].operations[: len(cut.kept)])
-        backs = [holder.put(hook) for holder in self.holders]
-        try:
+        with cuts.replaced(self.holders, hook):
             yield hook
-        finally:
-            for back in backs:
-                back()
-
-
-def is_stream(dataset: Any) -> bool:
-    import sys
-
-    torch = sys.modules.get("torch.utils.data")
-    return torch is not None and isinstance(dataset, torch.IterableDataset)
 
 
 def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     """Settle everything, or raise what stands in the way."""
+    try:
+        return _survey(dataset, recipe, target)
+    except SystemExit as error:
+        raise program_ended(error, "The dataset") from error
+    except PipefixError:
+        raise
+    except Exception as error:
+        if not is_users(error):
+            raise
+        raise TargetError(
+            f"The dataset cannot be looked at: {type(error).__name__}: {error}",
+            advice="Run len(dataset) and dataset[0] by themselves, twice, to see where that comes from.",
+            user_traceback=frames(error),
+        ) from error
+
+
+def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     samples = None if is_stream(dataset) else _length(dataset)
     if samples == 0:
         raise TargetError("The dataset is empty: there is nothing to convert.", advice="Check the path that it was built with.")
@@ -139,13 +147,8 @@ class _Look:
         if self.recipe.store == "source":
             return self._source(plan)
         cut, hook = self._cut()
-        backs = [holder.put(hook) for holder in self.holders] if hook is not None else []
-        try:
-            plan = msgspec.structs.replace(plan, cut=cut)
-            return self._tree(plan, hook)
-        finally:
-            for back in backs:
-                back()
+        with cuts.replaced(self.holders if hook is not None else [], hook):
+            return self._tree(msgspec.structs.replace(plan, cut=cut), hook)
 
     def _source(self, plan: Blueprint) -> Blueprint:
         found = reading.learn(self.dataset, self.indices, self.witness)
@@ -188,79 +191,46 @@ class _Look:
     def _fixed(self, holder: Holder) -> int:
         inputs = []
         spy = _Spy(holder.value)
-        backs = [one.put(spy) for one in self.holders]
-        try:
-            for sample in self._some(3, None):
+        with cuts.replaced(self.holders, spy):
+            for _ in reading.good(self._getter(None), self.indices, 3):
                 inputs += spy.calls
                 spy.calls = []
-                del sample
-        finally:
-            for back in backs:
-                back()
         return cuts.fixed_operations(holder, inputs, _same) if inputs else 0
 
     def _call(self, hook: Hook) -> Any:
-        backs = [holder.put(hook) for holder in self.holders]
-        try:
-            calls = [cuts.call_of(hook, sample) for sample in self._some(3, hook)]
-        finally:
-            for back in backs:
-                back()
+        with cuts.replaced(self.holders, hook):
+            calls = [cuts.call_of(hook, sample) for _, sample in reading.good(self._getter(hook), self.indices, 3)]
         return calls[0] if calls and all(call == calls[0] for call in calls) else None
-
-    def _some(self, count: int, hook: Hook | None) -> Any:
-        """A few good samples."""
-        get = self._getter(hook)
-        given, last = 0, None
-        for index in self.indices:
-            try:
-                value = get(index)
-            except EndOfStream:
-                break
-            except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
-                last = error
-                continue
-            given += 1
-            yield value
-            if given == count:
-                return
-        reading.none_good([None] * given, last)
 
     def _getter(self, hook: Hook | None) -> Any:
         return stream(self.dataset, hook) if self.samples is None else getter(self.dataset, hook)
 
     def _tree(self, plan: Blueprint, hook: Hook | None) -> Blueprint:
-        maker = TreeMaker(plan, self.witness)
+        maker, is_rows = TreeMaker(plan, self.witness), self.recipe.store == "rows"
         get = self._getter(hook)
         self._check_fixed(get)
         before = RandomState()
-        sizes, sources, values, files, last = [], [], [], {}, None
-        for index in self.indices:
+        made, sources, files = [], [], {}
+
+        def make(index: int) -> Any:
             try:
-                if self.recipe.store == "rows":
-                    values.append(maker.sample(index, get))
-                else:
-                    sizes.append(len(maker.make(index, get)))
-            except EndOfStream:
-                break
+                return maker.row(index, get) if is_rows else len(maker.make(index, get))
             except Unstorable as error:
                 raise _not_stored(error, index, self.recipe) from error
-            except PipefixError:
-                raise
-            except Exception as error:  # noqa: BLE001 - a damaged sample: told when its part is made
-                last = error
-                continue
+
+        for _, value in reading.good(make, self.indices):
+            made.append(value)
             sources.append(sum(read.size for read in maker.reads.files.values()))
             files.update(dict.fromkeys(maker.reads.files))
-            if self.recipe.store in ("resized",) and not maker.images:
+            if self.recipe.store == "resized" and not maker.images:
                 raise TargetError(
                     "There is no image in the samples, so there is nothing to make smaller.",
                     advice="Store them as they are: --store sample",
                 )
-        reading.none_good(sources, last)
         plan = msgspec.structs.replace(plan, seeded=before.changed(), root=_root(self.dataset, list(files)))
-        if self.recipe.store == "rows":
-            plan, sizes = self._rows(plan, values)
+        sizes = made
+        if is_rows:
+            plan, sizes = self._rows(plan, made)
         self.record_bytes, self.source_bytes = sum(sizes) / len(sizes), sum(sources) / len(sources)
         return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, self.record_bytes))
 
@@ -271,7 +241,7 @@ class _Look:
             raise _not_stored(error, self.indices[0], self.recipe) from error
         if self.recipe.tokenizer is not None:
             rows.tokeniser(self.recipe.tokenizer)
-        sizes = [len(record.encode(rows.fields(value)[1])) for value in values]
+        sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 
     def _check_fixed(self, get: Any) -> None:
@@ -318,13 +288,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def plain(value: Any) -> Any:
     """With PIL images as pixels."""
-    from pipefix.caches import pictures
-
-    if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [plain(one) for one in value]
-    return pictures.raw(*pictures.as_pil(value)) if type(value).__module__.partition(".")[0] == "PIL" else value
+    return map_leaves(lambda leaf: pictures.raw(*pictures.as_pil(leaf)) if pictures.is_pil(leaf) else leaf, value)
 
 
 def _spread(samples: int | None, count: int) -> list[int]:

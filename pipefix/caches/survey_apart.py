@@ -12,9 +12,10 @@ from pipefix.caches import cut as cuts
 from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.manifest import Recipe
-from pipefix.caches.survey import Surveyed, is_stream, survey
+from pipefix.caches.streams import is_stream
+from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.witness import Witness
-from pipefix.seams.seam import loaded_libraries
+from pipefix.hooks.install import loaded_libraries
 
 
 def survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -31,7 +32,7 @@ def survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
 
     told = pool.apart(look)
     libraries, blueprint, *sizes = msgspec.msgpack.decode(told, type=tuple[list[str], Blueprint, float, float, float])
-    for library in libraries:  # what a sample imports must have its seam before a worker's first sample
+    for library in libraries:  # what a sample imports must have its hook before a worker's first sample
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
     cut = blueprint.cut

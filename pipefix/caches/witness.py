@@ -1,4 +1,4 @@
-"""What a sample reads, seen through the seams while the dataset's own code runs unchanged.
+"""What a sample reads, seen through the hooks while the dataset's own code runs unchanged.
 
 Running a sample whole decodes it, and of that the ``source`` store needs nothing. So the code is stopped at the decode after which
 it opens no further file: which one that is, is learned from samples that ran whole, and holds only if it reproduced every one of
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pipefix.seams.objects import HEAD, Answer
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
-from pipefix.seams.tape import MISSING
+from pipefix.hooks.install import install_all
+from pipefix.hooks.objects import HEAD, Answer
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
 
@@ -78,7 +78,7 @@ class FileRead:
 
 
 class Reads:
-    """The files of one sample, in the order in which they were opened. The seams' `FileTape` while recording."""
+    """The files of one sample, in the order in which they were opened. The hooks' `ByteStore` while recording."""
 
     def __init__(self, *, maps: bool = True) -> None:
         self.files: dict[str, FileRead] = {}
@@ -96,7 +96,7 @@ class Reads:
             found.pieces.append((offset, bytes(data)))
 
     def put_object(self, answer: Answer) -> None:
-        """Objects are files too, with what was told of them in a second one. The seams' `ObjectTape` while recording."""
+        """Objects are files too, with what was told of them in a second one. The hooks' `ObjectStore` while recording."""
         head = self.files.setdefault(HEAD + answer.url, FileRead(0, 0))
         told = json.loads(head.pieces[0][1]) if head.pieces else {}
         if "status" in answer.told and told:
@@ -147,35 +147,33 @@ class _Enough(BaseException):
         self.first = first
 
 
-class _Watch(Tap):
-    """A tap that counts what is decoded, and can end a sample there."""
+class _Watch(SampleTimer):
+    """A timer that counts what is decoded, and can end a sample there."""
 
     def __init__(self) -> None:
         super().__init__()
         self.decodes = 0
-        self.opened_at: dict[str, int] = {}
-        """For each file how many decodes came before it was opened."""
         self.stop_at: int | None = None
         self.reads = Reads()
 
-    def through(
+    def timed_call(
         self, stage: Stage, op: str, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] = {}, **how: Any
     ) -> Any:
         if stage is not _STORAGE and self.live and self.owns:
             if self.decodes == self.stop_at:
                 raise _Enough(args[0] if args else None)
             self.decodes += 1
-        return super().through(stage, op, fn, args, kwargs, **how)
+        return super().timed_call(stage, op, fn, args, kwargs, **how)
 
 
 class Witness:
-    """Runs samples in this process with the seams in place. Use it as a context; afterwards everything is as it was."""
+    """Runs samples in this process with the hooks in place. Use it as a context; afterwards everything is as it was."""
 
     place: Any = None
     """In a process whose end is to be told: its ``value`` is the sample that is made."""
 
     def __init__(self) -> None:
-        self.tap = _Watch()
+        self.timer = _Watch()
         self._patches = Patches()
         self.stop_at: int | None = None
         self.by_path = False
@@ -185,22 +183,22 @@ class Witness:
 
     def __enter__(self) -> Witness:
         self.install()
-        self.tap.active = True
+        self.timer.active = True
         return self
 
     def __exit__(self, *why: object) -> None:
-        self.tap.active = False
+        self.timer.active = False
         self._patches.undo()
 
     def install(self) -> None:
         """Also for libraries that were imported since."""
-        install_all(self.tap, self._patches)
+        install_all(self.timer, self._patches)
 
-    # The seams' `Tape`: bytes are kept, results are not.
+    # The hooks' `ResultStore`: bytes are kept, results are not.
 
     @property
     def files(self) -> Reads:
-        return self.tap.reads
+        return self.timer.reads
 
     def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
         """Nothing: see `files`."""
@@ -210,51 +208,51 @@ class Witness:
 
     @contextmanager
     def watching(self, unit: object) -> Iterator[_Watch]:
-        tap = self.tap
+        timer = self.timer
         if self.place is not None and isinstance(unit, int):
             self.place.value = unit
-        tap.reads, tap.decodes = Reads(maps=self.maps), 0
-        tap.recording = self
-        tap.begin(unit)
+        timer.reads, timer.decodes = Reads(maps=self.maps), 0
+        timer.recording = self
+        timer.begin(unit)
         try:
-            yield tap
+            yield timer
         finally:
-            tap.end()
-            tap.recording = None
+            timer.end()
+            timer.recording = None
 
     def whole(self, make: Callable[[int], Any], index: int) -> tuple[Any, Reads]:
         """The sample, and what it read."""
-        with self.watching(index) as tap:
+        with self.watching(index) as timer:
             value = make(index)
-        return value, tap.reads
+        return value, timer.reads
 
     def again(self, make: Callable[[int], Any], index: int) -> tuple[Reads, int]:
         """What a sample that ran before reads now, and what it reads unseen.
 
-        That is bytes past the seams: of libraries that open files by themselves, of maps and data bases that were opened before
+        That is bytes past the hooks: of libraries that open files by themselves, of maps and data bases that were opened before
         it. As far as the system tells; 0 where it is too little to matter.
         """
-        tap = self.tap
-        by_system, by_seams = _read_by_system(), tap.bytes_read
+        timer = self.timer
+        by_system, by_hooks = _read_by_system(), timer.bytes_read
         _, reads = self.whole(make, index)
-        past = max(_read_by_system() - by_system, tap.bytes_read - by_seams)
+        past = max(_read_by_system() - by_system, timer.bytes_read - by_hooks)
         past -= sum(len(data) for read in reads.files.values() for _, data in read.pieces)
         return reads, past if past > _SLACK else 0
 
     def read_only(self, make: Callable[[int], Any], index: int) -> Reads:
         """What the sample reads; it is run as far as that takes."""
-        tap = self.tap
-        tap.stop_at = self.stop_at
+        timer = self.timer
+        timer.stop_at = self.stop_at
         first: Any = None
         try:
             with self.watching(index):
                 make(index)
         except _Enough as enough:
             first = enough.first
-            _complete(tap.reads, first if self.by_path else None)
+            _complete(timer.reads, first if self.by_path else None)
         finally:
-            tap.stop_at = None
-        return tap.reads
+            timer.stop_at = None
+        return timer.reads
 
     def learn(self, make: Callable[[int], Any], indices: Sequence[int]) -> bool:
         """Find out where these samples can be stopped; True where there is such a place and it gave the very same bytes."""
@@ -262,14 +260,16 @@ class Witness:
         runs = []
         for index in indices:
             opened: dict[str, int] = {}
-            with self.watching(index) as tap:
-                tap.reads = _Noting(tap, opened)
+            with self.watching(index) as timer:
+                timer.reads = _Noting(timer, opened)
                 make(index)
-            runs.append((tap.reads, opened))
+            runs.append((timer.reads, opened))
         # Opening by path inside a decoder counts that decode as begun.
         places = {max(opened.values(), default=0) for _, opened in runs}
         if len(places) != 1 or not all(reads.files for reads, _ in runs):
             return False
+        if any(read.whole() is None for reads, _ in runs for read in reads.files.values()):
+            return False  # of a shard only its own part: what the decoder would have read of it cannot be told
         last = places.pop()
         for place, self.by_path in ((last - 1, True), (last - 1, False), (last, False), (last, True)):
             self.stop_at = place
@@ -291,16 +291,16 @@ class Witness:
 class _Noting(Reads):
     """Also notes how far the sample was when each file appeared."""
 
-    def __init__(self, tap: _Watch, opened: dict[str, int]) -> None:
-        super().__init__(maps=tap.reads.maps)
-        self._tap, self._opened = tap, opened
+    def __init__(self, timer: _Watch, opened: dict[str, int]) -> None:
+        super().__init__(maps=timer.reads.maps)
+        self._timer, self._opened = timer, opened
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
-        self._opened.setdefault(path, self._tap.decodes)
+        self._opened.setdefault(path, self._timer.decodes)
         super().put(path, offset, data, size)
 
     def put_object(self, answer: Answer) -> None:
-        self._opened.setdefault(answer.url, self._tap.decodes)
+        self._opened.setdefault(answer.url, self._timer.decodes)
         super().put_object(answer)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from pipefix.caches import rows
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
-from pipefix.caches.format import Index
-from pipefix.caches.manifest import SUFFIXES, Part, beside
+from pipefix.caches.index import Index
+from pipefix.caches.manifest import SUFFIXES, Part, beside, part_name
 from pipefix.caches.record import Unstorable
+from pipefix.caches.streams import EndOfStream, stream
 from pipefix.caches.witness import Witness, last_changed
-from pipefix.seams.objects import HEAD
+from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
 from pipefix.vocabulary.urls import is_far
@@ -97,43 +98,15 @@ class OpenedSource:
 
     def make(self, index: int) -> Any:
         if self.blueprint.recipe.store == "rows":
-            return rows.row_of(self.maker.sample(index, self.get), self.columns, self.text)
+            return rows.row_of(self.maker.row(index, self.get), self.columns, self.text)
         return self.maker.make(index, self.get)
-
-
-class EndOfStream(Exception):
-    """There is no sample of this number."""
-
-
-def stream(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
-    """Samples of an iterable by their place in it: forward at no cost, backward from its beginning."""
-    at = 0
-    running: Iterator[Any] | None = None
-
-    def get(index: int) -> Any:
-        nonlocal at, running
-        if running is None or index < at:
-            at, running = 0, iter(dataset)
-        try:
-            while at < index:
-                next(running)
-                at += 1
-            at += 1
-            if hook is not None:
-                hook.begin()
-            return next(running)
-        except StopIteration:
-            raise EndOfStream from None
-
-    return get
 
 
 def make_part(number: int, opened: OpenedSource, folder: Path, tell: Tell, *, generation: int = 0) -> Facts:
     """Write the part's data into ``folder`` and the rest beside it; the facts appear last, when all is done."""
     blueprint = opened.blueprint
     start, stop = blueprint.range(number)
-    name = Part(start=0, stop=0, records=0, bytes=0, index_bytes=0, index_crc=0, facts_crc=0, generation=generation).name(number)
-    data = folder / f"{name}{SUFFIXES[blueprint.recipe.container]}"
+    data = folder / f"{part_name(number, generation)}{SUFFIXES[blueprint.recipe.container]}"
     with drafted(data) as draft:
         writer = _writer(draft, blueprint)
         try:
@@ -220,11 +193,9 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int | None, tell:
 
 def _writer(path: Path, blueprint: Blueprint) -> Any:
     if blueprint.recipe.store == "rows":
-        return rows.RowsWriter(path, blueprint)
-    if blueprint.recipe.container == "parquet":
-        from pipefix.caches.parquet import ParquetWriter
+        from pipefix.caches.parquet import RowsWriter
 
-        return ParquetWriter(path)
+        return RowsWriter(path, blueprint)
     from pipefix.caches.lmdb import LmdbWriter
 
     return LmdbWriter(path)
@@ -253,6 +224,12 @@ def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
         named = f" ({', '.join(files[:3])})" if files else ""
         raise BadSample(f"Sample {index}{named} cannot be read: {text}", user_traceback=frames(error)) from error
     return DamagedSample(index, text, [makers.name_of(path, opened.blueprint.root) for path in files[:_LONGEST]])
+
+
+def is_users(error: BaseException) -> bool:
+    """Whether it was raised in code that is not ours, and called by it."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return any(not frame.filename.startswith(_HERE) for frame in last)
 
 
 def frames(error: BaseException) -> str:

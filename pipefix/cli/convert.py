@@ -3,7 +3,7 @@
 TARGET is what pipefix probe takes, a training program included: then the dataset of its training loop is converted, in the program,
 which is ended afterwards. Loading a target runs its code. --store says what is kept of a sample: source, the bytes of the
 files it read, which the dataset's own code then reads again unchanged; resized, its images made smaller; decoded, their pixels;
-sample, all up to the first random operation of its transforms; rows, its fields as columns (Parquet only).
+sample, all up to the first random operation of its transforms; rows, its fields as columns (in Parquet; all others in LMDB).
 
 Stopped at any moment, the same command goes on where it was. Use the result with: pipefix.CachedDataset(DIR, dataset=dataset)
 """
@@ -26,7 +26,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix convert [TARGET] --to lmdb|parquet [options] [-- ARGUMENTS]"
     arguments.add_target(parser, "what to convert (default: what was probed here, or the only dataset here)", optional=True)
     parser.add_argument("--to", choices=("lmdb", "parquet"), required=True, help="the format of the cache")
-    parser.add_argument("--store", choices=STORES, default="source", help="what is kept of a sample (default: source)")
+    parser.add_argument("--store", choices=STORES, help="what is kept of a sample (default: source; rows in Parquet)")
     parser.add_argument(
         "--out", type=arguments.place, metavar="DIR",
         help="where the cache goes: a directory (default: cache-STORE), or a store, such as s3://bucket/cache",

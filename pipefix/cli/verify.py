@@ -17,8 +17,6 @@ from pipefix.vocabulary.errors import GateFailed
 def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix verify CACHE [options]"
     parser.add_argument("cache", metavar="CACHE", type=arguments.place, help="a cache's directory, or its URL")
-    parser.add_argument("--sample", type=arguments.batch_size, metavar="N", help="check N records drawn at random instead of all")
-    parser.add_argument("--seed", type=arguments.seed, default=0, metavar="N", help="which records --sample draws (default: 0)")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
@@ -31,12 +29,7 @@ def run(arguments: Namespace) -> int:
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading", 0.0)
 
-        found = pipefix.verify(
-            arguments.cache,
-            sample=arguments.sample,
-            seed=arguments.seed,
-            progress=progress,
-        )
+        found = pipefix.verify(arguments.cache, progress=progress)
     from pipefix.report import cache_report, terminal
 
     if arguments.json:

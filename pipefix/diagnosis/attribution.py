@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipefix.diagnosis.clocks import call_seconds
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.statistics import Floats
 from pipefix.measurement.trace import Charge
-from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 
 COLUMNS = (
@@ -65,6 +65,10 @@ def per_sample(rows: Floats) -> Floats:
     return np.asarray(rows[:, :SAMPLES].sum(axis=0) / rows[:, SAMPLES].sum() / 1e9, dtype=np.float64)
 
 
+def columns(rows: Floats, names: tuple[str, ...]) -> Floats:
+    return np.asarray(rows[:, [INDEX[name] for name in names]])
+
+
 def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
     """The timed blocks as numbers."""
     shared = _shared_part(blocks) if found.workers else 0.0
@@ -114,8 +118,9 @@ def clock_cost(found: Measurement, blocks: Sequence[Block]) -> float:
 
 
 def _unclocked(charge: Charge, cost: float) -> float:
-    """What a timed call adds is taken off where it was made: many small calls must not make their stage dear."""
-    return charge.wall - min(charge.wall, charge.calls * cost)
+    """A timed call adds to the time of the operation that made it, and is taken off there: the clocks that time the call itself run
+    inside its wrapper."""
+    return charge.wall - min(charge.wall, charge.entered * cost)
 
 
 def ran_on_after(row: Row) -> int:
@@ -181,9 +186,9 @@ def _column(stage: str | None, op: str, first: str) -> str:
 
 
 def _first_code(blocks: Sequence[Block]) -> str:
-    """What the user's own code before any seam is taken for.
+    """What the user's own code before any hook is taken for.
 
-    Where it mostly waits, it waits for a source that no seam knows. Where nothing is ever read or decoded the data are
+    Where it mostly waits, it waits for a source that no hook knows. Where nothing is ever read or decoded the data are
     in memory, and all code works on values. Otherwise it belongs to no stage.
     """
     charges = [charge for block in blocks for row in block.rows for charge in row.trace.charges]
@@ -197,7 +202,7 @@ def _first_code(blocks: Sequence[Block]) -> str:
 
 
 def _spread_foreign(cells: dict[str, float], foreign: Sequence[tuple[str, str, int]]) -> None:
-    """Seams crossed by helper threads ran beside the batch's own thread, which waited: its waiting is theirs, in proportion."""
+    """Hooks crossed by helper threads ran beside the batch's own thread, which waited: its waiting is theirs, in proportion."""
     total = sum(spent for _, _, spent in foreign)
     if not total:
         return

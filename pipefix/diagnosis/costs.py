@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipefix.diagnosis import rules
-from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, clock_cost, compute_shares, cpu_shares, operations
-from pipefix.diagnosis.diagnosis import Gain, OpCost, StageCost
+from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, clock_cost, columns, compute_shares, cpu_shares, operations
+from pipefix.diagnosis.diagnosis import OpCost, StageCost
+from pipefix.diagnosis.throughput import PipelineModel
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.statistics import Floats, interval
-from pipefix.seams.charges import OWN_NAMES
+from pipefix.vocabulary.gain import Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import ORDER, Stage
 
@@ -20,19 +21,19 @@ OPS_KEPT = 24
 class StageCosts:
     """Seconds a sample by stage, with intervals, read off one ledger.
 
-    ``real`` are the timed arm's blocks, ``each`` the seconds a sample by column and ``draws`` resamplings of them; ``main_bound``
-    says that the training process limits.
+    ``real`` are the timed arm's blocks, ``each`` the seconds a sample by column, ``draws`` resamplings of them and ``model`` the
+    stations that these make; ``main_bound`` says that the training process limits.
     """
 
-    def __init__(self, measurement: Measurement, real: list[Block], each: Floats, draws: Floats, main_bound: bool) -> None:
+    def __init__(
+        self, measurement: Measurement, real: list[Block], each: Floats, draws: Floats, model: PipelineModel, main_bound: bool
+    ) -> None:
         self.measurement = measurement
         self.real = real
         self.each = each
         self.draws = draws
         self.main_bound = main_bound
-        self.border_bound = (
-            measurement.workers > 0 and not main_bound and bool(np.median(rules.border_bound(draws, measurement.workers)))
-        )
+        self.border_bound = measurement.workers > 0 and not main_bound and bool(np.median(model.crossing_limits))
         self.cpu = cpu_shares(real)
         self.compute = compute_shares(real)
         self.ops = operations(real, measurement.opaque, clock_cost(measurement, real))
@@ -67,7 +68,7 @@ class StageCosts:
 
     def _cycle(self, rows: Floats) -> Floats:
         """Seconds a sample that the limiting station is up, for one draw a row."""
-        return np.asarray(rules.columns(rows, (*self._exposed(), *self._rest())).sum(axis=1))
+        return np.asarray(columns(rows, (*self._exposed(), *self._rest())).sum(axis=1))
 
     def total(self) -> float:
         """Attributed and unattributed seconds a delivered sample, as the clocks saw them."""
@@ -85,12 +86,12 @@ class StageCosts:
         if not set(names) <= set(self._exposed()):
             return exactly(0.0)
         share = float(self.each[[INDEX[name] for name in names]].sum() / self._cycle(self.each[None, :])[0])
-        return interval(rules.columns(self.draws, names).sum(axis=1) / self._cycle(self.draws), share)
+        return interval(columns(self.draws, names).sum(axis=1) / self._cycle(self.draws), share)
 
-    def stage(self, stage: Stage, gain: Gain | None) -> StageCost:
+    def stage(self, stage: Stage, gain: MeasuredGain | Bounded | NotTried) -> StageCost:
         names = ("ipc", "main_ipc") if stage is Stage.IPC else (stage.value,)
         value = float(sum(self.each[INDEX[name]] for name in names))
-        wall = interval(rules.columns(self.draws, names).sum(axis=1), value)
+        wall = interval(columns(self.draws, names).sum(axis=1), value)
         if stage is Stage.TRANSFER:
             copies = self.measurement.transfer
             wall = exactly((copies.get("exposed") or copies[self._way()]) / self.measurement.settings.samples_a_batch)
@@ -110,7 +111,7 @@ class StageCosts:
 
     def sampler(self) -> Interval:
         """Seconds a sample that the user's sampler takes in the training process."""
-        return interval(rules.columns(self.draws, ("sampler",)).sum(axis=1), float(self.each[INDEX["sampler"]]))
+        return interval(columns(self.draws, ("sampler",)).sum(axis=1), float(self.each[INDEX["sampler"]]))
 
     def own_code(self, stage: Stage | None) -> float:
         """Seconds a sample of a stage that are the user's own code, there by its place between two calls only.

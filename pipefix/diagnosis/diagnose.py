@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipefix.diagnosis import rhythm, rules, sentences
-from pipefix.diagnosis.attribution import INDEX, WORKER, exposed_share, ledger, own_wait, per_sample, starved_share
+from pipefix.diagnosis import rules, sentences
+from pipefix.diagnosis.attribution import INDEX, WORKER, columns, exposed_share, ledger, own_wait, per_sample, starved_share
 from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
+from pipefix.diagnosis.contradictions import contradictions
 from pipefix.diagnosis.costs import StageCosts
-from pipefix.diagnosis.diagnosis import Diagnosis, Gain, StageCost, Stations, Verdict
+from pipefix.diagnosis.diagnosis import Diagnosis, StageCost, Stations, Verdict
 from pipefix.diagnosis.support import Claim, Doubt, DoubtKind, doubted
+from pipefix.diagnosis.throughput import PipelineModel, of_draws
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.statistics import RESAMPLES, Floats, bootstrap, interval, ratio, spread_around
-from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL, EvidenceKind
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, ORDER, Stage
 
@@ -39,26 +41,31 @@ def diagnose(found: Measurement) -> Diagnosis:
             [_without_sampler(block, found.workers) for block in found.of(experiments.PREBUILT.name)]
         )
         each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(found))
+    model = of_draws(draws, found.workers)
     arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
     gains = _gains(found, arms, draws)
     ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
-    worth = {stage: gain.interval for stage, gain in gains.items()}
-    rival = rules.contradicted(ranking, worth, found.workers)
+    tried = {stage: gain for stage, gain in gains.items() if isinstance(gain, MeasuredGain)}
+    worth = {
+        stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
+        for stage, gain in gains.items()
+    }
+    rival = rules.contradicted(ranking, worth, tried, found.workers)
     if ranking.kind == "inconclusive" or (found.workers and (rival is not None or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
-        once = any(gain.measured and gain.blocks < FEWEST_FOR_INTERVAL for gain in gains.values())
+        once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in tried.values())
         by_arms = None if once else rules.decided_by_arms(ranking, worth, has_consumer=found.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(found)
     plain = found.of(experiments.PLAIN.name)
     own = own_wait(found.of(experiments.FLOOR.name), found.workers) if found.has_consumer else 0.0
-    main_bound = found.workers > 0 and float(np.median(rules.supply_over_main(draws, found.workers))) < 1
-    costs = StageCosts(found, real, each, draws, main_bound)
-    stages = {stage: costs.stage(stage, gains.get(stage)) for stage in costs.measured()}
+    main_bound = found.workers > 0 and float(np.median(model.supply_over_main())) < 1
+    costs = StageCosts(found, real, each, draws, model, main_bound)
+    stages = {stage: costs.stage(stage, gains.get(stage) or NotTried(_why_not(found, stage))) for stage in costs.measured()}
     if rival is not None:
-        doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, worth[rival], blocks=gains[rival].blocks)
+        doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, tried[rival])
     else:
-        doubt = doubted(Claim(found, ranking, draws, costs.own_code(ranking.stage)), gains, arms)
+        doubt = doubted(Claim(found, ranking, model, costs.own_code(ranking.stage)), gains, arms)
     diagnosis = Diagnosis(
         verdict=Verdict("inconclusive", None, "", 0.0),
         sample=sample,
@@ -66,12 +73,10 @@ def diagnose(found: Measurement) -> Diagnosis:
         declined=_declined(stages, found.declined),
         unattributed=costs.unattributed() * sample.value,
         closure=costs.total() / sample.value - 1,
-        stations=_stations(found, draws),
-        cold=arms.get(experiments.COLD.name),
+        stations=_stations(found, model),
         demand=_demand(found),
         fed=1 - exposed_share(plain or real, found.workers, own) if found.has_consumer else None,
         loader_wait=own / 1e9 if own else None,
-        period=_period(real, found.workers),
         starved=starved_share(real),
         sampler=costs.sampler(),
         slowdown=seconds_each(real) / sample.value,
@@ -85,6 +90,10 @@ def diagnose(found: Measurement) -> Diagnosis:
     diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, lead, len(real))
     sentence = sentences.verdict(found, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
+    diagnosis.contradictions = contradictions(found, diagnosis)
+    if diagnosis.contradictions:
+        kind, sentence = "inconclusive", sentences.contradicted(found, diagnosis.contradictions[0])
+        diagnosis.verdict = replace(diagnosis.verdict, kind=kind, stage=None, lead=None, sentence=sentence)
     diagnosis.caveats = sentences.caveats(found, diagnosis)
     if kind == "inconclusive":
         diagnosis.wanting = _wanting(found, {ranking.stage, ranking.second, doubt.stage if doubt is not None else None})
@@ -110,11 +119,12 @@ def settled(found: Measurement) -> bool:
     """
     diagnosis = diagnose(found)
     verdict = diagnosis.verdict
-    if verdict.confidence < 0.99 or _lead(diagnosis) < CLEAR:
+    if not verdict.confidence >= 0.99 or _lead(diagnosis) < CLEAR:
         return False
     stage = diagnosis.stages.get(verdict.stage) if verdict.stage is not None else None
-    gain = stage.gain if stage is not None else None
-    return gain is None or (gain.interval.high - gain.interval.low) / gain.interval.value < 0.1
+    if stage is None or not isinstance(stage.gain, MeasuredGain):
+        return True
+    return (stage.gain.interval.high - stage.gain.interval.low) / stage.gain.interval.value < 0.1
 
 
 def _lead(diagnosis: Diagnosis) -> float:
@@ -160,47 +170,43 @@ def _gain(found: Measurement, arm: str) -> Interval | None:
     """Throughput of an arm over the real one's; timed arms against the timed one, the untimed against itself."""
     blocks = found.of(arm)
     base = found.of(experiments.REAL.name)
-    if not blocks or not base or arm in (experiments.ALONE, experiments.BURNER):
+    if not blocks or not base or arm == experiments.ALONE:
         return None
     cost = delivered_seconds(found)
     return ratio([unclocked(block, cost) for block in blocks], [unclocked(block, cost) for block in base])
 
 
-def _gains(found: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, Gain]:
+def _gains(found: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, MeasuredGain | Bounded]:
     """What each stage's disappearance would gain; where no arm says so, what it can gain at most."""
-    gains: dict[Stage, Gain] = {}
+    gains: dict[Stage, MeasuredGain | Bounded] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
         if arm.name in arms:
             blocks = min(len(found.of(arm.name)), len(found.of(experiments.REAL.name)))
-            gains[stage] = Gain(EvidenceKind.MEASURED, arms[arm.name], blocks)
+            gains[stage] = MeasuredGain(arms[arm.name], blocks)
         elif stage in IN_SAMPLE:
             # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.
-            doers = rules.columns(draws, (*WORKER, "own", "between")) if found.workers else draws[:, : INDEX["border"]]
+            doers = columns(draws, (*WORKER, "own", "between")) if found.workers else draws[:, : INDEX["border"]]
             share = float(np.median(draws[:, INDEX[stage.value]] / doers.sum(axis=1)))
-            gains[stage] = Gain(EvidenceKind.BOUNDED, Interval(1.0, 1.0, 1 / (1 - min(MOST_CREDITED, share))))
+            gains[stage] = Bounded(1 / (1 - min(MOST_CREDITED, share)), _why_not(found, stage))
     return gains
 
 
-def _stations(found: Measurement, draws: Floats) -> Stations:
-    main = rules.main_seconds(draws)
+def _why_not(found: Measurement, stage: Stage) -> str:
+    """Why no arm ran without a stage."""
+    arm = LEAVE_ONE_OUT.get(stage)
+    return found.declined.get(arm.name, "no arm ran without it") if arm is not None else f"no arm can run without {stage}"
+
+
+def _stations(found: Measurement, model: PipelineModel) -> Stations:
     if not found.workers:
-        return Stations(None, interval(draws.sum(axis=1)), None)
-    pool = rules.pool_seconds(draws, found.workers)
-    border = draws[:, INDEX["border"]]
-    ratio = interval(rules.supply_over_main(draws, found.workers))
-    return Stations(interval(pool), interval(main), ratio, interval(border) if border.any() else None)
+        return Stations(None, interval(model.seconds()), None)
+    border = interval(model.crossing) if model.crossing.any() else None
+    return Stations(interval(model.pool), interval(model.main), interval(model.supply_over_main()), border)
 
 
 def _demand(found: Measurement) -> Interval | None:
     rates = np.asarray([block.rate for block in found.of(experiments.ALONE)])
     return Interval(float(np.median(rates)), float(rates.min()), float(rates.max())) if len(rates) else None
-
-
-def _period(blocks: list[Block], workers: int) -> int | None:
-    """Every how many batches a long wait comes."""
-    stretches = [[float(row.got - row.asked) for row in block.rows] for block in blocks]
-    between = [float(row.done - row.asked) for block in blocks for row in block.rows]
-    return rhythm.period(stretches, workers, float(np.mean(between))) if between else None
 
 
 def _tail(blocks: list[Block]) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipefix.vocabulary.evidence import EvidenceKind
+from pipefix.vocabulary.gain import Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -20,21 +20,6 @@ class OpCost:
 
 
 @dataclass(frozen=True)
-class Gain:
-    """Throughput with a stage replaced, over throughput as it is, and how that is known."""
-
-    evidence: EvidenceKind
-    interval: Interval
-    """Of a bounded one only the upper end says something."""
-    blocks: int = 0
-    """Of the arm, or of the pipeline as it is where those are fewer."""
-
-    @property
-    def measured(self) -> bool:
-        return self.evidence is EvidenceKind.MEASURED
-
-
-@dataclass(frozen=True)
 class StageCost:
     """One stage in seconds a sample, in whichever process runs it."""
 
@@ -44,8 +29,8 @@ class StageCost:
     share: float
     """Part of the delivered time; 0 where hidden."""
     hidden: bool
-    gain: Gain | None
-    """None where nothing is known of what its disappearance would be worth."""
+    gain: MeasuredGain | Bounded | NotTried
+    """What its disappearance would be worth: throughput with it replaced over throughput as it is."""
     bytes: float | None = None
     ops: tuple[OpCost, ...] = ()
     waiting: float | None = None
@@ -72,6 +57,7 @@ class Verdict:
     stage: Stage | None
     sentence: str
     confidence: float
+    """Part of the resamples that agree; where arms decided, of the draws from their intervals."""
     rule: str = ""
     """The rule that decided, with its thresholds."""
     lead: Interval | None = None
@@ -92,16 +78,12 @@ class Diagnosis:
     closure: float
     """(attributed + unattributed) / measured - 1, the two sides measured apart."""
     stations: Stations
-    cold: Interval | None = None
-    """Throughput with the files out of the page cache, over throughput with them in it."""
     demand: Interval | None = None
     """Samples/s the consumer takes when data are free."""
     fed: float | None = None
     """Part of the loop that the consumer was not waiting for data."""
     loader_wait: float | None = None
     """Seconds a batch that it waits for the loader itself, however little the data cost; not counted in `fed`."""
-    period: int | None = None
-    """Every how many batches a long wait comes; None where the waits have no such rhythm."""
     starved: float = 0.0
     """Part of the making of batches in which the maker was ready to run and had no CPU."""
     sampler: Interval | None = None
@@ -113,6 +95,8 @@ class Diagnosis:
     arms: dict[str, Interval] = field(default_factory=dict)
     """Throughput of every arm over the real one's."""
     caveats: list[tuple[str, str]] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
+    """What the figures say against the verdict that they would have given; it is left open then."""
     wanting: tuple[str, ...] = ()
     """Arms of which one more block may settle an inconclusive verdict."""
 

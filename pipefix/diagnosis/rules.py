@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER
+from pipefix.diagnosis.attribution import INDEX, MAIN, WORKER, columns
+from pipefix.diagnosis.throughput import draws, of_draws
 from pipefix.measurement.statistics import Floats, interval
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
@@ -41,10 +42,11 @@ class Ranking:
     stage: Stage | None
     second: Stage | None
     confidence: float
+    """Where the arms decided: in how many draws from their intervals that arm gains most."""
     lead: Interval | None
     """The first stage's cost over the second's."""
     uncut: bool = False
-    """True where code that no seam bounds may be what limits: then nothing is named with confidence."""
+    """True where code that no hook times may be what limits: then nothing is named with confidence."""
     sampler: bool = False
     """True where the user's sampler limits, or may: it is no stage."""
     by_arms: bool = False
@@ -52,35 +54,6 @@ class Ranking:
 
 
 _POOL_STAGES = tuple(Stage(name) for name in WORKER)
-
-
-def columns(draws: Floats, names: tuple[str, ...]) -> Floats:
-    return np.asarray(draws[:, [INDEX[name] for name in names]])
-
-
-def pool_seconds(draws: Floats, workers: int) -> Floats:
-    return np.asarray(columns(draws, (*WORKER, "own", "between")).sum(axis=1) / max(1, workers))
-
-
-def main_seconds(draws: Floats) -> Floats:
-    return np.asarray(columns(draws, (*MAIN, "sampler")).sum(axis=1))
-
-
-def border_bound(draws: Floats, workers: int) -> NDArray[np.bool_]:
-    """Where handing batches over takes longer than making them: neither side is busy then, each waits for the other."""
-    return np.asarray(draws[:, INDEX["border"]] > pool_seconds(draws, workers), dtype=np.bool_)
-
-
-def supply_over_main(draws: Floats, workers: int) -> Floats:
-    """How many times longer a sample takes to be made and to cross than the training process takes with it.
-
-    Taking a batch over belongs to the training process, but to the supply where the loader was measured alone, or the crossing
-    limits.
-    """
-    supply = np.maximum.reduce([pool_seconds(draws, workers), draws[:, INDEX["border"]], draws[:, INDEX["supply"]]])
-    apart = border_bound(draws, workers) | (draws[:, INDEX["supply"]] > 0)
-    taking = np.where(apart, 0.0, draws[:, INDEX["main_ipc"]]) + draws[:, INDEX["sampler"]]
-    return np.asarray(supply / np.maximum(columns(draws, ("transfer", "step")).sum(axis=1) + taking, 1e-12))
 
 
 def _pool_costs(draws: Floats, workers: int) -> Floats:
@@ -106,7 +79,7 @@ def judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
 
 def _beside_sampler(ranking: Ranking, draws: Floats, workers: int) -> Ranking:
     """The sampler takes turns with everything where there are no workers, and else with what the training process does."""
-    if workers and float(np.mean(supply_over_main(draws, workers) < 1 / DOMINATES)) < SURE:
+    if workers and float(np.mean(of_draws(draws, workers).supply_over_main() < 1 / DOMINATES)) < SURE:
         return ranking
     names = MAIN if workers else ("storage", "decode", "augment", "collate", "transfer", "step")
     lead = draws[:, INDEX["sampler"]] / np.maximum(columns(draws, names).max(axis=1), 1e-12)
@@ -121,7 +94,7 @@ def _judge(draws: Floats, workers: int, *, has_consumer: bool) -> Ranking:
     if not workers:
         names = ("storage", "decode", "augment", "collate", "transfer", "step")
         return _rank(columns(draws, names), names, base=1.0)
-    ratio = supply_over_main(draws, workers)
+    ratio = of_draws(draws, workers).supply_over_main()
     pool = _pool_costs(draws, workers)
     waits, fed = float(np.mean(ratio > DOMINATES)), float(np.mean(ratio < 1 / DOMINATES))
     even = float(np.mean((ratio <= ALIKE) & (ratio >= 1 / ALIKE)))
@@ -155,8 +128,11 @@ def _rank(costs: Floats, names: tuple[str, ...], *, base: float) -> Ranking:
     return Ranking(kind, stages[first], stages[second], min(base, max(near, ahead)), lead)
 
 
-def contradicted(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -> Stage | None:
-    """The stage whose removal measurably gains more than the verdict's, if there is one: then the clocks are not believed."""
+def contradicted(ranking: Ranking, gains: dict[Stage, Interval], tried: Collection[Stage], workers: int) -> Stage | None:
+    """The stage whose removal gains more than the verdict's, if there is one: then the clocks are not believed.
+
+    Only an arm that ran (``tried``) contradicts. Where it did not, a bound is all that is known: it limits its own stage's claim.
+    """
     if ranking.stage is None or ranking.kind not in ("input-bound", "step-bound"):
         return None
     own = gains.get(ranking.stage)
@@ -164,7 +140,7 @@ def contradicted(ranking: Ranking, gains: dict[Stage, Interval], workers: int) -
     if ranking.kind == "step-bound" and workers:
         # Whatever leaving the step out would gain: where it limits, and batches are made beside it, nothing else gains.
         least = min(least, DOMINATES)
-    rivals = [(gain.low, stage) for stage, gain in gains.items() if stage is not ranking.stage and gain.low > least]
+    rivals = [(gains[stage].low, stage) for stage in tried if stage is not ranking.stage and gains[stage].low > least]
     return max(rivals)[1] if rivals else None
 
 
@@ -177,4 +153,6 @@ def decided_by_arms(ranking: Ranking, gains: dict[Stage, Interval], *, has_consu
     if gains[first].low < DOMINATES or gains[first].low < DECISIVE * gains[second].high:
         return None
     kind = "step-bound" if first is Stage.STEP else "input-bound"
-    return Ranking(kind, first, second, SURE, None, by_arms=True)
+    # `draws` of one name are drawn alike: of different ones, apart.
+    ahead = draws(gains[first], first) > np.max([draws(gain, stage) for stage, gain in gains.items() if stage is not first], axis=0)
+    return Ranking(kind, first, second, float(np.mean(ahead)), None, by_arms=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipefix.diagnosis.diagnosis import Diagnosis, Gain
+from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.rules import Ranking
 from pipefix.diagnosis.support import Doubt, DoubtKind
 from pipefix.measurement.measurement import Measurement
-from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL, EvidenceKind
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, span, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
 from pipefix.vocabulary.stage import Stage
 
@@ -62,9 +62,9 @@ def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: 
         text = f"{kind}: {named} limits, though it runs beside other stages{manner}"
     else:
         text = f"{kind}: {named} takes {_span(share, diagnosis)} of the time to deliver a sample{manner}"
-    if cost.gain is not None and cost.gain.measured and cost.gain.interval.low > NOTICEABLE_GAIN:
+    if surely_above(cost.gain, NOTICEABLE_GAIN):
         gained = "throughput would be" if found.has_consumer else "the input side would deliver"
-        text += f"; if it were free, {gained} {_gain(cost.gain)}"
+        text += f"; if it were free, {gained} {figure(cost.gain)}"
     if not found.has_consumer:
         text += ". Nothing took the batches, so nobody knows yet whether training waits for them"
     if diagnosis.fed is not None and found.workers and stage is not Stage.TRANSFER:
@@ -77,10 +77,9 @@ def _sampler(found: Measurement, diagnosis: Diagnosis, doubt: Doubt | None) -> s
     assert diagnosis.sampler is not None
     part = percent(min(1.0, diagnosis.sampler.value / diagnosis.sample.value))
     if doubt is not None and doubt.gain is not None:
-        gains = _gain(Gain(EvidenceKind.MEASURED, doubt.gain, doubt.blocks))
         return (
             f"Inconclusive: by the clocks the sampler takes {part} of the time, but {doubt.arm}, which leaves it as it is, "
-            f"delivers {gains}. {_settles(found, doubt.gain)}"
+            f"delivers {figure(doubt.gain)}. {_settles(found, doubt.gain)}"
         )
     if doubt is not None:
         return (
@@ -98,10 +97,11 @@ def _step_bound(found: Measurement, diagnosis: Diagnosis, share: Interval) -> st
     step = seconds(diagnosis.stages[Stage.STEP].wall.value * found.settings.samples_a_batch)
     text = f"Step-bound: the step takes {_span(share, diagnosis)} of the time, {step} a batch"
     if ratio is not None:
-        could = _times(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
+        could = span(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
         text += f", and the loader could deliver {could} what it uses"
     gain = diagnosis.arms.get("samples-recorded")
-    best = f": free input would gain at most {times(max(1.0, gain.high))}" if gain is not None else ""
+    often = len(found.of("samples-recorded")) >= FEWEST_FOR_INTERVAL
+    best = f": free input would gain at most {times(max(1.0, gain.high))}" if gain is not None and often else ""
     return f"{text}. Work on the model, not the data{best}."
 
 
@@ -124,7 +124,7 @@ def _doubted(found: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doub
     """Clocks and arms side by side where they do not agree, and what would settle it."""
     takes = f"by the clocks {stage} takes {_span(share_of(stage), diagnosis)} of the time"
     gain = doubt.gain
-    gains = _gain(Gain(EvidenceKind.MEASURED, gain, doubt.blocks)) if gain is not None else ""
+    gains = figure(gain) if gain is not None else ""
     if doubt.kind is DoubtKind.RIVAL:
         worth = f" (removing it gains {gains})" if gains else ""
         return f"Inconclusive: the clocks point to {stage}, but the replayed arms to {doubt.stage}{worth}. {_settles(found, gain)}"
@@ -136,8 +136,8 @@ def _doubted(found: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doub
     if doubt.kind is DoubtKind.NOT_TRIED:
         return f"Inconclusive: {takes}, but no arm ran without it: the time was too short. {_longer(found)}"
     if doubt.kind is DoubtKind.ONE_BLOCK:
-        without = "of the arm without it" if doubt.blocks else f"was measured, and no arm can run without {stage}"
-        return f"Inconclusive: {takes}, but only one block {without}{' was measured' if doubt.blocks else ''}. {_longer(found)}"
+        block = "of the arm without it was measured" if gain is not None else f"was measured, and no arm can run without {stage}"
+        return f"Inconclusive: {takes}, but only one block {block}. {_longer(found)}"
     if doubt.kind is DoubtKind.NO_ROOM:
         return f"Inconclusive: {takes}, but {doubt.arm}, which leaves it as it is, delivers {gains}. {SEE_IT}"
     instead = doubt.arm or "its own arm"
@@ -153,9 +153,16 @@ def _mostly(found: Measurement) -> str:
     return f", {percent(found.own_lines[line] / looks)} of it in {line}"
 
 
-def _settles(found: Measurement, gain: Interval | None) -> str:
+def _settles(found: Measurement, gain: MeasuredGain | None) -> str:
     """More blocks while they may still bring both evidences together; else a look at what really runs."""
-    return _longer(found) if gain is None or gain.high / gain.low > WIDE else SEE_IT
+    if gain is None or gain.blocks < FEWEST_FOR_INTERVAL or gain.interval.high / gain.interval.low > WIDE:
+        return _longer(found)
+    return SEE_IT
+
+
+def contradicted(found: Measurement, statement: str) -> str:
+    """``statement``: what the verdict would have claimed, and what speaks against it."""
+    return f"Inconclusive: {statement}. {_longer(found)}"
 
 
 def _longer(found: Measurement) -> str:
@@ -171,7 +178,7 @@ def _uncut(found: Measurement, diagnosis: Diagnosis, stage: Stage, share_of: Sha
     rest = percent(diagnosis.unattributed / diagnosis.sample.value)
     return (
         f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, "
-        f"which no seam bounds{_mostly(found)}; "
+        f"which no hook times{_mostly(found)}; "
         f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)}). {CUT_IT}"
     )
 
@@ -182,8 +189,10 @@ def _left_open(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf) -> str
     if ranking.lead is not None and ranking.second in (Stage.STEP, Stage.IPC) and diagnosis.stations.supply_over_main is not None:
         ratio = diagnosis.stations.supply_over_main
         if ratio.low < 1.1 and ratio.high > 1 / 1.1:
+            once = diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL
+            between = "" if once else f" ({ratio.low:.2f}-{ratio.high:.2f})"
             return (
-                f"Inconclusive: the loader takes {ratio.value:.2f} times ({ratio.low:.2f}-{ratio.high:.2f}) as long as the "
+                f"Inconclusive: {'in one block, ' if once else ''}the loader takes {ratio.value:.2f} times{between} as long as the "
                 "training process, too close to tell which one limits."
             )
     pair = " and ".join(_beside(diagnosis, stage, share_of) for stage in (ranking.stage, ranking.second))
@@ -233,7 +242,7 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     )
     tell(
         "unattributed",
-        f"{percent(rest)} of the time belongs to no stage: code that no seam bounds, or workers waiting for each other.",
+        f"{percent(rest)} of the time belongs to no stage: code that no hook times, or workers waiting for each other.",
         when=rest > UNATTRIBUTED_LIMIT,
     )
     tell(
@@ -255,7 +264,7 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     )
     tell(
         "slowdown",
-        f"Clocks at the seams slowed the timed arm by {percent(diagnosis.slowdown - 1)}; "
+        f"Clocks at the hooks slowed the timed arm by {percent(diagnosis.slowdown - 1)}; "
         "shares of cheap operations are upper bounds.",
         when=diagnosis.slowdown > NOTICEABLE,
     )
@@ -273,13 +282,5 @@ def _span(share: Interval, diagnosis: Diagnosis) -> str:
     """One block tells a share, and no interval."""
     if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
         return percent(share.value)
-    low, high = percent(share.low).removesuffix(" %"), percent(share.high)
+    low, high = (percent(end).removesuffix(" %") for end in (share.low, share.high))
     return f"{percent(share.value)} ({low}-{high})"
-
-
-def _gain(gain: Gain) -> str:
-    return _times(gain.interval) if gain.blocks >= FEWEST_FOR_INTERVAL else f"{times(gain.interval.value)} in one block"
-
-
-def _times(gain: Interval) -> str:
-    return f"{times(gain.value)} ({times(gain.low).removesuffix('x')}-{times(gain.high)})"

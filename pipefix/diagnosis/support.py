@@ -1,24 +1,24 @@
 """What stands under a verdict: whether arms that really ran gain about what the clocks claim. Pure.
 
-Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no seam cuts.
+Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no hook times.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from pipefix.diagnosis import rules
-from pipefix.diagnosis.attribution import INDEX, MAIN
-from pipefix.diagnosis.diagnosis import Gain
 from pipefix.diagnosis.rules import Ranking
+from pipefix.diagnosis.throughput import PipelineModel
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.statistics import Floats
-from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, Bounded, MeasuredGain
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
@@ -55,11 +55,9 @@ class Doubt:
     kind: DoubtKind
     stage: Stage | None
     """That the arms point to (`RIVAL`), or else that the clocks point to."""
-    gain: Interval | None = None
+    gain: MeasuredGain | None = None
     """Of the arm that speaks against it."""
     arm: str = ""
-    blocks: int = 0
-    """That this gain rests on."""
     own: float = 0.0
     """Seconds a sample of the user's own code."""
 
@@ -70,7 +68,7 @@ class Claim:
 
     found: Measurement
     ranking: Ranking
-    draws: Floats
+    model: PipelineModel
     own: float
     """Seconds a sample of the named stage that are the user's own code, put there by their place only."""
 
@@ -78,32 +76,26 @@ class Claim:
     def cost(self) -> float:
         """Seconds a sample of the named stage, in one process."""
         assert self.ranking.stage is not None
-        return float(np.median(self.draws[:, INDEX[self.ranking.stage.value]]))
+        return _middle(self.model.wall_of(self.ranking.stage))
 
     def times(self) -> tuple[float, float, float]:
         """Seconds a delivered sample: as it is, without the named stage, and what the named stage alone takes of them."""
-        stage, workers, draws = self.ranking.stage, self.found.workers, self.draws
+        stage, workers, model = self.ranking.stage, self.found.workers, self.model
         assert stage is not None
-        cost = draws[:, INDEX[stage.value]]
+        without = model.without(stage).seconds()
+        making, taking = (
+            parts[stage.value].wall if stage.value in parts else np.zeros(1) for parts in (model.making, model.taking)
+        )
+        alone: Floats = making / max(1, workers) + taking
+        if workers and stage is Stage.IPC:
+            alone = np.maximum(model.taking[stage.value].wall, model.crossing)
         if not workers:
-            whole = draws[:, : INDEX["border"]].sum(axis=1)
             # What a device computes meanwhile is left when the making is gone.
-            device = 0.0 if stage is Stage.STEP else _device_seconds(self.found)
-            return _middle(whole), _middle(np.maximum(whole - cost, device)), _middle(cost)
-        pool, main = rules.pool_seconds(draws, workers), rules.main_seconds(draws)
-        border, supply = draws[:, INDEX["border"]], draws[:, INDEX["supply"]]
-        whole = np.maximum.reduce([pool, border, supply, main])
-        if stage in (Stage.STEP, Stage.TRANSFER):
-            return _middle(whole), _middle(np.maximum.reduce([pool, border, supply, main - cost])), _middle(cost)
-        if stage is Stage.IPC:
-            taking = draws[:, INDEX["main_ipc"]]
-            rest = rules.columns(draws, tuple(name for name in (*MAIN, "sampler") if name != "main_ipc")).sum(axis=1)
-            return _middle(whole), _middle(np.maximum(pool - cost / workers, rest)), _middle(np.maximum.reduce([taking, border]))
-        without = np.maximum.reduce([pool - cost / workers, supply - cost / workers, border, main])
-        return _middle(whole), _middle(without), _middle(cost / workers)
+            without = np.maximum(without, 0.0 if stage is Stage.STEP else _device_seconds(self.found))
+        return _middle(model.seconds()), _middle(without), _middle(alone)
 
 
-def doubted(claim: Claim, gains: dict[Stage, Gain], arms: dict[str, Interval]) -> Doubt | None:
+def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: dict[str, Interval]) -> Doubt | None:
     """Why the stage that the ranking names is not to be named; None where it may be, or where none is named."""
     ranking, found = claim.ranking, claim.found
     stage = ranking.stage
@@ -114,14 +106,12 @@ def doubted(claim: Claim, gains: dict[Stage, Gain], arms: dict[str, Interval]) -
     whole, without, alone = claim.times()
     saved = max(0.0, 1 - without / whole) if whole else 0.0
     gain = gains.get(stage)
-    if gain is not None and gain.measured:
+    if isinstance(gain, MeasuredGain):
         if stage is not Stage.STEP and gain.blocks < FEWEST_FOR_INTERVAL:
-            return Doubt(DoubtKind.ONE_BLOCK, stage, blocks=gain.blocks)
-        if supports(gain.interval, saved):
+            return Doubt(DoubtKind.ONE_BLOCK, stage, gain)
+        if supports(arms[LEAVE_ONE_OUT[stage].name], saved):
             return None
-        return Doubt(
-            DoubtKind.OWN_CODE if _own(claim) else DoubtKind.LITTLE_GAIN, stage, gain.interval, blocks=gain.blocks, own=claim.own
-        )
+        return Doubt(DoubtKind.OWN_CODE if _own(claim) else DoubtKind.LITTLE_GAIN, stage, gain, own=claim.own)
     if _own(claim):
         return Doubt(DoubtKind.OWN_CODE, stage, own=claim.own)
     paced = stage is Stage.STEP and _sets_the_pace(found)
@@ -134,14 +124,14 @@ def doubted(claim: Claim, gains: dict[Stage, Gain], arms: dict[str, Interval]) -
 
 def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
     """The sampler runs in every arm: none gains more than the part of the time that it leaves."""
-    found, draws = claim.found, claim.draws
+    found, model = claim.found, claim.model
     if len(found.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL:
         return Doubt(DoubtKind.ONE_BLOCK, None)
-    whole = rules.main_seconds(draws) if found.workers else draws[:, : INDEX["border"]].sum(axis=1)
-    alone = _middle(draws[:, INDEX["sampler"]] / np.maximum(whole, 1e-12))
+    whole = model.main if found.workers else model.seconds()
+    alone = _middle(model.taking["sampler"].wall / np.maximum(whole, 1e-12))
     for name, gain in arms.items():
         if name not in BEYOND and gain.low * alone > rules.DOMINATES:
-            return Doubt(DoubtKind.NO_ROOM, None, gain, name, len(found.of(name)))
+            return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(gain, len(found.of(name))), name)
     return None
 
 
@@ -171,12 +161,12 @@ def _could_run(stage: Stage, found: Measurement) -> bool:
 def _against(found: Measurement, stage: Stage, saved: float, alone: float, arms: dict[str, Interval]) -> Doubt | None:
     """An arm that ran and leaves no room for the claim: ``alone`` is the part of the time that the stage takes by itself."""
     for arm in (arm for arm in POOL if arm.name in arms and arm.name not in BEYOND):
-        gain, blocks = arms[arm.name], len(found.of(arm.name))
+        gain, told = arms[arm.name], MeasuredGain(arms[arm.name], len(found.of(arm.name)))
         if _removes(arm, stage):
             if not supports(gain, saved):
-                return Doubt(DoubtKind.LITTLE_GAIN, stage, gain, arm.name, blocks)
+                return Doubt(DoubtKind.LITTLE_GAIN, stage, told, arm.name)
         elif stage not in arm.replaces and gain.low * alone > rules.DOMINATES:
-            return Doubt(DoubtKind.NO_ROOM, stage, gain, arm.name, blocks)
+            return Doubt(DoubtKind.NO_ROOM, stage, told, arm.name)
     return None
 
 

@@ -11,9 +11,9 @@ import torch
 from pipefix.loader.planning import as_planned, planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.gpu import DeviceTime
-from pipefix.measurement.machine import Machine
 from pipefix.plan.planfile import PlanFile, TunedOn
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.nested import map_leaves
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from pipefix.caches import convert as conversion
-from pipefix.caches.convert import State
+from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.caches_made import FOLDER
-from pipefix.fixes.fixer import FixContext, Fixer, Say
+from pipefix.fixes.fixer import FixContext, Fixer
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import CacheChange, PlanFile
 from pipefix.vocabulary.quantity import size
@@ -63,14 +63,7 @@ class BuildCache(Fixer):
         recipe = conversion.recipe_of("lmdb", store, shorter)
         folder = context.folder / self.makes(step, context)
         folder.parent.mkdir(exist_ok=True)
-
-        def show(state: State) -> None:
-            done = state.done / state.samples if state.samples else 0.0
-            say(f"building {folder.name}: {state.phase}", done)
-
-        made = conversion.convert(context.subject.dataset, recipe, folder, target=context.subject.target, progress=show)
-        if made.changed:
-            conversion.convert(context.subject.dataset, recipe, folder, target=context.subject.target, update=True, progress=show)
+        (context.builder or Builder(context.subject)).build(recipe, folder, say)
 
 
 def _free(folder: Path) -> int | None:

@@ -16,7 +16,6 @@ class ChangeLoader(Fixer):
 
     SETTINGS: ClassVar[dict[str, dict[str, Any]]] = {
         "persistent-workers": {"persistent_workers": True},
-        "start-method": {"start_method": "forkserver"},
         "tail-scheduling": {"in_order": False},
         "pinning": {"pin_memory": True},
         "thread-caps": {"worker_threads": 1},
@@ -41,8 +40,7 @@ class Fuse(Fixer):
     """Pictures made by fused calls. Whether dataset and transforms fit was tried by the probe; that samples stay what they are, and
     come faster, is verified."""
 
-    SETTINGS: ClassVar[dict[str, dict[str, Any]]] = {"fuse-exact": {"fuse": "exact"}, "fuse-close": {"fuse": "close"}}
-    remedies = frozenset(SETTINGS)
+    remedies = frozenset({"fuse"})
     last = True
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
@@ -58,7 +56,7 @@ class Fuse(Fixer):
         return step.risk
 
     def plan(self, step: Proposed, context: FixContext) -> PlanFile:
-        return _with(context.plan, self.SETTINGS[step.id])
+        return _with(context.plan, {"fuse": step.id.removeprefix("fuse-")})
 
 
 def _with(plan: PlanFile, settings: dict[str, Any]) -> PlanFile:
@@ -71,9 +69,5 @@ def _needs_no_handing_over(context: FixContext) -> str | None:
     planned, own = getattr(change, "engine", None), getattr(theirs, "engine", None)
     if "processes" in (planned, own):
         return f"the {'plan' if planned == 'processes' else 'loader'} hands batches over through reused memory already"
-    if "subprocess" in (planned, own):
-        return "one worker process hands its batches over through reused memory already"
-    if "threads" in (planned, own):
-        return "threads of the process make the batches, which need not be handed over"
     workers = theirs.num_workers if change is None or change.num_workers is None else change.num_workers
     return None if workers else "without workers there is nothing to hand over"

@@ -11,7 +11,8 @@ from pipefix.fixes.outcome import Refused
 from pipefix.fixes.registry import ByHand, fixer_for
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.quantity import percent, seconds, size, span
+from pipefix.vocabulary.gain import span
+from pipefix.vocabulary.quantity import percent, seconds, size
 
 MUCH_DISK, LONG = 1e9, 600.0
 """Bytes and seconds above which somebody is asked before a cache is built."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipefix.measurement.machine import Machine
+from pipefix.fixes.builder import Builder, Say
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import PlanFile
 from pipefix.subject.subject import Subject
-
-Say = Callable[[str, float], None]
-"""Told what is being done and the part of it that is done."""
+from pipefix.system.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -28,6 +25,8 @@ class FixContext:
     folder: Path
     """Where the plan lies, and what it names."""
     machine: Machine
+    builder: Builder | None = None
+    """Makes caches; without one this process does."""
 
 
 class Fixer(ABC):
@@ -60,8 +59,6 @@ class Fixer(ABC):
 
 
 def kind_of(id: str, known: frozenset[str]) -> str | None:
-    """``workers-8`` -> ``workers``, where that is known."""
-    if id in known:
-        return id
-    head, _, count = id.rpartition("-")
-    return head if count.isdigit() and head in known else None
+    """``workers-8`` -> ``workers``, ``fuse-exact`` -> ``fuse``, where that is known."""
+    head = id.rpartition("-")[0]
+    return id if id in known else head if head in known else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
 NAME = "pipefix.log.jsonl"
+_CALLED = re.compile(r"pipefix\.log\.jsonl\Z")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,6 +49,7 @@ class Log:
         self._file: Any = None
         self._entries: list[Entry] = []
         """Those that were there before this process wrote any."""
+        self._is_new = False
         self.unwritten: list[str] = []
         """A sentence where lines could not be written."""
 
@@ -69,16 +72,20 @@ class Log:
 
     def _open(self) -> Any:
         """The file, new or not. Through a link something else would be written to, and a pipe never ends."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, 0o666)
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            self._is_new = True
+        except FileExistsError:
+            descriptor = os.open(self.path, flags)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "it is not a regular file")
         return open(descriptor, "a+b", buffering=0)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if not os.fstat(self._file.fileno()).st_size:
-            files.remove(self.path)
+        if self._is_new and not os.fstat(self._file.fileno()).st_size:
+            files.remove(self.path, _CALLED)
         self._file.close()
 
     def _lock(self) -> None:

@@ -11,7 +11,8 @@ from pipefix.augment import parity, support
 from pipefix.augment import samples as sampled
 from pipefix.augment.split import Split, split
 from pipefix.augment.transforms import files_of, find
-from pipefix.fixes.fixer import FixContext, Fixer, Say
+from pipefix.fixes.builder import Say
+from pipefix.fixes.fixer import FixContext, Fixer
 from pipefix.loader.planning import by_dali, planned
 from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import AugmentationChange, PlanFile

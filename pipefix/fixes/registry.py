@@ -13,12 +13,10 @@ from pipefix.plan.plan import Proposed
 from pipefix.plan.planfile import PlanFile
 
 WHY_BY_HAND = {
-    "storage-memory": "the dataset's own code would have to hold the bytes; cache-source brings the same without a change to it",
     "batched-fetch": "the dataset would need a __getitems__ of its own, which only its author can write",
     "batched-tokenisation": "tokenising would move from the dataset to collate_fn, which is your code",
     "collate-faster": "collate_fn, or what the dataset returns, is your code",
     "early-copy": "which device batches go to is said in your code: pipefix.FastLoader(..., device='cuda')",
-    "uint8-wire": "the transform and the training step would have to change together, and both are your code",
 }
 """Remedies that change the user's own code: they are theirs to make."""
 

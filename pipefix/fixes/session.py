@@ -13,22 +13,23 @@ from typing import Any
 import msgspec
 
 from pipefix.fixes import applied, build_cache, caches_made, keep_workers, verify
+from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
-from pipefix.fixes.fixer import FixContext, Fixer, Say
+from pipefix.fixes.fixer import FixContext, Fixer
 from pipefix.fixes.log import Log, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.registry import ByHand, fixer_for
 from pipefix.fixes.undo import settle
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.machine import Machine
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.planfile import Evidence, PlanFile
+from pipefix.plan.planfile import BeforeAfter, PlanFile
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.quantity import span
+from pipefix.vocabulary.gain import span
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
@@ -71,9 +72,13 @@ class Session:
     total: Measured | None = None
     whole_same: Sameness | None = None
     _log: Log | None = None
+    _builder: Builder = field(init=False)
     _told: set[str] = field(default_factory=set)
     _attempt: _Attempt | None = None
     _left_alone: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._builder = Builder(self.subject)
 
     # -- the run -------------------------------------------------------------------------------------------------------
 
@@ -83,7 +88,7 @@ class Session:
             return self._rehearse()
         self._make_folder()
         interrupted = False
-        with Log(self.folder) as log:
+        with Log(self.folder) as log, self._builder:
             self._log = log
             settle(self.folder)
             self._take_up()
@@ -215,7 +220,7 @@ class Session:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def _context(self) -> FixContext:
-        return FixContext(self.subject, self.plan, self.folder, self.machine)
+        return FixContext(self.subject, self.plan, self.folder, self.machine, self._builder)
 
     def _pipeline(self, plan: PlanFile) -> verify.Pipeline:
         if plan.loader is None and plan.cache is None and plan.augmentation is None:
@@ -323,7 +328,7 @@ class Session:
         )  # fmt: skip
 
     def _with_evidence(self, plan: PlanFile, measured: Measured) -> PlanFile:
-        evidence = Evidence(before=measured.before, after=measured.after, run=RUN_FILE)
+        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
         changed: dict[str, Any] = {
             name: msgspec.structs.replace(part, evidence=evidence)
             for name in ("loader", "cache", "augmentation")

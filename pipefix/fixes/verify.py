@@ -18,12 +18,12 @@ from pipefix.fixes import fused
 from pipefix.fixes.compare import SampleDifference, differences, fingerprint
 from pipefix.fixes.outcome import Measured, Sameness
 from pipefix.fixes.whole_loader import WholeLoader, suits
+from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import experiments, failing
-from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.replay import Pool, abandon
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.measurement.statistics import ratio, spread_around
-from pipefix.seams.torch_internals import end_workers, processes_of
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary import death

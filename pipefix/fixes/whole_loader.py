@@ -10,12 +10,13 @@ from typing import Any
 
 from torch.utils.data import Sampler
 
+from pipefix.hooks.torch_internals import end_workers, processes_of
 from pipefix.measurement import failing
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
 from pipefix.measurement.replay import LONGEST_REST, abandon
-from pipefix.seams.torch_internals import end_workers, processes_of
+from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.subject.subject import Subject
 
 _ENDED = object()
@@ -36,6 +37,7 @@ class WholeLoader:
         self._asked: deque[int] = deque()
         vars(self._loader)["batch_sampler"] = _Endless(subject, self._asked)
         self._iterator: Any = None
+        self._time_limit = BatchTimeLimit()
         self._each = 0.0
         """Seconds a batch, in the last block."""
 
@@ -73,6 +75,7 @@ class WholeLoader:
     def close(self, *, at_once: bool = False) -> None:
         """End its threads, or its workers; ``at_once`` does not wait for the batches that they are making."""
         iterator, self._iterator = self._iterator, None
+        self._time_limit.close()
         if at_once:
             abandon(iterator)
         end = getattr(iterator, "_end", None)  # of threads
@@ -89,20 +92,29 @@ class WholeLoader:
 
     def _start(self) -> None:
         if self._iterator is None:
+            self._time_limit = BatchTimeLimit()
             self._iterator = failing.iterator_of(self._loader)
 
     def _next(self, *, consume: bool = True) -> int:
+        self._time_limit.begin()
         try:
             batch = next(self._iterator, _ENDED)
             if batch is _ENDED:  # an iterator of their own may end before the sampler does
                 self.close()
                 self._asked.clear()
                 self._start()
+                self._time_limit.begin()
                 batch = next(self._iterator)
         except StopIteration as error:
             raise failing.nothing_came(self._subject) from error
+        except KeyboardInterrupt as interrupt:
+            if not self._time_limit.fired:
+                raise
+            raise failing.nothing_handed_over(self._time_limit.limit) from interrupt
         except (Exception, SystemExit) as error:
             raise failing.raised("The loader", error, self.processes) from error
+        finally:
+            self._time_limit.end()
         if consume and self.consumer.present:
             self.consumer(batch)
         return self._asked.popleft()

@@ -10,10 +10,9 @@ A batch goes through these folders, in this order:
 - ``policy``: a sample is read: what becomes of one that cannot be, how long it may take, whose random numbers it draws; the list of
   those that were set aside.
 - who makes it, one of:
-  ``workers``: worker processes, each of which makes the batches whose turn is its own; how they are started, seen to have died, and
-  asked for the next epoch's first batches before it begins.
-  ``stealing``: worker processes of which whichever is free takes the next batch, or samples of one that a slow sample holds up.
-  ``threads``: threads of this process, or of one worker process, for datasets that may be called from several at once.
+  ``workers``: worker processes, each of which makes the batches whose turn is its own, or whichever comes next; how they are
+  started and seen to have died.
+  ``threads``: threads of this process, for fused calls.
   ``fusing``: one native call a picture, which reads, decodes, transforms and writes it into the batch.
 - ``slots``: the batch is made in reusable shared memory, and only its place travels to the training process; for any
   loader as its collate function (`slots.portable`). Where that is slower than torch's way, torch's is taken (`slots.comparison`).
@@ -21,5 +20,5 @@ A batch goes through these folders, in this order:
 - ``metering``: what the consumer waited and worked, and what each stage cost where batches are made; `pipefix.watch` reads it.
 
 `resume` says where an epoch stands, `limits` what memory and cores there are, and `plain_epoch` stands in for all of it where
-torch's insides are not those that the iterators know (`pipefix.seams.torch_internals`).
+torch's insides are not those that the iterators know (`pipefix.hooks.torch_internals`).
 """

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import multiprocessing
 from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
+from pipefix.hooks.torch_internals import kept_iterator, why_plain
 from pipefix.loader import ranks, resume
 from pipefix.loader.device import Carrier, OnItsWay
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
@@ -31,12 +31,8 @@ from pipefix.loader.policy.quarantine import Quarantine, check
 from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import Beginning, Standing
 from pipefix.loader.slots.arena import Arena
-from pipefix.loader.slots.comparison import SLOTS, TORCH, HandoverTrial
-from pipefix.loader.stealing.queue import make_work_table
-from pipefix.loader.threads.fitness import Threadable
 from pipefix.loader.threads.iterator import ThreadsLoaderIterator
 from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
-from pipefix.seams.torch_internals import kept_iterator, why_plain
 
 T = TypeVar("T", covariant=True)
 if TYPE_CHECKING:
@@ -52,21 +48,20 @@ else:
             return DataLoader[DataLoader.__parameters__]
 
 
-ENGINES = ("auto", "processes", "subprocess", "threads", "torch")
-THREADED = ("subprocess", "threads")
-"""Engines whose samples threads make."""
+ENGINES = ("auto", "processes", "torch")
 RNGS = ("torch", "sample")
-SCHEDULINGS = ("auto", "batch", "sample")
 _SIGNATURE = inspect.signature(DataLoader.__init__)
 
 
 class FastLoader(_Base[T]):
     """All of `DataLoader`'s arguments, and these:
 
-    ``engine``: how batches come from workers. ``processes``: through reusable shared memory; ``torch``: as `DataLoader` does;
-    ``auto``: as is quicker here, told from the first batches of the epoch. ``threads``: workers are threads of this process, and
-    with ``subprocess`` of one worker process, for a dataset that may be called from several at once. `explain` tells which way is
-    taken, and why.
+    ``engine``: how batches come from workers. ``auto`` and ``processes``: through reusable shared memory; ``torch``: as
+    `DataLoader` does. Fused batches (``fuse``) are made by workers under ``processes``, under ``auto`` by threads of this process
+    where they can be. `explain` tells which way is taken, and why.
+    ``threads_per_worker``: threads that read the samples of a batch in each worker (without workers, in this process), for samples
+    that wait for a network or a disk. The dataset has to bear calls from several threads at once. Datasets whose samples draw
+    random numbers are read one sample after the other all the same.
     ``plan``: a plan file (``pipefix.plan.toml``) whose settings, cache and augmentation are used.
     ``on_bad``: a sample that cannot be read is an error (``raise``), is left out (``skip``), or another of its batch takes its
     place (``refill``). ``max_bad``: the share of them that is too much. ``quarantine``: the file they are noted in.
@@ -75,8 +70,7 @@ class FastLoader(_Base[T]):
     ``fuse``: pictures are decoded, transformed and written into the batch by one call each, where dataset and transforms are of a
     known kind: with pixels ``close`` to the dataset's own, or only where they are equal (``exact``). See `explain`.
     ``rng``: whose random numbers samples draw: their worker's (``torch``), or their own (``sample``), by seed, epoch and index.
-    ``scheduling``: who makes a sample: the worker whose turn its batch is (``batch``), or whichever is free (``sample``), so that a
-    slow one does not hold up its neighbours; ``auto``: whichever is free where samples have random numbers of their own.
+    Where they have their own, workers take the next batch when they are free, and not in turn: a slow sample holds up one batch.
     """
 
     def __init__(
@@ -92,7 +86,7 @@ class FastLoader(_Base[T]):
         device: Any = None,
         fuse: str | None = None,
         rng: str = "torch",
-        scheduling: str = "auto",
+        threads_per_worker: int = 1,
         **kwargs: Any,
     ) -> None:
         if engine not in ENGINES:
@@ -102,11 +96,11 @@ class FastLoader(_Base[T]):
         if fuse is not None and fuse not in MODES:
             raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={fuse!r}")
         check(on_bad, max_bad, sample_timeout)
-        _check_scheduling(scheduling, rng)
+        _check_threads(threads_per_worker, sample_timeout)
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
-        self.augment, self.device, self.fuse, self.scheduling = augment, device, fuse, scheduling
+        self.augment, self.device, self.fuse, self.threads_per_worker = augment, device, fuse, threads_per_worker
         self._planned: Planned | None = None
         if plan is not None:
             arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
@@ -117,14 +111,10 @@ class FastLoader(_Base[T]):
         self._fusing = Fusing(mode) if mode is not None else None
         self._fusion: Fusion | ReadInPart | str | None = None
         """How batches are fused, or why they are not; None: not asked for, or not known yet."""
-        self._threadable = Threadable()
-        self._threaded: bool | str = False
-        """Whether threads read the dataset; where they were asked for, why they do not."""
         super().__init__(*args, **kwargs)
-        if on_bad != "raise" or sample_timeout or rng != "torch":
+        if on_bad != "raise" or sample_timeout or rng != "torch" or threads_per_worker > 1:
             self._refuse_streams()
-        self._why, self._why_scheduled = "Nothing has been loaded yet.", ""
-        self._trials: dict[Any, HandoverTrial] = {}
+        self._why = "Nothing has been loaded yet."
         self._latest: EpochWork | None = None
         self._standing: Standing | None = None
         self._course: Course | None = None
@@ -137,8 +127,8 @@ class FastLoader(_Base[T]):
     def _refuse_streams(self) -> None:
         if isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
             raise ValueError(
-                "on_bad, sample_timeout and rng belong to datasets whose samples are asked for by index: a stream that has raised "
-                f"cannot go on. This is a {type(self.dataset).__name__}; leave those options out."
+                "on_bad, sample_timeout, rng and threads_per_worker belong to datasets whose samples are asked for by index, which "
+                f"a stream's are not. This is a {type(self.dataset).__name__}; leave those options out."
             )
 
     # -- epochs ------------------------------------------------------------------------------------------------------------
@@ -200,52 +190,36 @@ class FastLoader(_Base[T]):
 
     def _get_iterator(self) -> Any:
         self._decide()
-        self.check_worker_number_rationality()
         if self._by_threads:
             return ThreadsLoaderIterator(self)
         return ProcessesLoaderIterator(self) if self.num_workers else InProcessLoaderIterator(self)
 
-    def check_worker_number_rationality(self) -> None:
-        """Torch warns of more worker processes than cores. Of threads that wait there may be more."""
-        if self._engine not in THREADED or isinstance(self._threaded, str):
-            super().check_worker_number_rationality()
-
     @property
     def _by_threads(self) -> bool:
-        """Whether threads of this process make the next epoch's batches."""
-        if isinstance(self._fusion, Fusion):
-            return self._fusion.why_processes is None
-        return self._threaded is True and self._engine == "threads"
-
-    @property
-    def _pool(self) -> int:
-        """How many threads of one worker process make the next epoch's samples; 0: none do."""
-        if isinstance(self._fusion, Fusion):
-            return self._fusion.threads if self._fusion.apart else 0
-        return self.num_workers if self._threaded is True and self._engine == "subprocess" else 0
+        """Whether threads of this process make the next epoch's batches, by fused calls."""
+        return isinstance(self._fusion, Fusion) and self._fusion.why_processes is None
 
     def _decide(self) -> None:
         """Who makes the next epoch's batches."""
-        threads = self._engine in THREADED and self.num_workers > 0
-        if self._planned is not None and (threads or self._fusing is not None):
+        if self._fusing is None:
+            self._fusion = None
+            return
+        if self._planned is not None:
             self._planned.begin()
         reads = self._planned.reads if self._planned is not None else self.dataset
         moved = self._planned is not None and self._planned.module is not None
-        self._fusion = None if self._fusing is None else self._fusing.decide(self, reads, moved=moved)
-        self._threaded = False
-        if threads and not isinstance(self._fusion, Fusion):
-            self._threaded = self._threadable.why_not(self, reads) or True
+        self._fusion = self._fusing.decide(self, reads, moved=moved)
 
     def _work(self) -> EpochWork:
         """What the next iterator does beside torch's own."""
         if self._planned is not None:
             self._planned.begin()
         check(self.on_bad, self.max_bad, self.sample_timeout)
-        _check_scheduling(self.scheduling, self.rng)
+        _check_threads(self.threads_per_worker, self.sample_timeout)
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
-        # Samples that threads make draw nothing, and numbers of their own would be set for the process.
-        keyed = (self.rng == "sample" and self._threaded is not True) or fused is not None
-        rules = ReadPolicy(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None)
+        keyed = self.rng == "sample" or fused is not None
+        threads = self.threads_per_worker if fused is None and not keyed else 1
+        rules = ReadPolicy(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None, threads)
         steps = (self._planned.module if self._planned is not None else None, self.augment)
         reads = self._planned.reads if self._planned is not None else self.dataset
         work = EpochWork(
@@ -253,36 +227,25 @@ class FastLoader(_Base[T]):
             rules=rules,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
             threads=self._planned.threads if self._planned is not None else None,
-            sharing=self._planned.sharing if self._planned is not None else None,
             carrier=self._carrier_to_device(),
             steps=tuple(step for step in steps if step is not None),
             recorded=self._planned.module if self._planned is not None else None,
             fused=fused,
-            pool_threads=self._pool,
+            shared_queue=keyed and self.num_workers > 1 and self._engine != "torch" and self._auto_collation,
         )
         if self._planned is not None:
             self._planned.warn_of_cpu(work.carrier)
         if self._by_threads:
             who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
             self._why = f"{who} the samples: no process is started, and nothing travels."
-            self._why_scheduled = ""
             self._latest = work
             return work
-        scheduled = self._make_work_table(work)
         made = self._arena(work)
         if isinstance(made, Arena):
             work.arena = made
-            who = f"{self.num_workers} worker processes"
-            if work.pool_threads:
-                who = (
-                    f"One worker process, whose {work.pool_threads} threads make the samples"
-                    if work.pool_threads > 1
-                    else "One worker process"
-                )
-            self._why = f"{who}, batches handed over through reusable shared memory."
+            self._why = f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
         else:
             self._why = f"As DataLoader does it: {made}."
-        self._why_scheduled = scheduled
         self._latest = work
         return work
 
@@ -293,31 +256,6 @@ class FastLoader(_Base[T]):
         if self._carrier is None or self._carrier.why or self._carrier.device != torch.device(self.device):
             self._carrier = Carrier(self.device)
         return self._carrier
-
-    def _make_work_table(self, work: EpochWork) -> str:
-        """How samples come to workers."""
-        why = "fused calls make batches whole" if work.fused is not None else self._turns(work)
-        if not why:
-            try:
-                batches = AHEAD * under_way(self)
-                work.work_table = make_work_table(self.multiprocessing_context or multiprocessing, self.num_workers, batches)
-            except (AttributeError, OSError, ValueError) as error:
-                why = f"this system has no memory to share without a name ({error})"
-        if work.work_table is not None:
-            return "Samples are made by whichever worker is free."
-        return f"Batches are made by workers in turn: {why}." if self.scheduling == "sample" else ""
-
-    def _turns(self, work: EpochWork) -> str:
-        """Why workers take batches in turn; empty where they need not."""
-        if self.num_workers < 2 or work.pool_threads:
-            return "there are not two workers"
-        if self._engine == "torch":
-            return "engine='torch' asks for it"
-        if self.scheduling == "batch":
-            return "scheduling='batch' asks for it"
-        if self.rng != "sample":
-            return "what a sample draws depends on its worker"
-        return "" if self._auto_collation else "there are no batches to share"
 
     @property
     def _engine(self) -> str:
@@ -330,25 +268,15 @@ class FastLoader(_Base[T]):
             return "without workers there is nothing to hand over"
         if self._engine == "torch":
             return "engine='torch' asks for it"
-        if self._engine in ("processes", "subprocess"):
-            work.trial.verdict = SLOTS
-        else:
-            setting = (self.num_workers, self.prefetch_factor, self.pin_memory, id(self.collate_fn), id(self.batch_sampler))
-            work.trial = self._trials.setdefault(setting, HandoverTrial())
-        if work.trial.verdict == TORCH:
-            return f"it is quicker here. {work.trial.sentence()[:-1]}"
         try:
-            workers, ahead = 1 if work.pool_threads else self.num_workers, 1 if work.work_table is None else AHEAD
-            made = make_arena(workers, ahead * under_way(self) // workers)
+            return make_arena(self.num_workers, (AHEAD if work.shared_queue else 1) * under_way(self) // self.num_workers)
         except (AttributeError, OSError, ValueError) as error:
             return f"this system has no memory to share without a name ({error})"
-        made.verdict = work.trial.verdict
-        return made
 
     @property
     def another(self) -> Callable[..., DataLoader[Any]]:
         """Makes loaders over other datasets, called as `DataLoader` is: they hand batches over as this one was told to."""
-        return functools.partial(FastLoader, engine="processes") if self._engine == "processes" else DataLoader
+        return DataLoader if self._engine == "torch" else functools.partial(FastLoader, engine="processes")
 
     @property
     def on_its_way(self) -> OnItsWay | None:
@@ -372,7 +300,7 @@ class FastLoader(_Base[T]):
     def __getstate__(self) -> dict[str, Any]:
         """What an iterator left behind stays in this process."""
         gone = dict.fromkeys(("_latest", "_standing", "_course", "_meter", "_fusion", "_carrier"))
-        return {**self.__dict__, **gone, "_trials": {}, "_threaded": False}
+        return {**self.__dict__, **gone}
 
     # -- what is told ------------------------------------------------------------------------------------------------------
 
@@ -400,11 +328,11 @@ class FastLoader(_Base[T]):
         told = self._declined() if work.fused is None else [work.fused.explain()]
         told.append(ranks.sentence(self, self._beginning.dealt_from))
         if work.fused is None or (work.fused.why_processes is not None and self.num_workers):
-            told += [*self._handed(work), self._why_scheduled]
-        if work.foreseen:
-            told.append(f"{work.foreseen} epochs began with batches that had been asked for before.")
-        if work.work_table is not None and work.work_table.helped():
-            told.append(f"{work.work_table.helped()} were made for a batch of another's that a slow one held up.")
+            told += self._handed(work)
+        if work.shared_queue:
+            told.append("Whichever worker is free makes the next batch.")
+        if work.rules.threads > 1:
+            told.append(f"{work.rules.threads} threads read the samples of a batch, unless samples draw random numbers.")
         if work.carrier is not None:
             why = work.carrier.why
             told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
@@ -417,31 +345,21 @@ class FastLoader(_Base[T]):
     def _declined(self) -> list[str]:
         """What was asked for and is not done."""
         in_part = [] if self._fusion is None or isinstance(self._fusion, (str, Fusion)) else [self._fusion.explain()]
-        not_fused = [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else in_part
-        return not_fused + ([f"No threads: {self._threaded}."] if isinstance(self._threaded, str) else [])
+        return [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else in_part
 
     def _handed(self, work: EpochWork) -> list[str]:
-        handed, trial = work.handed, work.trial
-        if work.arena is None:
-            return [self._why]
-        if trial.verdict == TORCH:
-            return [f"As DataLoader does it: it is quicker here. {trial.sentence()}"]
-        told = [self._why]
-        if handed["tried"]:
-            told.append(trial.sentence())
-        if handed["torch"]:
+        handed, told = work.handed, [self._why]
+        if work.arena is not None and handed["torch"]:
             others = f"{handed['torch']} of {handed.total()} batches went torch's way"
             told.append(f"{others}: no slot was free or large enough, or no tensor was in them.")
         return told
 
 
-def _check_scheduling(scheduling: Any, rng: Any) -> None:
-    if scheduling not in SCHEDULINGS:
+def _check_threads(threads: Any, sample_timeout: float) -> None:
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise ValueError(f"threads_per_worker option should be a whole number above 0, but got threads_per_worker={threads!r}")
+    if threads > 1 and sample_timeout:
         raise ValueError(
-            f"scheduling option should be one of {', '.join(map(repr, SCHEDULINGS))}, but got scheduling={scheduling!r}"
-        )
-    if scheduling == "sample" and rng != "sample":
-        raise ValueError(
-            f"scheduling='sample' gives a sample to whichever worker is free, and under rng={rng!r} its random numbers are its "
-            "worker's: batches would differ from run to run. Add rng='sample', or leave scheduling out."
+            f"sample_timeout={sample_timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
+            "others read the samples. Leave one of them out."
         )

@@ -17,6 +17,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
+from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
 from pipefix.loader.fusing.epoch_rates import PROCESSES
@@ -29,11 +30,8 @@ from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate
 from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import Standing, begin_augmenting, set_as_then
 from pipefix.loader.slots.arena import Arena
-from pipefix.loader.slots.comparison import HandoverTrial
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.stealing.work_table import WorkTable
 from pipefix.loader.workers import deaths
-from pipefix.seams.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
 
 log = logging.getLogger("pipefix.loader")
 HELD = 2
@@ -49,23 +47,17 @@ class EpochWork:
     rules: ReadPolicy = field(default_factory=ReadPolicy)
     quarantine: Quarantine | None = None
     threads: int | None = None
-    sharing: str | None = None
     arena: Arena | None = None
-    work_table: WorkTable | None = None
-    """By which samples are given to whichever worker is free."""
-    trial: HandoverTrial = field(default_factory=HandoverTrial)
+    shared_queue: bool = False
+    """Whether workers take their batches from one queue, whichever is free, rather than in turn."""
     carrier: Carrier | None = None
     steps: tuple[Callable[[Any], Any], ...] = ()
     """Done to each batch in this process, on its way to the caller."""
     handed: Counter[str] = field(default_factory=Counter)
-    foreseen: int = 0
-    """Epochs that began with batches that had been asked for before."""
     recorded: planned.OnBatch | None = None
     """Samples come with what is to be done to them on the batch."""
     fused: Fusion | None = None
     """Batches are made by fused calls."""
-    pool_threads: int = 0
-    """Threads of one worker process that make the samples; 0: workers are processes, or threads of this one."""
 
 
 class LoaderIterator(AnyIterator):

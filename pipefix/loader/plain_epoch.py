@@ -13,13 +13,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from pipefix.hooks.torch_internals import why_plain
 from pipefix.loader import resume
 from pipefix.loader.device import Carrier
 from pipefix.loader.metering.meter import samples_in, size_of
 from pipefix.loader.metering.stats import Course
 from pipefix.loader.ranks import RemainingOrder
 from pipefix.loader.resume import Beginning, Standing
-from pipefix.seams.torch_internals import why_plain
 
 _WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
 """Options that need the loader's own iterators, and their values that ask for nothing."""

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from pipefix.hooks.torch_internals import in_order
 from pipefix.loader import ranks
-from pipefix.seams.torch_internals import in_order
 from pipefix.vocabulary.random_state import preserved
 
 FORMAT = "pipefix.loader/2"
@@ -79,27 +79,16 @@ def owned(loader: Any) -> dict[str, torch.Generator]:
     return found
 
 
-def noted(loader: Any, *, epochs: int = 0) -> dict[str, Any]:
-    """The generators as they are now, in plain values and tensors; with those that samplers key by epoch so many epochs on."""
+def noted(loader: Any) -> dict[str, Any]:
+    """The generators as they are now, in plain values and tensors."""
     kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
         "numpy": (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest),
         "owned": {name: generator.get_state() for name, generator in owned(loader).items()},
-        "sampler_epoch": None if (epoch := _sampler_epoch(loader)) is None else epoch + epochs,
+        "sampler_epoch": _sampler_epoch(loader),
     }
-
-
-@contextmanager
-def elsewhere(loader: Any, generators: dict[str, Any]) -> Iterator[None]:
-    """All generators as they were noted; afterwards all of them are as they were found."""
-    found = noted(loader)
-    set_as_then(loader, generators)
-    try:
-        yield
-    finally:
-        set_as_then(loader, found)
 
 
 def _samplers(loader: Any) -> tuple[Any, ...]:

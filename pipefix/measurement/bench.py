@@ -6,42 +6,43 @@ Runs in a worker, or in the training process where there are no workers. It puts
 from __future__ import annotations
 
 import os
-import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 from torch.utils.data import get_worker_info
 
+from pipefix.hooks import ipc_timer, torch_internals
+from pipefix.hooks.install import install_all
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recording import Recording
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.snapshot import snapshot
 from pipefix.measurement import failing
 from pipefix.measurement.experiments import PLAIN, POOL, RECORD, TRACED, Experiment
 from pipefix.measurement.failing import EmptyStream, Failure
 from pipefix.measurement.own_lines import OwnLines
 from pipefix.measurement.recorded_batch import RecordedBatch
-from pipefix.measurement.run_queue import RunQueue
+from pipefix.measurement.recording_report import RecordingReport, write_charges, write_events
 from pipefix.measurement.sample_keys import SampleKeys
-from pipefix.measurement.time_limit import LIMIT, BatchTimeLimit
-from pipefix.measurement.trace import BatchTrace, Charge, encode
-from pipefix.recording.recording import Recording
-from pipefix.seams import handover, torch_internals
-from pipefix.seams.fresh import fresh
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
-from pipefix.subject import failure
+from pipefix.measurement.stand_in_options import SWITCH_WORDS, Delivered, StandsIn
+from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.measurement.trace import BatchTrace, encode
+from pipefix.subject import failure, staging
 from pipefix.subject.subject import length_of
-from pipefix.subject.user_code import UserCodeSeams
+from pipefix.subject.user_code import UserCodeHooks
+from pipefix.system.run_queue import RunQueue
 from pipefix.vocabulary import last_act
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 CPU_EVERY = 8
-"""One sample in so many also has its CPU time read at every seam: a reading costs a system call."""
+"""One sample in so many also has its CPU time read at every hook: a reading costs a system call."""
 DISCOVERY_UNITS = 2
 """Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
 FILLING = 8
-"""Times the seams of a sample that a stream's first one crosses, where it fills a buffer."""
+"""Times the hooks of a sample that a stream's first one crosses, where it fills a buffer."""
 PLAIN_COLLATE_EVERY = 5
 OBSERVE_EVERY = 64
 """Batches between two looks at the worker's memory and threads."""
@@ -51,42 +52,6 @@ LONGEST_NAME = 40
 """Characters of a sample's name in a trace."""
 
 _WHOLE_SAMPLE = frozenset(IN_SAMPLE)
-
-
-class Delivered(NamedTuple):
-    """What the loader hands to the training process."""
-
-    batch: Any
-    trace: bytes
-    skipped: bool = False
-    """Whether `batch` only stands for one that the training process has kept."""
-
-
-@dataclass(frozen=True)
-class StandInOptions:
-    recording_bytes: int
-    """Byte budget of one process's recording."""
-    workers: int
-    cut: bool = True
-    """False: no seams at all, the pipeline untouched (for pools that only try settings)."""
-    limit: float = LIMIT
-    """Seconds that one batch may take."""
-    observe: Callable[[Any], dict[str, float]] | None = None
-    """Asked once in every process, with its first batch: facts that the audit reads."""
-
-
-class StandsIn(Protocol):
-    """What a bench is told by the dataset that stands in for the user's."""
-
-    dataset: Any
-    collate: Callable[[Any], Any]
-    switch: torch.Tensor
-    options: StandInOptions
-    kind: str
-    batch_size: int | None
-    """Of a stream; others are asked for whole orders."""
-    places_batches: bool
-    """Whether the loader itself puts batches where the training process finds them."""
 
 
 @dataclass
@@ -105,7 +70,7 @@ class _MadeSamples:
 
 
 class Bench:
-    """One process's share of the experiment: its tap, its recording, and the making of batches."""
+    """One process's share of the experiment: its timer, its recording, and the making of batches."""
 
     def __init__(self, stand_in: StandsIn) -> None:
         self.of = stand_in
@@ -118,26 +83,32 @@ class Bench:
         self._time_limit = BatchTimeLimit(stand_in.options.limit)
         self._in_view = info is None and last_act.kept()
         """Whether somebody watches what this process dies of; of workers the training process tells."""
-        self.tap = Tap()
-        self.lines = OwnLines(self.tap)
+        staging.count_as_users(stand_in.options.package)
+        self.timer = SampleTimer()
+        self.lines = OwnLines(self.timer)
         self.patches = Patches()
         self.recording = Recording(stand_in.options.recording_bytes)
-        self.user_code = UserCodeSeams(self.tap, self.patches)
-        self.seams: list[str] = []
-        self.hand = handover.attach() if info is not None and stand_in.options.cut else None
+        self.user_code = UserCodeHooks(self.timer, self.patches)
+        self.hooks: list[str] = []
+        self.hand = ipc_timer.attach() if info is not None and stand_in.options.cut else None
         if stand_in.options.cut:
-            self.seams = install_all(self.tap, self.patches)
+            self.hooks = install_all(self.timer, self.patches)
             self.user_code.dataset(self.dataset)
         self.epoch = -1
         self.counter = 0
+        self.recorded_orders: list[list[Any]] = []
+        """Batches of the user's own batch sampler of which every sample is recorded."""
         self.batches = self.plain_batches = self.samples_made = 0
         self.discovered = 0
-        self.sent_units = 0
-        self._sent_ranges: dict[str, list[tuple[int, int]]] = {}
         self._modules = 0
+        self._hooks_out = False
+        self._entered = self._writing = 0
         self._token: Any = torch.zeros(1)
         self._recorded_batch = RecordedBatch(self.recording)
+        self._kept_samples = 0
+        """How many samples it holds."""
         self._keys = SampleKeys()
+        self._report = RecordingReport(self.recording, self._keys, self.timer, self.user_code, self.lines)
         self._doing: Any = None
         self._collating: _MadeSamples | None = None
         self._asked_for: list[Any] = []
@@ -148,7 +119,7 @@ class Bench:
         self.timed = 0
 
     def close(self) -> None:
-        self.tap.active = False
+        self.timer.active = False
         self.lines.turn(on=False)
         self.patches.undo()
         self.queue.close()
@@ -165,6 +136,13 @@ class Bench:
     # -- a batch -----------------------------------------------------------------------------------------------------
 
     def attempt(self, order: Any) -> Delivered | Failure:
+        self._entered = time.perf_counter_ns()
+        made = self._attempt(order)
+        if len(self.of.switch) > SWITCH_WORDS + self.worker:
+            self.of.switch[SWITCH_WORDS + self.worker] += 1
+        return made
+
+    def _attempt(self, order: Any) -> Delivered | Failure:
         """A batch, or what is to be said in its place.
 
         Where the user's code raises while something is replaced, the replacement may be to blame: the same batch is made live, and
@@ -213,7 +191,7 @@ class Bench:
         skipped = Stage.COLLATE in experiment.replaces and bool(self.recording.batches)
         if skipped and Stage.AUGMENT in experiment.replaces:
             made = _MadeSamples()
-            trace.samples = self._asked(order)
+            trace.samples = self._kept_samples
         else:
             made = self._samples(order, experiment, trace)
         trace.made = time.perf_counter_ns()
@@ -236,28 +214,35 @@ class Bench:
         token = Stage.IPC in experiment.replaces and self.hand is not None
         if token:
             batch = self._token
-        trace.extra = time.perf_counter_ns() - trace.ended
-        return Delivered(batch, encode(trace), token)
+        # Before the clock began and after it ended; what writing the trace takes is told with the next one.
+        ended = time.perf_counter_ns()
+        trace.extra = begun - self._entered + ended - trace.ended + self._writing
+        delivered = Delivered(batch, encode(trace), token)
+        self._writing = time.perf_counter_ns() - ended
+        return delivered
 
     def _mode(self, experiment: Experiment) -> None:
-        tap = self.tap
+        timer = self.timer
         replaced = experiment.replaces & {Stage.STORAGE, Stage.DECODE, Stage.AUGMENT}
-        tap.recording = None
-        tap.playing = self.recording if replaced else None
-        tap.replaced = frozenset(replaced)
-        tap.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
-        self.lines.turn(on=tap.active and experiment is RECORD)
-        if tap.active:
+        timer.recording = None
+        timer.playing = self.recording if replaced else None
+        timer.replaced = frozenset(replaced)
+        timer.active = self.of.options.cut and (experiment.timed or experiment is RECORD)
+        if timer.active is self._hooks_out:  # the plain arm is plain: nothing of ours stands in any function's place
+            (self.patches.resume if timer.active else self.patches.pause)()
+            self._hooks_out = not timer.active
+        self.lines.turn(on=timer.active and experiment is RECORD)
+        if timer.active:
             self._late_imports()
-        tap.events = [] if experiment is TRACED and self.counter < TRACED_BATCHES else None
-        tap.clear()
+        timer.events = [] if experiment is TRACED and self.counter < TRACED_BATCHES else None
+        timer.clear()
 
     def _late_imports(self) -> None:
-        """Libraries that the dataset imported while running get their seams too."""
+        """Libraries that the dataset imported while running get their hooks too."""
         import sys
 
         if len(sys.modules) != self._modules:
-            self.seams += install_all(self.tap, self.patches)
+            self.hooks += install_all(self.timer, self.patches)
             self._modules = len(sys.modules)
 
     def _samples(self, order: Any, experiment: Experiment, trace: BatchTrace) -> _MadeSamples:
@@ -265,8 +250,16 @@ class Bench:
         if self.of.kind == "stream":
             self._draw(order, experiment, made, trace)
         else:
-            for unit in self._units(order, experiment, trace):
+            units = self._units(order, experiment, trace)
+            for unit in units:
                 self._run(unit, experiment, made)
+            if (
+                experiment is RECORD
+                and self.of.whole_batches
+                and all(self._keys.of(unit) in self.recording.samples for unit in units)
+            ):
+                self.recorded_orders.append(units)
+            order = units[0] if self.of.kind != "map" else order
         trace.samples = self._asked(order) if self.of.kind in ("batched", "single") else len(made.samples)
         return made
 
@@ -285,6 +278,10 @@ class Bench:
         known = self.recording.units
         if experiment.source == "new" or not known:
             return asked
+        if self.recorded_orders:
+            trace.wrapped = self.counter >= len(self.recorded_orders)
+            self._asked_for = self.recorded_orders[self.counter % len(self.recorded_orders)]
+            return self._asked_for
         first = self.counter * len(asked)
         trace.wrapped = first + len(asked) > len(known)
         units = self._keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked))])
@@ -293,22 +290,22 @@ class Bench:
 
     def _run(self, unit: Any, experiment: Experiment, made: _MadeSamples) -> None:
         """One sample (or one batched fetch), live or recorded."""
-        tap = self.tap
+        timer = self.timer
         key = unit if type(unit) is int else self._keys.of(unit)
         if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made):
             return
         self._doing = unit
         begun = time.perf_counter_ns()
         if experiment is RECORD:
-            tap.recording = self._recorder()
-        if tap.active:
-            tap.begin(key, cpu=self._cpu_turn())
+            timer.recording = self._recorder()
+        if timer.active:
+            timer.begin(key, cpu=self._cpu_turn())
         try:
             sample = self.dataset.__getitems__(list(unit)) if self.of.kind == "batched" else self.dataset[unit]
         finally:
-            if tap.active:
-                tap.end()
-        made.add(unit, sample, begun, mark=tap.events is not None)
+            if timer.active:
+                timer.end()
+        made.add(unit, sample, begun, mark=timer.events is not None)
         if experiment is RECORD:
             self._recorded(key, sample)
 
@@ -320,7 +317,7 @@ class Bench:
     def _draw(self, count: int | None, experiment: Experiment, made: _MadeSamples, trace: BatchTrace) -> None:
         """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions. One with a buffer to fill, which
         takes long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
-        tap, known = self.tap, self.recording.units
+        timer, known = self.timer, self.recording.units
         new = experiment.source == "new" or not known
         goes_on = self.fills and self.stream is not None and experiment.source != "cold"
         if self.counter == 0 and not new and not goes_on:
@@ -334,12 +331,12 @@ class Bench:
             if self.stream is None:
                 self._begin_stream(trace)
             assert self.stream is not None
-            self._doing, crossed = self.position, sum(tap.calls)
+            self._doing, crossed = self.position, sum(timer.calls)
             begun = time.perf_counter_ns()
             if experiment is RECORD:
-                tap.recording = self._recorder()
-            if tap.active:
-                tap.begin(self.position, cpu=self._cpu_turn())
+                timer.recording = self._recorder()
+            if timer.active:
+                timer.begin(self.position, cpu=self._cpu_turn())
             try:
                 sample = next(self.stream)
             except StopIteration:
@@ -349,10 +346,10 @@ class Bench:
                 self.fills = self.fills and self.position > 1  # else its first sample is all that it gives this time
                 continue
             finally:
-                if tap.active:
-                    tap.end()
-            made.add(self.position, sample, begun, mark=tap.events is not None)
-            self._see_filling(sum(tap.calls) - crossed)
+                if timer.active:
+                    timer.end()
+            made.add(self.position, sample, begun, mark=timer.events is not None)
+            self._see_filling(sum(timer.calls) - crossed)
             self.position += 1
             self.drawn += 1
             if experiment is RECORD:
@@ -374,7 +371,7 @@ class Bench:
             trace.replay += time.perf_counter_ns() - begun
 
     def _see_filling(self, crossings: int) -> None:
-        """Before the recording: whether the first sample crosses many times as many seams as the second."""
+        """Before the recording: whether the first sample crosses many times as many hooks as the second."""
         if self.discovered < DISCOVERY_UNITS:
             first, self._first_crossings = self._first_crossings, crossings
             self.fills = self.position > 0 and first > FILLING * max(1, crossings)
@@ -384,8 +381,8 @@ class Bench:
         if sample is None:
             return False
         begun = time.perf_counter_ns()
-        made.samples.append(fresh(sample))
-        self.tap.replay_ns += time.perf_counter_ns() - begun
+        made.samples.append(snapshot(sample))
+        self.timer.replay_ns += time.perf_counter_ns() - begun
         return True
 
     def _recorder(self) -> Recording | None:
@@ -393,7 +390,7 @@ class Bench:
 
     def _recorded(self, unit: Any, sample: Any) -> None:
         """A unit ran under the recording arm: the first few only teach which functions are mixed."""
-        if self.tap.recording is not None:
+        if self.timer.recording is not None:
             self.recording.complete(unit, sample)
         elif self.discovered < DISCOVERY_UNITS:
             self.discovered = DISCOVERY_UNITS if self.of.kind == "batched" else self.discovered + 1
@@ -434,6 +431,7 @@ class Bench:
         """Measurements beside the batch, in time that is told apart (`extra`)."""
         if experiment is RECORD and self.discovered >= DISCOVERY_UNITS and len(self.recording.batches) < 1:
             self.recording.keep_batch(batch)
+            self._kept_samples = trace.samples
         if experiment is PLAIN and self.of.options.observe is not None and self.plain_batches % OBSERVE_EVERY == 0:
             trace.facts = {**self.of.options.observe(batch), "decoded_bytes": self.recording.decoded_bytes / self._whole()}
         self.plain_batches += experiment is PLAIN
@@ -452,49 +450,18 @@ class Bench:
     # -- the trace -----------------------------------------------------------------------------------------------------
 
     def _fill(self, trace: BatchTrace, made: _MadeSamples, experiment: Experiment) -> None:
-        tap = self.tap
+        timer = self.timer
         trace.unit_walls = made.unit_walls
-        trace.bytes_read = tap.bytes_read
-        trace.replay += tap.replay_ns
-        trace.misses = tap.misses
-        if tap.active:
-            trace.charges = [
-                Charge(stage.value if stage is not None else None, op, wall, cpu, base, calls)
-                for (stage, op), wall, cpu, base, calls in zip(
-                    tap.names, tap.wall, tap.cpu_time, tap.cpu_wall, tap.calls, strict=True
-                )
-                if wall
-            ]
-            trace.foreign = [(str(tap.names[key][0]), tap.names[key][1], spent) for key, spent in tap.foreign.items()]
-        if tap.events is not None:
-            trace.events = [(str(tap.names[key][0]), tap.names[key][1], begun, ended) for key, begun, ended in tap.events]
-            trace.events += [("sample", *mark) for mark in made.marks]
-            trace.events.append(("collate", "collate", trace.made, trace.ended))
+        trace.bytes_read = timer.bytes_read
+        trace.replay += timer.replay_ns
+        trace.misses = timer.misses
+        if timer.active:
+            write_charges(timer, trace)
+        if timer.events is not None:
+            write_events(timer, made.marks, trace)
         if self.hand is not None:
             counters = self.hand.take()
-            trace.dumps, trace.send, trace.sent_bytes, trace.handed = (
-                counters.dumps_ns,
-                counters.send_ns,
-                counters.bytes,
-                counters.count,
-            )
-        self._tell(trace, experiment)
-
-    def _tell(self, trace: BatchTrace, experiment: Experiment) -> None:
-        """Things said once, or only when they have changed."""
+            trace.dumps, trace.send, trace.handed = counters.dumps_ns, counters.send_ns, counters.count
         if experiment is RECORD:
-            trace.recorded, trace.recorded_bytes = len(self.recording.units), self.recording.nbytes
-            trace.full = self.recording.full
-            unsent = self.recording.units[self.sent_units :]
-            trace.units = pickle.dumps(self._keys.originals(unsent))
-            self.sent_units = len(self.recording.units)
-            trace.refused = self.recording.refused
-            trace.opaque = self.user_code.opaque
-            trace.mixed = sorted(self.tap.mixed)
-            trace.seams = self.seams
-            trace.own_lines = dict(self.lines.seen)
-            for path in self.recording.files:
-                ranges = self.recording.files.ranges(path)
-                if self._sent_ranges.get(path) != ranges:
-                    self._sent_ranges[path] = ranges
-                    trace.paths.append((os.fsencode(path), ranges))
+            trace.hooks = self.hooks
+            self._report.write(trace, self.recorded_orders if self.of.whole_batches else None)

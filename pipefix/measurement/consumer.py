@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from pipefix.hooks.torch_internals import has_compiled
 from pipefix.measurement import failing, gpu
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.step_scan import StepScan
-from pipefix.seams.torch_internals import has_compiled
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import death

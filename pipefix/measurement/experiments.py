@@ -16,7 +16,7 @@ class Experiment:
     name: str
     replaces: frozenset[Stage] = frozenset()
     timed: bool = True
-    """Clocks at the seams run. Off for one arm, whose difference is what the clocks cost."""
+    """Clocks at the hooks run. Off for one arm, whose difference is what the clocks cost."""
     source: str = "warm"
     """warm: the recorded samples again. cold: the same after their files were evicted. new: as the sampler gives them."""
     consumer: bool = True
@@ -54,10 +54,9 @@ POOL: tuple[Experiment, ...] = (
 """Arms that run in the loader's own processes, by the number that tells those processes which one is on."""
 
 ALONE = "consumer-alone"
+"""In the main process only, without a loader."""
 RESIDENT = "consumer-resident"
 """On a batch that lies on the device: what the step takes less is the part of its time that the copy takes."""
-BURNER = "cached-beside-burner"
-"""Arms that run in the main process only, without a loader."""
 
 LEAVE_ONE_OUT: dict[Stage, Experiment] = {
     Stage.STORAGE: NO_STORAGE,

@@ -20,6 +20,7 @@ from pipefix.subject.subject import Subject
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.death import CAUSES, manner
 from pipefix.vocabulary.errors import TargetError
+from pipefix.vocabulary.sockets import settle as settle_sockets
 
 NAMED = 6
 """Indices of a batch that a sentence names before it says "and so many more"."""
@@ -245,6 +246,8 @@ def iterator_of(loader: DataLoader[Any], sockets: AbstractContextManager[Any] | 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            if loader.num_workers:
+                settle_sockets()
             with sockets or nullcontext():
                 return iter(loader)
         except (Exception, SystemExit) as error:

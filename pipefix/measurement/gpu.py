@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pipefix.seams.torch_internals import forks_without_cuda
+from pipefix.hooks.torch_internals import forks_without_cuda
 from pipefix.vocabulary.nvml import job_handle, questions
 
 EVERY_S = 0.2

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from pipefix.seams.fresh import fresh
+from pipefix.hooks.snapshot import snapshot
 from pipefix.vocabulary.nested import leaves, map_leaves
 
 MOST_BYTES = 256_000_000
@@ -42,7 +42,7 @@ class KeptBatch:
         if _is_array(leaf):
             return copy_of(leaf, pinned=self.pinned) if self.changed else leaf
         try:
-            return fresh(leaf)
+            return snapshot(leaf)
         except Exception:  # noqa: BLE001 - objects of the user's may forbid copies in any way
             return leaf
 

@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-from pipefix.measurement import burner, cgroups, experiments, failing, gpu, residency, startup, transfer
-from pipefix.measurement.bench import StandInOptions
-from pipefix.measurement.consumer import Consumer, Emulated, UserStep
+from pipefix.measurement import consumer_alone, experiments, failing, gpu, residency, startup, transfer
+from pipefix.measurement.consumer import Consumer, UserStep
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Measurement, Row
-from pipefix.measurement.neighbours import Neighbours
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
 from pipefix.measurement.replay import Pool, deaf_to_interrupts
 from pipefix.measurement.residency import Ranges
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.measurement.unreplaced import unreplaced_operation
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
+from pipefix.system import cgroups
+from pipefix.system.neighbours import Neighbours
 from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -76,7 +77,7 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
 def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, found: Measurement) -> None:
     workers = found.workers
     share = plan.recording_bytes // max(1, workers)
-    options = StandInOptions(share, workers, observe=plan.observe)
+    options = StandInOptions(share, workers, observe=plan.observe, package=subject.package)
     pool = Pool(subject, options, consumer)
     session = _Session(subject, consumer, plan, clock, found, pool)
     complete = False
@@ -87,6 +88,7 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
             session.rounds()
         found.nvml = watch.figures
         session.cold()
+        session.copies()
         complete = True
     except RuntimeError as error:
         if not death.is_told_of(error):
@@ -178,7 +180,7 @@ class _Session:
             for line, looks in row.trace.own_lines.items():
                 found.own_lines[line] = found.own_lines.get(line, 0) + looks
             found.mixed = sorted({*found.mixed, *row.trace.mixed})
-            found.seams = sorted({*found.seams, *row.trace.seams})
+            found.hooks = sorted({*found.hooks, *row.trace.hooks})
 
     # -- arms ----------------------------------------------------------------------------------------------------------
 
@@ -259,6 +261,8 @@ class _Session:
         left = unreplaced_operation(arm, block, self.found.of(experiments.REAL.name))
         if left is not None:
             raise failing.UnsuitableArm(f"{left} runs all the same, because what it gives cannot be recorded")
+        if arm is not experiments.REAL:
+            block.keep_sums()
         self.found.blocks.append(block)
         for row in self.pool.rows_with_facts:
             self.found.looks.setdefault(row.trace.pid, []).append((row.trace.samples_made, row.trace.facts))
@@ -287,8 +291,8 @@ class _Session:
 
     def _start_trials(self, counts: tuple[int, ...]) -> None:
         for workers in counts:
-            # With the seams of the pool they are held against, though nothing is timed: what they cost is on both sides.
-            pool = Pool(self.subject, StandInOptions(0, workers), self.consumer, known=self.known)
+            # With the hooks of the pool they are held against, though nothing is timed: what they cost is on both sides.
+            pool = Pool(self.subject, StandInOptions(0, workers, package=self.subject.package), self.consumer, known=self.known)
             pool.kept = self.pool.kept
             self.trials[f"workers-{workers}"] = pool
 
@@ -318,11 +322,25 @@ class _Session:
         found, kept = self.found, self.pool.kept
         if kept is None:
             return
-        batch = kept.value
         for pool in (*self.trials.values(), self.pool):
             pool.rest()
+        self.consumer.try_on(kept())
+        if not transfer.would_wake_cuda():
+            self.copies()
+        found.consumer, found.has_consumer, found.why_none = self.consumer.name, self.consumer.present, self.consumer.why_none
+        if not self.consumer.present:
+            found.declined[experiments.ALONE] = "there is no consumer"
+            return
+        self._step_alone(kept)
+
+    def copies(self) -> None:
+        """What copying a batch to the device takes. Where nothing has woken CUDA in this process yet, not before all workers are
+        forked: those that use it themselves could not."""
+        found, kept = self.found, self.pool.kept
+        if kept is None or found.transfer or Stage.TRANSFER.value in found.declined:
+            return
         try:
-            found.transfer = transfer.measure(batch)
+            found.transfer = transfer.measure(kept.value)
         except torch.OutOfMemoryError as error:
             found.declined[Stage.TRANSFER.value] = (
                 f"the device has no room for a batch ({failure.summary(error).partition('. ')[0]})"
@@ -333,11 +351,9 @@ class _Session:
             found.declined[Stage.TRANSFER.value] = (
                 f"the device here is {gpu.other()}: steps are waited for, and of copies only those to CUDA devices are timed"
             )
-        self.consumer.try_on(kept())
-        found.consumer, found.has_consumer, found.why_none = self.consumer.name, self.consumer.present, self.consumer.why_none
-        if not self.consumer.present:
-            found.declined[experiments.ALONE] = found.declined[experiments.BURNER] = "there is no consumer"
-            return
+
+    def _step_alone(self, kept: KeptBatch) -> None:
+        found = self.found
         self._first_step(kept)
         if type(self.consumer) is UserStep:  # not one of our own making
             found.step_facts = self.consumer.scan(kept())
@@ -345,22 +361,14 @@ class _Session:
         seconds = min(0.6, max(0.1, 0.01 * self.plan.budget))
         resident = self._resident(kept)
         for _ in range(3):
-            found.blocks.append(burner.alone(self.consumer, kept, size, seconds, name=experiments.ALONE))
+            found.blocks.append(consumer_alone.alone(self.consumer, kept, size, seconds, name=experiments.ALONE))
             if resident is not None:
-                found.blocks.append(burner.alone(self.consumer, resident, size, seconds, name=experiments.RESIDENT))
+                found.blocks.append(consumer_alone.alone(self.consumer, resident, size, seconds, name=experiments.RESIDENT))
         if resident is not None:
             found.transfer["exposed"] = transfer.exposed(found.of(experiments.ALONE), found.of(experiments.RESIDENT), size)
         if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
             self.consumer.split_step(kept)
             found.step_split = self.consumer.split()
-        if isinstance(self.consumer, Emulated):
-            found.declined[experiments.BURNER] = "an emulated step uses no CPU that a burner could take from it"
-        elif self.plan.budget < 10:
-            found.declined[experiments.BURNER] = "the time budget is under 10 s"
-        else:
-            count = max(1, min(found.workers, int(found.cores)))
-            for _ in range(2):
-                found.blocks.append(burner.beside(self.consumer, kept, size, seconds, count, name=experiments.BURNER))
 
     def _resident(self, kept: KeptBatch) -> KeptBatch | None:
         """The batch on the device, where the step takes one that lies there; None where there is nothing to compare."""
@@ -383,7 +391,7 @@ class _Session:
         found, paths = self.found, sorted(path for path in self.ranges if not path.startswith(_UNREAL) and os.path.isfile(path))
         found.paths, found.stores = paths, sorted(path for path in self.ranges if is_far(path))
         if not paths:
-            self._not_cold("no file was read through a seam, so there is nothing to evict")
+            self._not_cold("no file was read through a hook, so there is nothing to evict")
             return
         if self.clock.left < 0:
             self._not_cold("no time was left in the budget")

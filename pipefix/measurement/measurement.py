@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipefix.measurement.trace import BatchTrace
+from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
 
@@ -36,8 +36,8 @@ class Row:
     """When a worker could be told to make it, an earlier batch being taken; 0 where there was room from the beginning."""
     sampled: int = 0
     """Of the time between `asked` and `got`: asking the user's sampler which samples come next."""
-    copied: int = 0
-    """Before `asked`: copying a kept batch for the consumer, which only measuring does."""
+    harness: int = 0
+    """Before `asked` and between `got` and the consumer: what the loop that measures does for itself, and training's does not."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,25 @@ class Block:
     samples: int
     main_cpu: float = 0.0
     """CPU seconds of the training process in the block."""
-    worker_cpu: float = 0.0
+    own_seconds: float = 0.0
+    """What only measuring caused and was left out."""
 
     @property
     def rate(self) -> float:
         return self.samples / self.seconds
+
+    def keep_sums(self) -> None:
+        """Of arms whose batches nobody looks at one by one: operations are summed in the first row, and the others
+        forget theirs. A fast loader gives a hundred thousand batches a minute."""
+        sums: dict[tuple[str | None, str], list[int]] = {}
+        for row in self.rows:
+            for charge in row.trace.charges:
+                figures = sums.setdefault((charge.stage, charge.op), [0, 0, 0, 0, 0])
+                for place, value in enumerate((charge.wall, charge.cpu, charge.cpu_wall, charge.calls, charge.entered)):
+                    figures[place] += value
+            row.trace.charges, row.trace.unit_walls, row.trace.foreign = [], [], []
+        if self.rows:
+            self.rows[0].trace.charges = [Charge(stage, op, *figures) for (stage, op), figures in sums.items()]
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,8 @@ class KeptRecord:
     """Samples cannot be stored."""
     gain: Interval | None = None
     """How much faster the loader is that reads finished samples back, run in turn with the loader as it is; None: not tried."""
+    pairs: int = 0
+    """Blocks of both that it rests on."""
 
 
 @dataclass
@@ -109,7 +125,7 @@ class Measurement:
     trials: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Other settings, really run: (samples/s with them, samples/s as it is) in neighbouring blocks."""
     seam_cost: float = 0.0
-    """Seconds a timed call through a seam adds."""
+    """Seconds a timed call through a hook adds."""
     cold: dict[str, Any] = field(default_factory=dict)
     first_batch: float | None = None
     epoch_restart: float | None = None
@@ -125,7 +141,7 @@ class Measurement:
     refused: dict[str, str] = field(default_factory=dict)
     opaque: dict[str, str] = field(default_factory=dict)
     mixed: list[str] = field(default_factory=list)
-    seams: list[str] = field(default_factory=list)
+    hooks: list[str] = field(default_factory=list)
     looks: dict[int, list[tuple[int, dict[str, float]]]] = field(default_factory=dict)
     """By process: (samples made by then, facts about it and its batch), for the audit."""
     paths: list[str] = field(default_factory=list)
@@ -152,10 +168,16 @@ class Measurement:
     shards: int | None = None
     """Parts that a stream can be read in at once; None for other datasets, and where the stream does not say."""
     own_lines: dict[str, int] = field(default_factory=dict)
-    """Lines of the user's own code that no seam cuts, by how often they were seen running."""
+    """Lines of the user's own code that no hook times, by how often they were seen running."""
 
     first_calls: dict[str, float] = field(default_factory=dict)
     """Operations a sample by stage when samples were read for the first time."""
+
+    @property
+    def harness_seconds(self) -> float | None:
+        """Seconds a batch that measuring itself takes of the loop without clocks, already left out of every rate."""
+        blocks = [block for block in self.of("plain") if block.rows]
+        return sum(block.own_seconds for block in blocks) / sum(len(block.rows) for block in blocks) if blocks else None
 
     @property
     def kept_by_dataset(self) -> list[str]:

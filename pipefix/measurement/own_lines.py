@@ -1,4 +1,4 @@
-"""Which line of the user's own code is running where no seam cuts it: looked at now and then while samples are recorded.
+"""Which line of the user's own code is running where no hook times it: looked at now and then while samples are recorded.
 
 A thread looks at the making thread's frames every millisecond or so. It runs in the recording arm only, whose times nobody reads.
 """
@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from types import FrameType
 
-from pipefix.seams.tap import Tap
+from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.subject.staging import is_users
 
 EVERY = 0.001
@@ -22,8 +22,8 @@ MOST_LINES = 200
 class OwnLines:
     """Counts looks by line while it is on."""
 
-    def __init__(self, tap: Tap) -> None:
-        self.tap = tap
+    def __init__(self, timer: SampleTimer) -> None:
+        self.timer = timer
         self.seen: Counter[str] = Counter()
         """``function (file.py:line)`` -> looks."""
         self._stop = threading.Event()
@@ -46,8 +46,8 @@ class OwnLines:
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY):
-            if self.tap.live and self.tap.stage is None:
-                line = users_line(sys._current_frames().get(self.tap.owner))
+            if self.timer.live and self.timer.stage is None:
+                line = users_line(sys._current_frames().get(self.timer.owner))
                 if line is not None and (line in self.seen or len(self.seen) < MOST_LINES):
                     self.seen[line] += 1
 

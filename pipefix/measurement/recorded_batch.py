@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from pipefix.recording.recording import Recording
-from pipefix.seams.fresh import fresh
+from pipefix.hooks.recording import Recording
+from pipefix.hooks.snapshot import snapshot
 from pipefix.vocabulary.nested import renewer
 
 
@@ -25,7 +25,7 @@ class RecordedBatch:
 
     def as_it_was(self) -> Any:
         """For a consumer in this process, whatever it did to the one before."""
-        return fresh(self.as_it_is)
+        return snapshot(self.as_it_is)
 
     def in_shared_memory(self) -> Any:
         """Every live batch of a worker lies in fresh shared memory: that is the hand-over's cost."""

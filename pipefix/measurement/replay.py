@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
+from pipefix.hooks import ipc_timer, torch_internals
 from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
-from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, Experiment
 from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start, raised
@@ -29,8 +29,8 @@ from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.sockets import Sockets
 from pipefix.measurement.stand_in import close_benches
 from pipefix.measurement.stand_in_loader import stand_in_loader
+from pipefix.measurement.stand_in_options import SWITCH_WORDS, Delivered, StandInOptions
 from pipefix.measurement.time_limit import BatchTimeLimit
-from pipefix.seams import handover, torch_internals
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
@@ -40,8 +40,9 @@ _NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
 
 PATIENCE = 1.0
 """Seconds that workers have to end when they are told to."""
-LONGEST_REST = 1.0
+LONGEST_REST = 10.0
 """Seconds that are waited at most for workers to make what they were told to."""
+LOOK_AGAIN = 0.001
 
 
 OUTLIVES = 1.5
@@ -55,7 +56,7 @@ class Pool:
         self._subject = subject
         self.workers = options.workers
         self.consumer = consumer
-        self.switch = torch.zeros(2, dtype=torch.int64)
+        self.switch = torch.zeros(SWITCH_WORDS + self.workers, dtype=torch.int64)
         if self.workers:
             self.switch = _shared(self.switch)
         self.epoch = 0
@@ -69,10 +70,14 @@ class Pool:
         self.failed = False
         self._sockets = Sockets()
         self._time_limit = BatchTimeLimit(OUTLIVES * options.limit)
-        self._hand = handover.attach() if self.workers else None
+        self._hand = ipc_timer.attach() if self.workers else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._loader = stand_in_loader(subject, self.switch, options, known)
+        self._given = 0
+        """Batches taken so far."""
+        self._left = 0
+        """When the consumer last returned: what passes from then until the next batch is asked for is the harness's own."""
         self._taken: deque[int] = deque(maxlen=max(1, self.workers * self.prefetch))
         """When the latest batches were taken: as each is, a worker is told to make the one so many places further on."""
 
@@ -122,7 +127,7 @@ class Pool:
         hand = self._hand
         if hand is not None:
             hand.take()
-        again, copied = self._again(consume=consume)
+        again = self._again(consume=consume)
         sampled = self._sampler_ns()
         asked, cpu = perf_counter_ns(), thread_time_ns()
         delivered = self._advance()
@@ -130,7 +135,7 @@ class Pool:
         got = perf_counter_ns()
         sampled = min(self._sampler_ns() - sampled, got - asked)
         room = self._taken[0] if len(self._taken) == self._taken.maxlen else 0
-        self._taken.append(got)
+        self._took(got)
         waited = received = 0
         if hand is not None:
             counters = hand.take()
@@ -139,22 +144,26 @@ class Pool:
             waited = got - asked if self._loader.pin_memory else max(counters.poll_ns, got - asked - computed)
             waited = min(waited, got - asked - sampled)
             received = counters.recv_ns + counters.loads_ns
+        handed = perf_counter_ns()
         if consume:
             self._consume(delivered, again)
             again = None
-        done = perf_counter_ns()
-        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room, sampled=sampled, copied=copied)
+        left, self._left = self._left, perf_counter_ns()
+        done = self._left - (handed - got)  # so that the consumer's time is that between `got` and `done`
+        harness = handed - got + (asked - left if left else 0)
+        row = Row(asked, got, done, waited, received, traces.decode(delivered.trace), room=room, sampled=sampled, harness=harness)
         if row.trace.facts:
             self.rows_with_facts.append(row)
         return row
 
-    def _again(self, *, consume: bool) -> tuple[Any, int]:
-        """The kept batch, where this arm hands none over; and the nanoseconds that copying it took."""
-        if not (consume and self._hand is not None and self.kept is not None and Stage.IPC in POOL[int(self.switch[0])].replaces):
-            return None, 0
-        begun = perf_counter_ns()
-        again = self.kept()
-        return again, perf_counter_ns() - begun
+    def _took(self, now: int) -> None:
+        self._given += 1
+        self._taken.append(now)
+
+    def _again(self, *, consume: bool) -> Any:
+        """The kept batch, where this arm hands none over."""
+        kept = consume and self._hand is not None and self.kept is not None and Stage.IPC in POOL[int(self.switch[0])].replaces
+        return self.kept() if kept and self.kept is not None else None
 
     def _consume(self, delivered: Delivered, again: Any) -> None:
         if not delivered.skipped:
@@ -195,7 +204,7 @@ class Pool:
         """A copy of the next batch, for arms that run without a loader."""
         self.start()
         delivered = self._advance()
-        self._taken.append(perf_counter_ns())
+        self._took(perf_counter_ns())
         trace = traces.decode(delivered.trace)
         if trace.facts:
             self.rows_with_facts.append(Row(0, 0, 0, 0, 0, trace))
@@ -207,12 +216,16 @@ class Pool:
     def rest(self) -> None:
         """Wait until the workers have made all that they were told to: what is measured next shares the machine with them.
 
-        How long that takes is told by the pace at which the latest ones came; a round more, since that pace is not even.
+        They count what they made. Where a loader tells them less than torch's would, the pace of the latest batches says when they
+        must be done.
         """
-        if len(self._taken) > 1:
-            each = (self._taken[-1] - self._taken[0]) / (len(self._taken) - 1)
-            left = self._taken[-1] + each * self.workers * (self.prefetch + 1) - perf_counter_ns()
-            time.sleep(min(LONGEST_REST, max(0.0, left / 1e9)))
+        if len(self._taken) < 2 or not self.workers:
+            return
+        told = self._given + self.serving * self.prefetch
+        each = (self._taken[-1] - self._taken[0]) / (len(self._taken) - 1)
+        until = self._taken[-1] + min(1e9 * LONGEST_REST, 2 * each * self.workers * (self.prefetch + 1))
+        while int(self.switch[SWITCH_WORDS:].sum()) < told and perf_counter_ns() < until:
+            time.sleep(LOOK_AGAIN)
 
     def halt(self) -> None:
         """Stop the workers where they are, at once. Only for those that the kernel ends with this process: they notice nothing."""
@@ -256,7 +269,7 @@ class Pool:
                 _check_fit(row)
                 warm.add(row.trace.worker)
         self.consumer.settle()
-        mark = perf_counter_ns() if consume else row.done
+        mark = self._left = perf_counter_ns() if consume else row.done
         rows: list[Row] = []
         until = mark + int(seconds * 1e9)
         cpu = time.process_time()
@@ -283,11 +296,10 @@ class Pool:
         if self.workers:
             # What a worker does for the instrument delays the consumer only as far as it waited.
             own = min(own // self.workers, sum(row.waited for row in rows))
-        # The workers go on while a kept batch is copied: that delays the consumer only where it would not have waited as long.
-        own += sum(max(0, row.copied - row.waited) for row in rows)
+        # The workers go on while the harness works here: that delays the consumer only where it would not have waited as long.
+        own += sum(max(0, row.harness - row.waited) for row in rows)
         seconds = max(gross - own, gross // 20) / 1e9
-        worker_cpu = sum(row.trace.cpu for row in rows) / 1e9 if self.workers else 0.0
-        return Block(experiment.name, tuple(rows), seconds, sum(row.trace.samples for row in rows), cpu, worker_cpu)
+        return Block(experiment.name, tuple(rows), seconds, sum(row.trace.samples for row in rows), cpu, own / 1e9)
 
     def record(self, units: int, seconds: float) -> list[Row]:
         """Run the recording arm until every process holds ``units`` samples, its budget is spent or time is up."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.measurement.mounts import Filesystem, filesystem
+from pipefix.system.mounts import Filesystem, filesystem
 from pipefix.vocabulary.quantity import percent
 
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

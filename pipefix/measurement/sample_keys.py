@@ -19,7 +19,7 @@ class SampleKeys:
 
     def originals(self, keys: list[Any]) -> list[Any]:
         """What the dataset is to be asked for, key by key."""
-        return [self._originals.get(key, key) for key in keys] if self._originals else keys
+        return [key if isinstance(key, list) else self._originals.get(key, key) for key in keys] if self._originals else keys
 
 
 def _hashable(unit: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from pipefix.vocabulary import files
 
 _PREFIX = "pymp-"
 """As multiprocessing names its own."""
-_INSIDE = ("listener-", "pym-")
+_INSIDE = re.compile(r"(listener|pym)-")
 """What multiprocessing names sockets, and files of shared memory, in such a folder."""
 _KEY = "tempdir"
 
@@ -50,7 +51,6 @@ class Sockets:
         if self._folder is not None:
             with suppress(OSError):  # gone already, or it holds what is not ours
                 for name in os.listdir(self._folder):
-                    if name.startswith(_INSIDE):
-                        files.remove(Path(self._folder, name))
+                    files.remove(Path(self._folder, name), _INSIDE)
                 files.remove_empty_folder(Path(self._folder))
             self._folder = None

@@ -20,8 +20,9 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from pipefix.measurement import failing
-from pipefix.measurement.bench import Bench, Delivered, StandInOptions
+from pipefix.measurement.bench import Bench
 from pipefix.measurement.failing import EmptyStream, Failure
+from pipefix.measurement.stand_in_options import Delivered, StandInOptions
 
 
 class StandInDataset(Dataset["Delivered | Failure"]):
@@ -30,13 +31,21 @@ class StandInDataset(Dataset["Delivered | Failure"]):
     places_batches = False
 
     def __init__(
-        self, dataset: Any, collate: Callable[[Any], Any], switch: torch.Tensor, options: StandInOptions, kind: str
+        self,
+        dataset: Any,
+        collate: Callable[[Any], Any],
+        switch: torch.Tensor,
+        options: StandInOptions,
+        kind: str,
+        *,
+        whole_batches: bool = False,
     ) -> None:
         self.dataset = dataset
         self.collate = collate
         self.switch = switch
         self.options = options
         self.kind = kind
+        self.whole_batches = whole_batches
         self.batch_size: int | None = None
 
     def __getitem__(self, order: Any) -> Delivered | Failure:
@@ -58,6 +67,7 @@ class StreamStandIn(IterableDataset["Delivered | Failure"]):
     """Iterable: yields whole batches of ``batch_size`` samples, for ever."""
 
     places_batches = False
+    whole_batches = False
 
     def __init__(
         self,

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from pipefix.measurement.bench import StandInOptions
+from pipefix.hooks import torch_internals
 from pipefix.measurement.stand_in import Deferred, StandInDataset, StreamStandIn, WorkerInit
-from pipefix.seams import torch_internals
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.subject.subject import Subject
 
 
@@ -23,21 +23,15 @@ def stand_in_loader(subject: Subject, switch: torch.Tensor, options: StandInOpti
     if theirs.generator is not None:
         generator = torch.Generator()
         generator.set_state(theirs.generator.get_state())
-    settings: dict[str, Any] = {
+    of_batches = {"batch_size", "drop_last", "sampler", "batch_sampler", "persistent_workers"}
+    given = torch_internals.loader_arguments(theirs, num_workers=workers)
+    settings = {name: value for name, value in given.items() if name not in of_batches} | {
         "batch_size": None,
         "collate_fn": as_is,
-        "num_workers": workers,
         "pin_memory": theirs.pin_memory and torch.cuda.is_available(),
         "generator": generator,
-        **({"in_order": theirs.in_order} if torch_internals.takes("in_order") else {}),
         "worker_init_fn": WorkerInit(theirs.worker_init_fn),
     }
-    if workers:
-        settings |= {
-            "timeout": theirs.timeout,
-            "multiprocessing_context": theirs.multiprocessing_context,
-            "prefetch_factor": theirs.prefetch_factor or 2,
-        }
     # A loader that hands batches over in a way of its own brings what makes another that does.
     make = getattr(theirs, "another", DataLoader)
     if subject.iterable:
@@ -46,12 +40,15 @@ def stand_in_loader(subject: Subject, switch: torch.Tensor, options: StandInOpti
     kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
     if make is not DataLoader:
         settings["collate_fn"] = called
-    stand_in = (StandInDataset if make is DataLoader else Deferred)(theirs.dataset, theirs.collate_fn, switch, options, kind)
+    stand_in = (StandInDataset if make is DataLoader else Deferred)(
+        theirs.dataset, theirs.collate_fn, switch, options, kind, whole_batches=subject.groups_samples
+    )
     return make(stand_in, sampler=SampleOrders(subject, known), **settings)
 
 
 class SampleOrders(Sampler[Any]):
-    """The user's own sampler order, epoch after epoch; or samples that were read before, in batches of the user's size."""
+    """The user's own sampler order, epoch after epoch; or samples that were read before, in batches of the user's size (or, where
+    a batch sampler of theirs chooses which samples go together, in its own batches)."""
 
     def __init__(self, subject: Subject, known: list[Any] | None = None) -> None:
         self._subject = subject
@@ -74,7 +71,7 @@ class SampleOrders(Sampler[Any]):
     def _orders(self) -> Iterator[Any]:
         if not self._known:
             return self._subject.orders()
-        if self._subject.batched_fetch or not self._subject.auto_collation:
+        if self._subject.batched_fetch or self._subject.groups_samples or not self._subject.auto_collation:
             return itertools.cycle(self._known)
         return self._batches()
 

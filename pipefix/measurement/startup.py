@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 
+from pipefix.hooks.torch_internals import end_workers, hands_out_of_one
 from pipefix.measurement.measurement import Measurement
 from pipefix.measurement.replay import abandon
-from pipefix.seams.torch_internals import end_workers, hands_out_of_one
 from pipefix.subject.failure import summary
 from pipefix.subject.subject import Subject
 

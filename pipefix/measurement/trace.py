@@ -9,13 +9,15 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     """One operation's own time in one batch, nested operations left out. Nanoseconds."""
 
     stage: str | None
-    """None for the user's own code that no seam bounds."""
+    """None for the user's own code that no hook times."""
     op: str
     wall: int
     cpu: int
     """CPU time, read for some samples only; its base is `cpu_wall`."""
     cpu_wall: int
     calls: int
+    entered: int = 0
+    """Timed calls that were made directly inside it: what their clocks take is in its time, not in theirs."""
 
 
 class BatchTrace(msgspec.Struct, array_like=True):
@@ -38,7 +40,6 @@ class BatchTrace(msgspec.Struct, array_like=True):
     foreign: list[tuple[str, str, int]] = []
     """(stage, op, ns) of calls made by other threads beside the batch's own."""
     bytes_read: int = 0
-    batch_bytes: int = 0
     replay: int = 0
     """Nanoseconds spent answering from recordings."""
     misses: int = 0
@@ -50,9 +51,8 @@ class BatchTrace(msgspec.Struct, array_like=True):
     """Nanoseconds of this batch that only measuring caused."""
     dumps: int = 0
     send: int = 0
-    sent_bytes: int = 0
     handed: int = 0
-    """Batches that `dumps`, `send` and `sent_bytes` belong to: those handed over since the last trace."""
+    """Batches that `dumps` and `send` belong to: those handed over since the last trace."""
     unfit: str = ""
     """Why this arm cannot be run on this pipeline: its code raised with something replaced, and did not without."""
     wrapped: bool = False
@@ -67,7 +67,7 @@ class BatchTrace(msgspec.Struct, array_like=True):
     refused: dict[str, str] = {}
     opaque: dict[str, str] = {}
     mixed: list[str] = []
-    seams: list[str] = []
+    hooks: list[str] = []
     facts: dict[str, float] = {}
     """What the audit wants to know of a worker."""
     starved: int = 0
@@ -77,7 +77,7 @@ class BatchTrace(msgspec.Struct, array_like=True):
     events: list[tuple[str, str, int, int]] = []
     """(stage, op, begun, ended) where a trace was asked for; in place of a stage and an op, sample and which one."""
     own_lines: dict[str, int] = {}
-    """Lines of the user's own code that no seam cuts, by how often they were seen running so far."""
+    """Lines of the user's own code that no hook times, by how often they were seen running so far."""
     process_made: int = 0
     """CPU nanoseconds of all the process's threads from `begun` to `ended`: a library's own threads work where its caller waits."""
 

@@ -16,6 +16,11 @@ REPEATS = 20
 TO = " to cuda:"
 
 
+def would_wake_cuda() -> bool:
+    """Whether nobody has used the CUDA device in this process so far."""
+    return torch.cuda.is_available() and not torch.cuda.is_initialized()
+
+
 def measure(batch: Any) -> dict[str, float]:
     """Seconds a batch: ``pinned``, ``pageable``, and ``pinning`` (the copy into pinned memory); and its ``bytes``.
 

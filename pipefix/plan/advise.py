@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Measurement
 from pipefix.plan.case import Case, Moving
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.remedy import all_remedies
-from pipefix.vocabulary.quantity import seconds, size, span
+from pipefix.system.machine import Machine
+from pipefix.vocabulary.gain import figure
+from pipefix.vocabulary.quantity import seconds, size
 from pipefix.vocabulary.stage import INPUT, Stage
 
 WORTH_MAKING = 1.03
@@ -28,12 +29,11 @@ def advise(
     target: str = "TARGET",
     machine: Machine | None = None,
     cuda: bool = False,
-    verbs: frozenset[str] = frozenset(),
     moving: Moving | None = None,
     whole: Moving | None = None,
 ) -> Plan:
-    """The plan for what was measured. ``verbs``: the commands this version has; what they would do is told by hand otherwise."""
-    case = Case(measurement, diagnosis, target, machine, cuda, verbs, moving, whole)
+    """The plan for what was measured."""
+    case = Case(measurement, diagnosis, target, machine, cuda, moving, whole)
     steps = [step for kind in all_remedies() for step in kind().judge(case)]
     return Plan(tuple(ranked(_without_dominated([_worth(step, case) for step in steps]), case)))
 
@@ -61,10 +61,11 @@ def _worth(step: Step, case: Case) -> Step:
             step, f"the training step limits ({_step(case)} a batch), so faster data would wait for it{_at_most(step)}"
         )
     if step.speedup.value < WORTH_MAKING:
-        return _declined(step, f"would gain under {round(100 * WORTH_MAKING - 100)} %: {span(step.speedup)}")
+        little = f"would gain under {round(100 * WORTH_MAKING - 100)} %"
+        return _declined(step, f"{'would be slower' if step.speedup.high < 1 else little}: {figure(step.gain)}")
     if step.speedup.low < UNSURE:
         longer = max(60, 10 * round(case.measurement.seconds * 0.3))
-        return _declined(step, f"{span(step.speedup)} is too uncertain to act on; --budget {longer} narrows it")
+        return _declined(step, f"{figure(step.gain)} is too uncertain to act on; --budget {longer} narrows it")
     return step
 
 
@@ -73,7 +74,7 @@ def _step(case: Case) -> str:
 
 
 def _at_most(step: Proposed) -> str:
-    return f"; this would gain {span(step.speedup)}" if step.speedup.value >= WORTH_MAKING else ""
+    return f"; this would gain {figure(step.gain)}" if step.speedup.value >= WORTH_MAKING else ""
 
 
 def _without_dominated(steps: list[Step]) -> list[Step]:
@@ -94,7 +95,7 @@ def _better(step: Proposed, caches: list[Proposed]) -> Step:
         ):
             return _declined(
                 step,
-                f"{other.id} gains {span(other.speedup)} for {size(disk)} of disk, this {span(step.speedup)} for {size(price)}",
+                f"{other.id} gains {figure(other.gain)} for {size(disk)} of disk, this {figure(step.gain)} for {size(price)}",
             )
     return step
 
@@ -105,8 +106,7 @@ def _declined(step: Proposed, why: str) -> Declined:
         stage=step.stage,
         title=step.title,
         why=why,
-        speedup=step.speedup,
-        measured=step.measured,
+        gain=step.gain,
         disk_bytes=step.disk_bytes,
         seconds=step.seconds,
         command=step.command,

@@ -18,6 +18,8 @@ from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import size
 
+PLAN = re.compile(r"[^.].*\.\w+\Z")
+BACKUP = re.compile(r"[^.].*\.before-[1-9]\d*\.\w+\Z")
 _AGAIN = "Make room, and run the same command again: what held before still holds."
 
 
@@ -59,7 +61,7 @@ def replace(plan: Path, text: str) -> int:
         planfile.write_text(text, plan, advice=_AGAIN)
     except UnreadableFile:
         with _told(plan, "written"):
-            files.remove(before(plan, number))
+            files.remove(before(plan, number), BACKUP)
         raise
     return number
 
@@ -70,7 +72,7 @@ def drop_unused(plan: Path) -> int | None:
     if number is None or _held(before(plan, number)) != (_held(plan) or b""):
         return None
     with _told(plan, "put back"):
-        files.remove(before(plan, number))
+        files.remove(before(plan, number), BACKUP)
     return number
 
 
@@ -91,14 +93,14 @@ def put_back(plan: Path, *, written: str | None = None) -> tuple[int, Path | Non
         if _held(older):
             if held is not None and keeps:
                 files.write_whole(aside, held)
-            files.move(older, plan)
+            files.move(older, plan, PLAN)
             return number, aside if keeps else None
         # There was no plan: it goes out of the way, and then the sign that there was none.
         if held is not None and keeps:
-            files.move(plan, aside)
+            files.move(plan, aside, PLAN)
         elif held is not None:
-            files.remove(plan)
-        files.remove(older)
+            files.remove(plan, PLAN)
+        files.remove(older, BACKUP)
     return number, aside if keeps else None
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.diagnosis.throughput import PipelineModel, doubted, pooled
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import BatchTrace
 from pipefix.plan.fit import fitted
-from pipefix.plan.model import PipelineModel, doubted, pooled
 from pipefix.plan.operations import Operations, operations_of
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import Interval, exactly, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
@@ -45,8 +45,6 @@ class Case:
     target: str = "TARGET"
     machine: Machine | None = None
     cuda: bool = False
-    verbs: frozenset[str] = frozenset()
-    """Commands that this version of pipefix has."""
     moving: Moving | None = None
     """None where nobody looked."""
     whole: Moving | None = None
@@ -83,8 +81,7 @@ class Case:
     @property
     def batch_bytes(self) -> float:
         """Bytes of one batch; 0 where nobody looked."""
-        facts = self.measurement.facts
-        return facts.get("batch.bytes", facts.get("batch_bytes", 0.0))
+        return self.measurement.facts.get("batch.bytes", 0.0)
 
     @property
     def sample_bytes(self) -> float:
@@ -202,17 +199,15 @@ class Case:
 
     @property
     def cores_taken(self) -> str | None:
-        """Why the cores are not to be had: others keep them busy, and what is ready to run waits in their queue."""
+        """Why more workers would find no core: what is ready to run waits in their queue, behind others or behind itself."""
         starved, cores = self.diagnosis.starved, self.measurement.cores
         if starved < STARVED or not self.cpu_seconds:
             return None
         used = self.cpu_seconds / self.diagnosis.sample.value
+        waited = f"for {percent(starved)} of the time the pipeline was ready to run and had no CPU"
         if used > MOST_OURS * cores:
-            return None
-        return (
-            f"for {percent(starved)} of the time the pipeline was ready to run and had no CPU, though it uses only {used:.1f} of "
-            f"{cores:g} cores: other programs have them"
-        )
+            return f"{waited}: it keeps the {cores:g} cores busy itself"
+        return f"{waited}, though it uses only {used:.1f} of {cores:g} cores: other programs have them"
 
     @cached_property
     def slow_disk(self) -> Interval | None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from pipefix.diagnosis.diagnosis import Diagnosis, StageCost
+from pipefix.diagnosis.throughput import DRAWS, OTHER, PipelineModel, StageTime, draws, stage_time
 from pipefix.measurement import experiments
 from pipefix.measurement.measurement import Measurement
-from pipefix.plan.model import DRAWS, OTHER, PipelineModel, StageTime, draws, stage_time
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 SAMPLER = "sampler"

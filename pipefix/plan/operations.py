@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost
+from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Measurement
-from pipefix.seams.charges import OWN_NAMES
 from pipefix.vocabulary.stage import Stage
 
 _PICTURE = re.compile(r"PIL|Image|jpe?g|png|webp|imread|imdecode|decode_image|read_image|imageio|pil_loader", re.IGNORECASE)

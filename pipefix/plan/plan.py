@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, Told
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
+
+UNKNOWN = NotTried()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,12 +21,10 @@ class Proposed:
     title: str
     why: str
     """What it changes and where the figure comes from."""
-    speedup: Interval
+    gain: Told
     """Throughput afterwards over throughput as it is."""
     command: str
     """Exactly what to type or to change."""
-    measured: bool = False
-    """The speed-up was measured with the change really made, not derived."""
     disk_bytes: float | None = None
     """What it takes on disk; None for nothing."""
     seconds: float | None = None
@@ -37,6 +38,14 @@ class Proposed:
     every_epoch: bool = False
     """It shortens the start of epochs, which a slow training step does not hide."""
 
+    @property
+    def speedup(self) -> Interval:
+        return self.gain.interval
+
+    @property
+    def measured(self) -> bool:
+        return isinstance(self.gain, MeasuredGain)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Declined:
@@ -47,13 +56,20 @@ class Declined:
     title: str
     why: str
     """One sentence with the figures it rests on."""
-    speedup: Interval | None = None
+    gain: Gain = UNKNOWN
     """What it would be worth, or could be worth at most, where that is known."""
     relieves: tuple[Stage, ...] = ()
-    measured: bool = False
     disk_bytes: float | None = None
     seconds: float | None = None
     command: str | None = None
+
+    @property
+    def speedup(self) -> Interval | None:
+        return None if isinstance(self.gain, NotTried | Bounded) else self.gain.interval
+
+    @property
+    def measured(self) -> bool:
+        return isinstance(self.gain, MeasuredGain)
 
 
 Step = Proposed | Declined
@@ -75,6 +91,3 @@ class Plan:
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.steps)
-
-    def find(self, id: str) -> Step | None:
-        return next((step for step in self.steps if step.id == id), None)

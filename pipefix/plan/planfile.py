@@ -30,7 +30,7 @@ _MOST_SHOWN = 200
 _ADVICE = "Mend that line, or take the plan away: without plan=... the loader runs as it did before."
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why a change is in the plan: throughput before and after it was made."""
 
     before: Interval
@@ -55,11 +55,7 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
     engine: Literal["auto", "processes", "subprocess", "threads", "torch"] | None = None
     """FastLoader's way of bringing batches from workers."""
-    sharing: Literal["file_descriptor", "file_system"] | None = None
-    """Torch's way of sharing a tensor's memory, in each worker."""
-    batched_fetch: bool | None = None
-    """False: a dataset with ``__getitems__`` is asked for one sample after the other instead."""
-    evidence: Evidence | None = None
+    evidence: BeforeAfter | None = None
 
 
 class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +65,7 @@ class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Relative to the plan file."""
     store: Literal["source", "resized", "decoded", "sample", "rows"]
     format: Literal["lmdb", "parquet"] = "lmdb"
-    evidence: Evidence | None = None
+    evidence: BeforeAfter | None = None
 
 
 class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,7 +74,7 @@ class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     backend: Literal["kornia", "dali"]
     operations: list[str] = []
     """In the order in which they run there."""
-    evidence: Evidence | None = None
+    evidence: BeforeAfter | None = None
 
 
 class TunedOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -174,6 +170,8 @@ def decode(text: str, *, origin: str) -> PlanFile:
             f"{origin} was written by a newer pipefix: its format is {_short(name)}, and this one reads up to {FORMAT!r}.",
             advice="Upgrade with: pip install --upgrade pipefix",
         )
+    if isinstance(head.get("loader"), dict):
+        head["loader"] = {key: value for key, value in head["loader"].items() if key not in _GONE}
     try:
         plan = msgspec.convert(head, PlanFile, strict=True)
         if plan.cache is not None and "\0" in plan.cache.path:
@@ -181,6 +179,10 @@ def decode(text: str, *, origin: str) -> PlanFile:
     except msgspec.ValidationError as error:
         raise UnreadableFile(f"{origin}{_place(text, str(error))}: {_said(head, str(error))}.", advice=_ADVICE) from error
     return plan
+
+
+_GONE = ("sharing", "batched_fetch")
+"""Keys of ``[loader]`` that plans of earlier versions may have. They changed how quickly batches came, and are read over."""
 
 
 def _short(value: Any) -> str:

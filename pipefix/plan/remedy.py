@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from pipefix.plan.case import Case
-from pipefix.plan.plan import Declined, Proposed, Step
+from pipefix.plan.plan import UNKNOWN, Declined, Proposed, Step
+from pipefix.vocabulary.gain import Gain, Modelled, Told
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
@@ -37,31 +38,31 @@ class Remedy:
     def proposed(
         self,
         why: str,
-        speedup: Interval,
+        gain: Told | Interval,
         command: str,
         *,
         disk_bytes: float | None = None,
         seconds: float | None = None,
         risk: str | None = None,
-        measured: bool = False,
     ) -> Proposed:
+        """``gain``: an interval alone is the model's."""
         return Proposed(
             id=self.id,
             stage=self.stage,
             title=self.title,
             why=why,
-            speedup=speedup,
+            gain=Modelled(gain) if isinstance(gain, Interval) else gain,
             command=command,
             disk_bytes=disk_bytes,
             seconds=seconds,
             risk=risk,
-            measured=measured,
             every_epoch=self.every_epoch,
             relieves=self.relieves,
         )
 
-    def declined(self, why: str, speedup: Interval | None = None) -> Declined:
-        return Declined(id=self.id, stage=self.stage, title=self.title, why=why, speedup=speedup, relieves=self.relieves)
+    def declined(self, why: str, gain: Gain | Interval = UNKNOWN) -> Declined:
+        known = Modelled(gain) if isinstance(gain, Interval) else gain
+        return Declined(id=self.id, stage=self.stage, title=self.title, why=why, gain=known, relieves=self.relieves)
 
 
 def all_remedies() -> list[type[Remedy]]:

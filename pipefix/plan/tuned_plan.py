@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from pipefix.plan import backups, planfile
-from pipefix.plan.planfile import Evidence, LoaderChange, PlanFile, TunedOn
+from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile, TunedOn
 
-NEVER_SEARCHED = ("fuse",)
+NEVER_SEARCHED = ("fuse", "start_method")
 """Settings that `fix` writes, and tuning has no trials for."""
 _OF_NO_SETTING = ("evidence", "in_order")
 """Not to be kept because it was declined: who asks for ``--keep-order`` wants no plan that gives it up."""
@@ -28,7 +28,7 @@ def carried(older: PlanFile | None, declined: Collection[str]) -> dict[str, Any]
 def new_plan(
     older: PlanFile | None,
     changes: dict[str, Any],
-    evidence: Evidence | None,
+    evidence: BeforeAfter | None,
     declined: Collection[str],
     *,
     created: str,

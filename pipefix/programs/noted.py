@@ -19,6 +19,10 @@ class LoopNotes:
     """Their beginnings and ends."""
     checksums: list[int] = field(default_factory=list)
     """Of the first batches of its first epoch; empty where nothing is known of them."""
+    tensors: int = 0
+    """Of its first batch."""
+    idle_workers: int = 0
+    """Those that had left when the others were at their fourth batch."""
 
     @property
     def rank(self) -> int | None:

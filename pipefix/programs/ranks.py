@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipefix.programs import shares
+from pipefix.programs import shares, upkeep
 from pipefix.programs.noted import LoopNotes, total
 from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.quantity import percent, seconds
@@ -39,6 +39,7 @@ def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
         here = [notes for notes in loops if notes.loader == place and notes.role in ("train", "evaluate") and notes.blocks]
         ranks = {notes.rank: notes for notes in here if notes.rank is not None}
         found += shares.findings(place, here, ranks)
+        found += upkeep.findings(place, here)
         if len(ranks) > 1:
             found += [one for one in _unlike(ranks) if one not in found]
             for look in (_straggler, _late_start):

@@ -67,6 +67,10 @@ def brought_together(
                 here[event["loop"]].epochs.append(event)
             elif event["event"] == "batches" and event["loop"] in here:
                 here[event["loop"]].checksums = event["checksums"]
+            elif event["event"] == "batch" and event["loop"] in here:
+                here[event["loop"]].tensors = event["tensors"]
+            elif event["event"] == "idle workers" and event["loop"] in here:
+                here[event["loop"]].idle_workers = event["workers"]
             elif event["event"] == "rank":
                 process.update(rank=event["rank"], world_size=event["world_size"])
             elif event["event"] == "plan":

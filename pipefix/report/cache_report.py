@@ -116,10 +116,6 @@ def verified(check: Checked) -> Document:
 
 def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
     manifest, recipe = check.manifest, check.manifest.recipe
-    if check.copy_damaged:
-        rest = "" if check.damage else "; the cache itself can be used as ever"
-        yield Paragraph(f"The copy of its manifest is damaged{rest}. Write it anew with:")
-        yield CommandLine(manifest.update(Path(folder)))
     if check.damage:
         yield Paragraph(f"{folder} is damaged: {counted(len(check.damage), 'part')} of {len(manifest.parts)}.")
         lines = [f"part {number}: {line}" for number, wrong in check.damage.items() for line in wrong]
@@ -130,9 +126,7 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
             yield Paragraph("Mend it from its source with:")
             yield CommandLine(manifest.update(Path(folder)))
     else:
-        whole = "" if check.records >= manifest.length else f" of {manifest.length:,}"
-        what = "Its records are" if check.copy_damaged else f"{folder} is"
-        yield Paragraph(f"{what} sound: {recipe.store} in {recipe.container}, {check.records:,}{whole} records checked.")
+        yield Paragraph(f"{folder} is sound: {recipe.store} in {recipe.container}, {check.records:,} records checked.")
     if check.missing_count:
         yield Paragraph(f"{counted(check.missing_count, 'source file')} cannot be found any more.")
     if check.changed_count:

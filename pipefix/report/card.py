@@ -12,7 +12,7 @@ import msgspec
 from pipefix.report import wording
 from pipefix.report.runfile import RemedyFigures, Run, StageFigures
 from pipefix.vocabulary.commands import command, made_in_program
-from pipefix.vocabulary.evidence import FEWEST_RESAMPLED
+from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
 from pipefix.vocabulary.stage import INPUT
 
 FREE = {
@@ -88,7 +88,7 @@ def best_remedy(run: Run) -> RemedyFigures | None:
 
 
 def remedy_pedigree(remedy: RemedyFigures) -> str:
-    return "measured in a trial" if remedy.measured else "predicted by the model"
+    return pedigree(remedy.measured, whole=True)
 
 
 def remedy_cost(remedy: RemedyFigures) -> str:
@@ -266,7 +266,8 @@ def _arms(run: Run) -> str:
 
 
 def _gain(stage: StageFigures) -> float:
-    return stage.marginal_gain.value if stage.marginal_gain is not None else 0.0
+    gain = wording.usable(stage.marginal_gain)
+    return gain.value if gain is not None else 0.0
 
 
 def _free(stage: StageFigures) -> str:

@@ -16,7 +16,7 @@ def report(machine: Mapping[str, Any], findings: Sequence[Finding]) -> Document:
     ranked = sorted(findings, key=lambda finding: order.get(finding.severity, len(order)))
     counts = [(severity, sum(finding.severity == severity for finding in findings)) for severity in SEVERITIES]
     sentence = ", ".join(wording.counted(count, severity) for severity, count in counts if count) + "."
-    nothing = "Nothing was found that would slow a pipeline down or break it."
+    nothing = "No mistake was found in what can be seen without running the pipeline; pipefix probe TARGET runs it."
     first = [Paragraph(sentence if findings else nothing, "strong")]
     return Document(
         about=[", ".join(setup.machine_line(machine))] if machine else [],

@@ -26,6 +26,7 @@ from pipefix.report.document import (
 )
 from pipefix.report.runfile import Arm, RemedyFigures, Run, StageFigures, encode
 from pipefix.vocabulary.finding import Finding
+from pipefix.vocabulary.gain import pedigree
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, exactly
 
@@ -46,7 +47,6 @@ ARMS = {
     "no-consumer": "without the step",
     "consumer-alone": "the step alone",
     "consumer-resident": "the step, its batch on the device",
-    "cached-beside-burner": "the step, the CPUs kept as busy",
     "storage-from-memory": "storage free",
     "decode-recorded": "decode free",
     "augment-recorded": "augment free",
@@ -145,7 +145,7 @@ def _also(run: Run) -> Iterator[Field]:
 def _worth(remedy: RemedyFigures, before: str = "", unknown: str = "") -> str:
     if wording.usable(remedy.speedup) is None:
         return unknown
-    return f"{before}{wording.times_between(remedy.speedup)} {'measured' if remedy.measured else 'predicted'}"
+    return f"{before}{wording.times_between(remedy.speedup)} {pedigree(remedy.measured)}"
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
@@ -224,9 +224,8 @@ def share_interval(stage: StageFigures) -> Interval | None:
 
 def if_free(stage: StageFigures) -> str:
     """What a free stage would win: measured, or at most what its part of the time leaves where no arm ran."""
-    if stage.marginal_gain is None and wording.known(stage.gain_at_most):
-        return f"at most {wording.times(stage.gain_at_most)}"
-    return wording.times_between(stage.marginal_gain)
+    gain = stage.marginal_gain
+    return f"at most {wording.times(gain.at_most)}" if gain is not None and gain.at_most else wording.times_between(gain)
 
 
 def unattributed_share(run: Run) -> float | None:
@@ -282,7 +281,7 @@ def _proposed(remedy: RemedyFigures) -> Item:
     cost = remedy_cost(remedy)
     why = Paragraph(f"{remedy.stage}: {remedy.why}" + (f" ({cost})" if cost else ""))
     mind = [Paragraph(f"mind: {remedy.risk}")] if remedy.risk else []
-    figure = _worth(remedy, unknown=f"not known {'measured' if remedy.measured else 'predicted'}")
+    figure = _worth(remedy, unknown=f"not known {pedigree(remedy.measured)}")
     return Item(text=remedy.title, figure=figure, certain=remedy.measured, blocks=[why, *mind, *to_do(remedy.command)])
 
 
@@ -321,9 +320,8 @@ def _flow(run: Run) -> list[tuple[str, str]]:
         if run.throughput.demand is not None:
             rows.append(("the consumer could take", wording.rate_between(run.throughput.demand, run.throughput.unit)))
     if run.waits is not None and wording.known(run.waits.fed):
-        period = f"; a long wait every {run.waits.period} batches" if run.waits.period else ""
         apart = f"; the loader's own {wording.seconds(run.waits.loader_s)} a batch apart" if run.waits.loader_s else ""
-        rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{apart}{period}"))
+        rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{apart}"))
     rows += _start_and_tails(run)
     driver = in_words(run.machine.get("while_measured", {}), "nvml_")
     cold = setup.cold_sentence(run)
@@ -373,8 +371,6 @@ def _waits(run: Run) -> list[Block]:
     words = "How long the consumer waited for each batch. A loader that keeps up leaves no columns here."
     if any(step > 0 for _, step in columns):
         words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
-    if waits.period:
-        words += f" Long waits come every {waits.period:,} batches."
     ranked = sorted(range(count), key=lambda place: amount(waits.wait_s, place), reverse=True)[:10]
     rows = [
         [f"{place + 1:,}", wording.seconds(amount(waits.wait_s, place)), wording.seconds(amount(waits.step_s, place))]
@@ -454,6 +450,7 @@ def _instrument(run: Run) -> list[tuple[str, str]]:
         rows = [
             ("the probe took", wording.seconds(tool.seconds)),
             ("a timed call costs", wording.seconds(tool.seam_cost_s)),
+            ("measuring takes of a batch, left out everywhere", wording.seconds(tool.harness_s)),
             ("timed calls a sample", wording.number(tool.seams_per_sample)),
             ("a sample with clocks, over one without", wording.times(tool.slowdown)),
             ("peak memory", wording.size(tool.peak_rss_bytes)),

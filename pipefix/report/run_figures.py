@@ -15,9 +15,8 @@ from pipefix.plan.plan import Proposed, Step
 from pipefix.report import runfile
 from pipefix.report.runfile import Run
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary.evidence import FEWEST_FOR_INTERVAL, EvidenceKind
 from pipefix.vocabulary.finding import Finding
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, known_from
 from pipefix.vocabulary.stage import ORDER
 from pipefix.vocabulary.version import VERSION
 
@@ -25,6 +24,7 @@ TIMELINE_BLOCKS, TIMELINE_BATCHES = 3, 600
 """Of the real arm: the last blocks whose waits are drawn, and how many batches at most."""
 
 
+COLD_ARM = "real-cold"
 CLASSES = 30
 """Of what samples cost, for the histogram."""
 
@@ -65,8 +65,8 @@ def run(
             blocks=verdict.blocks,
             rule=verdict.rule,
         ),
-        throughput=runfile.Throughput(delivered=_known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
-        sample_s=_known_from(diagnosis.sample, delivered),
+        throughput=runfile.Throughput(delivered=known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
+        sample_s=known_from(diagnosis.sample, delivered),
         stages=_stages(diagnosis),
         unattributed_s=diagnosis.unattributed,
         sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
@@ -100,7 +100,7 @@ def _head(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> R
 
 def _cold(found: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
     """How cold the files were, and throughput with them cold over throughput with them in memory; or why none was measured."""
-    proof, ratio = found.cold, diagnosis.cold
+    proof, ratio = found.cold, diagnosis.arms.get(COLD_ARM)
     if ratio is None:
         return {"declined": proof["why"]} if proof.get("why") else {}
     residency = {"residency_before": proof["before"], "residency_after": proof["after"]}
@@ -118,28 +118,28 @@ def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
     return figures
 
 
-def _known_from(estimate: Interval, blocks: int) -> Interval:
-    """One block gives a figure and no interval."""
-    return estimate if blocks >= FEWEST_FOR_INTERVAL else Interval(estimate.value, float("-inf"), float("inf"), blocks)
-
-
 def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
-    gain = cost.gain
     ops = [runfile.OpFigures(name=op.name, wall_s=op.wall, cpu_s=op.cpu, calls=op.calls, opaque=op.opaque) for op in cost.ops]
     return runfile.StageFigures(
         stage=str(cost.stage),
-        wall_s=_known_from(cost.wall, blocks),
-        cpu_s=_known_from(cost.cpu, blocks) if cost.cpu is not None else None,
+        wall_s=known_from(cost.wall, blocks),
+        cpu_s=known_from(cost.cpu, blocks) if cost.cpu is not None else None,
         share=cost.share,
         hidden=cost.hidden,
         bytes=cost.bytes,
-        marginal_gain=_known_from(gain.interval, gain.blocks) if gain is not None and gain.measured else None,
-        gain_evidence=str(gain.evidence if gain is not None else EvidenceKind.NOT_TRIED),
-        gain_at_most=gain.interval.high if gain is not None and not gain.measured else None,
-        gain_blocks=gain.blocks if gain is not None else 0,
+        marginal_gain=_gain(cost.gain),
         waiting_s=cost.waiting,
         ops=ops,
     )
+
+
+def _gain(gain: Gain) -> runfile.GainFigures:
+    if isinstance(gain, NotTried):
+        return runfile.GainFigures(how=gain.how)
+    if isinstance(gain, Bounded):
+        return runfile.GainFigures(how=gain.how, at_most=gain.at_most)
+    value, low, high = gain.interval.value, gain.interval.low, gain.interval.high
+    return runfile.GainFigures(value, low, high, gain.blocks if isinstance(gain, MeasuredGain) else None, gain.how)
 
 
 def _arms(found: Measurement, replaces: Mapping[str, list[str]]) -> list[runfile.Arm]:
@@ -160,7 +160,7 @@ def _remedy(step: Step) -> runfile.RemedyFigures:
         title=step.title,
         status="proposed" if proposed else "declined",
         why=step.why,
-        speedup=step.speedup,
+        speedup=_gain(step.gain),
         cost=runfile.RemedyCost(disk_bytes=step.disk_bytes, seconds=step.seconds) if proposed else None,
         command=step.command if proposed else None,
         measured=step.measured,
@@ -233,13 +233,13 @@ def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
         step_s=[round((row.done - row.got) / 1e9, 6) for row in rows],
         fed=diagnosis.fed,
         loader_s=diagnosis.loader_wait,
-        period=diagnosis.period,
     )
 
 
 def _instrument(found: Measurement, diagnosis: Diagnosis | None) -> runfile.Instrument:
     return runfile.Instrument(
         seam_cost_s=found.seam_cost,
+        harness_s=found.harness_seconds,
         seams_per_sample=diagnosis.calls_per_sample if diagnosis is not None else None,
         slowdown=diagnosis.slowdown if diagnosis is not None else None,
         peak_rss_bytes=float(found.peak_rss),

@@ -56,6 +56,19 @@ class OpFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Why this could not be cut further, where it could not."""
 
 
+class GainFigures(Interval, frozen=True):
+    """Throughput with a change over throughput as it is, and how that is known."""
+
+    value: float = float("nan")
+    """Not a number where it is bounded, or nothing is known."""
+    low: float = float("-inf")
+    high: float = float("inf")
+    how: str = ""
+    """measured, modelled, bounded or not tried; empty in files of older versions that do not tell."""
+    at_most: float | None = None
+    """What it is bounded by."""
+
+
 class StageFigures(msgspec.Struct, frozen=True, kw_only=True):
     """One stage; ``declined`` says why there are no figures."""
 
@@ -70,14 +83,8 @@ class StageFigures(msgspec.Struct, frozen=True, kw_only=True):
     """True where the stage runs entirely beside something slower."""
     bytes: float | None = None
     """Bytes a sample that crossed this stage."""
-    marginal_gain: Interval | None = None
-    """Measured: throughput with this stage replaced by a recording, over throughput as it is. None where no such arm ran."""
-    gain_evidence: str = ""
-    """How it is known: measured, bounded (no such arm ran) or not tried; empty in files of older versions."""
-    gain_at_most: float | None = None
-    """Where it is bounded: what the stage's part of the time leaves."""
-    gain_blocks: int = 0
-    """Blocks that a measured one rests on; one block gives no interval."""
+    marginal_gain: GainFigures | None = None
+    """With this stage replaced by a recording; where no such arm ran, bounded by what its part of the time leaves."""
     waiting_s: float | None = None
     """Seconds a sample that it neither computes nor queues for a CPU. None: not known."""
     ops: list[OpFigures] = []
@@ -107,7 +114,7 @@ class RemedyFigures(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     """proposed or declined."""
     why: str
-    speedup: Interval | None = None
+    speedup: GainFigures | None = None
     cost: RemedyCost | None = None
     command: str | None = None
     """Exactly what to type or change."""
@@ -170,18 +177,18 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the loop's time that the consumer was not waiting for data: 1.0 is always fed."""
     loader_s: float | None = None
     """Seconds a batch that it waits for the loader itself, however little the data cost; `fed` does not count them."""
-    period: int | None = None
-    """Long waits come every so many batches (a sign of round-robin workers)."""
 
 
 class Instrument(msgspec.Struct, frozen=True, kw_only=True):
     """What measuring itself cost."""
 
     seam_cost_s: float | None = None
-    """Seconds a timed call through a seam."""
+    """Seconds a timed call through a hook."""
     seams_per_sample: float | None = None
     slowdown: float | None = None
     """Timed over untimed seconds a sample."""
+    harness_s: float | None = None
+    """Seconds a batch that measuring takes of the loop beside the clocks; left out of every figure."""
     seconds: float | None = None
     """How long the probe took."""
     peak_rss_bytes: float | None = None
@@ -307,18 +314,27 @@ def write(run: Run, path: Path) -> None:
 
 def decode(data: bytes | str, *, origin: str) -> Run:
     run = versioned.decode(data, Run, format=FORMAT, origin=origin, what="a pipefix run file", prepare=_figures_unknown)
-    return msgspec.structs.replace(run, stages=[_as_known(stage, run.arms) for stage in run.stages]) if run.arms else run
+    stages = [msgspec.structs.replace(stage, marginal_gain=_as_known(stage, run.arms)) for stage in run.stages]
+    return msgspec.structs.replace(run, stages=stages, remedies=[_with_how(remedy) for remedy in run.remedies])
 
 
-def _as_known(stage: StageFigures, arms: list[Arm]) -> StageFigures:
+def _as_known(stage: StageFigures, arms: list[Arm]) -> GainFigures | None:
     """Versions before evidence was written filled in a bound where no arm had run: it is told as one."""
-    if stage.gain_evidence or stage.marginal_gain is None:
-        return stage
-    if any(arm.rates and (arm.replaces == [stage.stage] or (arm.name, stage.stage) == ("no-consumer", "step")) for arm in arms):
-        return msgspec.structs.replace(stage, gain_evidence="measured")
-    bound = stage.marginal_gain.high
-    most = bound if math.isfinite(bound) else None
-    return msgspec.structs.replace(stage, marginal_gain=None, gain_evidence="bounded", gain_at_most=most)
+    gain = stage.marginal_gain
+    if gain is None or gain.how or not arms:
+        return gain
+    for arm in arms:
+        if arm.rates and (arm.replaces == [stage.stage] or (arm.name, stage.stage) == ("no-consumer", "step")):
+            return msgspec.structs.replace(gain, how="measured", blocks=len(arm.rates))
+    return GainFigures(how="bounded", at_most=gain.high if math.isfinite(gain.high) else None)
+
+
+def _with_how(remedy: RemedyFigures) -> RemedyFigures:
+    """The same for what remedies would bring."""
+    if remedy.speedup is None or remedy.speedup.how:
+        return remedy
+    how = "measured" if remedy.measured else "modelled"
+    return msgspec.structs.replace(remedy, speedup=msgspec.structs.replace(remedy.speedup, how=how))
 
 
 def read(path: Path) -> Run:
@@ -338,7 +354,7 @@ def _with_unknowns(data: Any, kind: msgspec.inspect.Type) -> Any:
         kind = next((one for one in kind.types if not isinstance(one, msgspec.inspect.NoneType)), kind)
     if isinstance(kind, msgspec.inspect.StructType) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in kind.fields}
-        ends = _UNKNOWN if kind.cls is Interval else {}
+        ends = _UNKNOWN if issubclass(kind.cls, Interval) else {}
         return {name: _unknown(value, known[name], ends.get(name)) if name in known else value for name, value in data.items()}
     if isinstance(kind, msgspec.inspect.ListType) and isinstance(data, list):
         return [_unknown(item, kind.item_type, None) for item in data]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import re
 
-from rich.bar import Bar as Drawn
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
-
 from pipefix.report.document import Bars, Block, CommandLine, Document, Field, Fields, Items, Paragraph, Points, Section, Table
+from pipefix.vocabulary.random_state import preserved
 from pipefix.vocabulary.terminal import printable
+
+with preserved():  # rich draws from Python's generator when it is imported
+    from rich.bar import Bar as Drawn
+    from rich.cells import cell_len
+    from rich.console import Console, RenderableType
+    from rich.table import Table as Grid
+    from rich.text import Text
 
 NARROWEST = 40
 """Below this many columns nothing can be laid out; narrower terminals get this width."""

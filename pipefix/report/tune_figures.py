@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
+from pipefix.report.tunefile import Certificate, TuneReport
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import BatchSize
 from pipefix.tuning.space import Settings, Space, said
-from pipefix.tuning.tuner import Found, TrialLine
+from pipefix.tuning.tuner import TuneResult
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import percent, rate, seconds, size
 from pipefix.vocabulary.settings import LoaderSettings
@@ -44,7 +45,7 @@ class TuneReporter:
     start: Settings
     space: Space
     limits: ResourceLimits
-    found: Found
+    found: TuneResult
     consumer: ConsumerName
     stall: float
     """Share of the time that the consumer may wait."""
@@ -57,15 +58,14 @@ class TuneReporter:
     """Of a distributed job, that share the machine."""
 
     def report(self, *, created: str, written: str | None) -> TuneReport:
-        changes, found, now = self.changes(), self.found, self.settings
-        persistent = bool(changes.get("persistent_workers", now.persistent_workers)) and found.chosen.workers > 0
+        changes, found = self.changes(), self.found
         return TuneReport(
             target=self.target,
-            before=_setting(self.start, persistent=now.persistent_workers),
-            after=_setting(found.chosen, persistent=persistent),
+            before=self.start,
+            after=self._chosen(),
             sentence=self._sentence(changes),
             certificate=self.certificate(),
-            trials=[_figures(one) for one in found.tried],
+            trials=list(found.tried),
             pipefix=VERSION,
             created=created,
             changes=changes,
@@ -73,7 +73,7 @@ class TuneReporter:
             rate_after=found.after,
             kept=found.kept,
             enough=found.enough,
-            declined=self._declined(),
+            declined=dict(self.space.declined or {}),
             notes=list(self._notes(changes)),
             batch_sizes=list(self.sizes),
             limits={name: value for name, value in vars(self.limits).items() if value is not None},
@@ -82,34 +82,17 @@ class TuneReporter:
             written=written,
         )
 
-    def _declined(self) -> dict[str, str]:
-        left = {} if self.found.start_left is None else {"start_method": self.found.start_left}
-        if self.settings.kind == "batched" and self.found.chosen.batched_fetch is None:
-            left["batched_fetch"] = self._fetching()
-        return {**left, **(self.space.declined or {})}
-
-    def _fetching(self) -> str:
-        """Why whole batches are to be asked for as before."""
-        single = self.found.batch.one_by_one if self.found.batch is not None else None
-        tried = any(one.settings.batched_fetch is False and one.status == "run" for one in self.found.tried)
-        if single is None:
-            return "the dataset is asked for whole batches (__getitems__), and can be asked in no other way"
-        told = f"samples fetched one by one took {percent(single)} of what whole batches took (__getitems__)"
-        return f"{told}, and in a trial they brought no more" if tried else told
-
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
+        changes = {name: value for name, value in self.start.changes(self._chosen()).items() if value is not None}
+        if not self.found.chosen.workers:
+            changes.pop("prefetch_factor", None)
+        return changes
+
+    def _chosen(self) -> Settings:
+        """The settings chosen, with workers that live on where starting them anew is felt."""
         chosen = self.found.chosen
-        names = {"workers": "num_workers", "prefetch": "prefetch_factor"}
-        found = {names.get(name, name): value for name, value in self.start.changes(chosen).items() if value is not None}
-        now = self.settings
-        if not chosen.workers:
-            found.pop("prefetch_factor", None)
-            if now.persistent_workers:
-                found["persistent_workers"] = False  # without workers there are none to keep, and torch refuses it
-        if chosen.workers and not now.persistent_workers and self._restart_matters():
-            found["persistent_workers"] = True
-        return found
+        return chosen.but(persistent_workers=True) if chosen.workers and self._restart_matters() else chosen.normal()
 
     def _restart_matters(self) -> bool:
         """Whether starting the workers anew takes a part of an epoch that is worth saving."""
@@ -126,47 +109,16 @@ class TuneReporter:
         if found.kept is not None:
             more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
             return f"Keep {words}: {found.kept}.{more}"
-        if found.before is None or found.after is None:
+        if found.after is None:
             return f"Use {words}."
+        if found.before is None:
+            return f"Use {words}: {rate(found.after.value)}; the settings as they are could not be run."
         gain = found.after.value / found.before.value
         told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
-        if found.before is found.after:
-            told = f"{rate(found.after.value)}; the settings as they are could not be run"
-        elif list(self.start.changes(found.chosen)) == ["start_method"]:
-            return f"Use {words}: as fast as before ({rate(found.after.value)}); {self._first_batch()}."
-        elif math.isclose(gain, 1.0, abs_tol=0.02):
+        if math.isclose(gain, 1.0, abs_tol=0.02):
             fewer = ", with fewer workers" if found.chosen.workers < self.start.workers else ""
             return f"Use {words}: as fast as before ({rate(found.after.value)}){fewer}."
         return f"Use {words}: {told}."
-
-    def _first_batch(self) -> str:
-        """When it is there with the workers started as they are to be, and as they were."""
-        ran = [one for one in self.found.tried if one.status == "run" and one.settings.workers]
-        before = {one.settings: one.started_s for one in ran if one.settings.start_method == self.start.start_method}
-        pairs = [
-            (one.started_s, before[twin], one.settings == self.found.chosen)
-            for one in ran
-            if one.settings.start_method == self.found.chosen.start_method
-            and (twin := replace(one.settings, start_method=self.start.start_method)) in before
-        ]
-        if not pairs:
-            return "with the start method of before they could not be run"
-        then, now, _ = max(pairs, key=lambda pair: pair[2])
-        return f"the first batch is there after {seconds(then)} instead of {seconds(now)}"
-
-    def _start_method(self) -> Iterator[str]:
-        if self.found.chosen.start_method == self.start.start_method:
-            return
-        starting = self.space.starting
-        threads = starting.threads if starting is not None and starting.method == "fork" else ()
-        who = f"no thread{'s' if len(threads) > 1 else ''} of your program ({', '.join(threads[:3])})"
-        risk = f", and {who} {'run' if len(threads) > 1 else 'runs'} there, whose locks a fork could catch" if threads else ""
-        yield (
-            f"Workers are forked from a server that has torch and the dataset's module loaded{risk}; "
-            f"{self._first_batch()}. FastLoader does so by the plan; with a plain DataLoader call "
-            "multiprocessing.set_forkserver_preload(['torch', ...]) first. The script needs if __name__ == '__main__': around what "
-            "it runs, and the dataset is pickled."
-        )
 
     def _notes(self, changes: dict[str, object]) -> Iterator[str]:
         if self.start.in_order and not self.found.chosen.in_order:
@@ -190,17 +142,6 @@ class TuneReporter:
             )
         if chosen.engine is not None:
             yield "engine='processes' is FastLoader's: batches lie in reusable shared memory. The plan file asks it for that."
-        if chosen.sharing is not None:
-            yield (
-                f"torch.multiprocessing.set_sharing_strategy({chosen.sharing!r}) is to be called in every worker (worker_init_fn); "
-                "FastLoader does so by the plan."
-            )
-        if chosen.batched_fetch is False:
-            yield (
-                "The dataset is to be asked for one sample after the other: its __getitems__ is slower. The plan's batched_fetch = "
-                "false makes FastLoader do so; with a plain DataLoader take __getitems__ away."
-            )
-        yield from self._start_method()
         if self.vram:
             yield self.vram
         sweet = _sweet_spot(self.sizes, self.settings.batch_size)
@@ -247,19 +188,6 @@ def _device(nvml: dict[str, float]) -> str:
 
 def _with(base: Certificate, **values: Any) -> Certificate:
     return msgspec.structs.replace(base, **values)
-
-
-def _setting(settings: Settings, *, persistent: bool) -> Setting:
-    arguments = settings.arguments()
-    if not settings.workers:
-        del arguments["prefetch_factor"]
-    return Setting(**arguments, persistent_workers=persistent)
-
-
-def _figures(trial: TrialLine) -> TrialFigures:
-    same = {name: getattr(trial, name) for name in ("status", "why", "reason", "rate", "stall", "seconds", "started_s")}
-    used = msgspec.convert(trial.used, Resources, from_attributes=True)
-    return TrialFigures(settings=_setting(trial.settings, persistent=False), said=said(trial.settings), used=used, **same)
 
 
 def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pipefix.report.document import Block, CommandLine, Document, Field, Paragraph, Section, Table, field
-from pipefix.report.tunefile import BatchSize, TrialFigures, TuneReport
+from pipefix.report.tunefile import TuneReport
+from pipefix.tuning.results import BatchSize, Trial
+from pipefix.tuning.space import said
 from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.quantity import percent, rate, seconds, size
 
@@ -14,15 +16,14 @@ REFUSALS = 4
 def report(tuning: TuneReport) -> Document:
     fed = tuning.certificate.fed
     found: list[Paragraph | CommandLine] = [Paragraph(tuning.sentence, "strong")]
-    arguments = {key: value for key, value in tuning.changes.items() if key not in ("worker_threads", "sharing", "batched_fetch")}
+    arguments = {key: value for key, value in tuning.changes.items() if key != "worker_threads"}
     if arguments:
         kind = "pipefix.FastLoader" if "engine" in arguments else "DataLoader"
-        named = {"multiprocessing_context" if key == "start_method" else key: value for key, value in arguments.items()}
-        found.append(CommandLine(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in named.items())})"))
+        found.append(CommandLine(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in arguments.items())})"))
     card = [Field("RESULT", [*found]), field("FED", tuning.certificate.sentence, "good" if fed else "warn" if fed is False else "")]
     card += [field("NOTE", note) for note in tuning.notes]
     never = [trial for trial in tuning.trials if trial.status == "refused"]
-    card += [field("NOT RUN", f"{trial.said}: {trial.reason}.") for trial in never[:REFUSALS]]
+    card += [field("NOT RUN", f"{said(trial.settings)}: {trial.reason}.") for trial in never[:REFUSALS]]
     if len(never) > REFUSALS:
         card.append(field("NOT RUN", f"{len(never) - REFUSALS} more, for the same kind of reason."))
     card += [field("ENOUGH", f"No more was tried: {tuning.enough}.")] if tuning.enough else []
@@ -34,13 +35,13 @@ def report(tuning: TuneReport) -> Document:
     return Document(command="pipefix tune", target=tuning.target, card=card, sections=sections, version=tuning.pipefix)
 
 
-def _trials(trials: list[TrialFigures]) -> list[Block]:
+def _trials(trials: list[Trial]) -> list[Block]:
     rows = [
         [
-            trial.said,
+            said(trial.settings),
             "-" if trial.rate is None else rate(trial.rate.value, "").strip(),
             percent(trial.stall) if trial.stall is not None else "-",
-            size(trial.used.memory_bytes) if trial.used is not None and trial.used.memory_bytes else "-",
+            size(trial.used.memory_bytes) if trial.used.memory_bytes else "-",
             trial.why if trial.status == "run" else f"{trial.status}: {trial.reason}",
         ]
         for trial in trials

@@ -4,61 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from pipefix.tuning.results import BatchSize, Trial
+from pipefix.tuning.space import Settings
 from pipefix.vocabulary.quantity import Interval
 
 FORMAT = "pipefix.tune/1"
-
-
-class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Arguments of a loader."""
-
-    num_workers: int
-    prefetch_factor: int | None = None
-    pin_memory: bool = False
-    persistent_workers: bool = False
-    start_method: str | None = None
-    """None: as the code has it."""
-    in_order: bool = True
-    worker_threads: int | None = None
-    engine: str | None = None
-    """FastLoader's."""
-    sharing: str | None = None
-    """Torch's sharing strategy, in every worker."""
-    batched_fetch: bool | None = None
-    """False: a dataset with ``__getitems__`` is asked for one sample after the other."""
-    batch_size: int | None = None
-
-
-class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that one trial, its training process included, took."""
-
-    memory_bytes: float
-    """By PSS."""
-    shm_bytes: float
-    files: float
-    """Open in one process."""
-    cores: float
-    """CPU seconds a second."""
-    vram_bytes: float = 0.0
-    """Of the device."""
-
-
-class TrialFigures(msgspec.Struct, frozen=True, kw_only=True):
-    settings: Setting
-    said: str
-    """The settings in words."""
-    status: str
-    """run, refused (never started), ended (it came near a limit) or failed."""
-    why: str = ""
-    """It was asked for."""
-    reason: str = ""
-    """It was not run, or not to its end."""
-    rate: Interval | None = None
-    stall: float | None = None
-    used: Resources | None = None
-    seconds: float = 0.0
-    started_s: float = 0.0
-    """From the start of the workers to the first batch; 0 without workers."""
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,27 +34,15 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
 
 
-class BatchSize(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch size that was asked about."""
-
-    batch_size: int
-    rate: Interval | None = None
-    batch_s: float | None = None
-    """Seconds from one batch to the next."""
-    stall: float | None = None
-    reason: str = ""
-    """It was not run."""
-
-
 class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     target: str
-    before: Setting
+    before: Settings
     """As found."""
-    after: Setting
+    after: Settings
     """To be used; the same as before where nothing better was found."""
     sentence: str
     certificate: Certificate
-    trials: list[TrialFigures]
+    trials: list[Trial]
     format: str = FORMAT
     pipefix: str = ""
     created: str = ""

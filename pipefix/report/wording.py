@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from pipefix.vocabulary import quantity
+from pipefix.vocabulary.gain import span
 from pipefix.vocabulary.quantity import Interval, three_digits
 
 UNKNOWN = "unknown"
@@ -79,11 +80,8 @@ def times_between(interval: Interval | None) -> str:
     """``1.42x (1.35-1.49)``."""
     if interval is None or not math.isfinite(interval.value):
         return UNKNOWN
-    if _exact(interval):
-        return times(interval.value)
     if math.isfinite(interval.low) and math.isfinite(interval.high):
-        ends = between(*(times(end).removesuffix("x") for end in (interval.low, interval.high)))
-        return f"{times(interval.value)} ({ends})"
+        return span(interval)
     return f"{times(interval.value)} ({_ends(interval)})"
 
 

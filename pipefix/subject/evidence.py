@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from pipefix.seams.charges import OWN_DECODED, OWN_RAW
+from pipefix.hooks.charges import OWN_DECODED, OWN_RAW
 from pipefix.subject.staging import data_stage
 from pipefix.vocabulary.stage import Stage
 

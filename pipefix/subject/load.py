@@ -16,8 +16,8 @@ from typing import Any
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from pipefix.seams.torch_internals import takes
-from pipefix.subject import candidates, failure, importing, naming
+from pipefix.hooks.torch_internals import loader_arguments
+from pipefix.subject import candidates, failure, importing, naming, staging
 from pipefix.subject.adapters import image_folder
 from pipefix.subject.adapters.frameworks import unwrapped
 from pipefix.subject.subject import Subject, length_of
@@ -52,6 +52,8 @@ def load(
     loader, assumed = _loader(found, label, batch_size, workers)
     _check_length(loader, label, given=isinstance(found, DataLoader))
     names = vars(module) if module is not None else {}
+    package = module.__name__.partition(".")[0] if module is not None and not staging.is_users(module.__name__) else ""
+    staging.count_as_users(package)
     step, model = names.get("train_step"), names.get("model")
     return Subject(
         target=label,
@@ -63,6 +65,7 @@ def load(
         model=model if isinstance(model, nn.Module) else None,
         load_seconds=time.perf_counter() - begun,
         source_file=getattr(module, "__file__", None),
+        package=package,
         extras={key: names[key] for key in ("criterion", "optimizer") if key in names},
     )
 
@@ -167,34 +170,14 @@ def _how_to_make_one(found: Any) -> str | None:
 
 def _rebuilt(loader: DataLoader[Any], batch_size: int | None, workers: int | None) -> DataLoader[Any]:
     """The same loader with another batch size or worker count."""
-    count = loader.num_workers if workers is None else workers
-    options: dict[str, Any] = {
-        "num_workers": count,
-        "collate_fn": loader.collate_fn,
-        "pin_memory": loader.pin_memory,
-        "timeout": loader.timeout if count else 0,
-        "worker_init_fn": loader.worker_init_fn,
-        "multiprocessing_context": loader.multiprocessing_context if count else None,
-        "generator": loader.generator,
-        "prefetch_factor": loader.prefetch_factor if count else None,
-        "persistent_workers": loader.persistent_workers and count > 0,
-        **({"in_order": loader.in_order} if takes("in_order") else {}),
-    }
-    stream = candidates.is_stream(loader.dataset)
-    own = None if stream or loader.batch_size is not None else loader.batch_sampler
-    if batch_size is None and own is not None:
-        return DataLoader(loader.dataset, batch_sampler=own, **options)
-    if own is not None and type(own) is not BatchSampler:
+    own = loader.batch_sampler if loader.batch_size is None else None
+    if batch_size is not None and own is not None and type(own) is not BatchSampler:
         kind = type(own).__name__
         raise BadUsage(
             f"The loader's batches are made by its batch_sampler, a {kind}: --batch-size {batch_size} cannot replace it.",
             advice="Leave --batch-size out, or build the loader with another batch_sampler.",
         )
-    drop_last = own.drop_last if isinstance(own, BatchSampler) else loader.drop_last
-    options |= {"batch_size": loader.batch_size if batch_size is None else batch_size, "drop_last": drop_last}
-    if not stream:
-        options["sampler"] = own.sampler if isinstance(own, BatchSampler) else loader.sampler
-    return DataLoader(loader.dataset, **options)
+    return DataLoader(loader.dataset, **loader_arguments(loader, batch_size=batch_size, num_workers=workers))
 
 
 # -- its length --------------------------------------------------------------------------------------------------------

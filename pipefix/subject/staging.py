@@ -34,8 +34,21 @@ def is_users(name: Any) -> bool:
         return True
     if not isinstance(name, str) or name.partition(".")[0] == "pipefix":
         return False
+    if name.partition(".")[0] in _installed_of_users:
+        return True
     file = getattr(sys.modules.get(name), "__file__", None)
     return isinstance(file, str) and not _is_librarys(file)
+
+
+def count_as_users(package: str) -> None:
+    """From now on what this package holds is the user's own, though it is installed: the target named it."""
+    if package and package not in _WITH_HOOKS:
+        _installed_of_users.add(package)
+
+
+_installed_of_users: set[str] = set()
+_WITH_HOOKS = {"torch", "torchvision", "torchaudio", "datasets", "PIL", "cv2", "numpy"}
+"""Libraries whose calls are known by themselves."""
 
 
 @lru_cache(maxsize=1024)

@@ -21,7 +21,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from pipefix.seams.torch_internals import in_order
+from pipefix.hooks.torch_internals import in_order
 from pipefix.subject.candidates import parts
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.generators import generators, untouched
@@ -51,6 +51,8 @@ class Subject:
     """An ``nn.Module`` of the target's file, where there is no ``train_step``."""
     load_seconds: float = 0.0
     source_file: str | None = None
+    package: str = ""
+    """The installed package that the target named: what it holds is the user's own."""
     extras: dict[str, Any] = field(default_factory=dict)
     """Other names of the target's file that a consumer may use: criterion, optimizer."""
 
@@ -70,6 +72,15 @@ class Subject:
     @property
     def batched_fetch(self) -> bool:
         return self.auto_collation and not self.iterable and _fetches_batches(self.loader.dataset)
+
+    @property
+    def groups_samples(self) -> bool:
+        """Whether a batch sampler of the user's own chooses which samples make a batch: by length, say."""
+        return (
+            self.auto_collation
+            and not (self.iterable or self.batched_fetch)
+            and type(self.loader.batch_sampler) is not BatchSampler
+        )
 
     @property
     def settings(self) -> LoaderSettings:

@@ -1,6 +1,6 @@
 """Where the user's own pipeline is cut: callables held by the dataset, its methods, and the functions of its file that it calls.
 
-Libraries are cut by `pipefix.seams`. Here the stage is not known beforehand: a callable that is handed pixels augments, one that is
+Libraries are cut by `pipefix.hooks`. Here the stage is not known beforehand: a callable that is handed pixels augments, one that is
 handed bytes decodes, and for anything else it depends on what the sample has been through so far (`staging`).
 
 Cutting must not change what the code does. So a wrapper keeps the kind of thing that it replaces (a function, a bound method, a
@@ -19,10 +19,10 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from pipefix.seams.fresh import force
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import stand_in
-from pipefix.seams.tap import Tap
+from pipefix.hooks.install import stand_in
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.snapshot import force
 from pipefix.subject.evidence import UNKNOWN, StageEvidence
 from pipefix.subject.staging import is_lazy, is_users, is_users_function
 from pipefix.vocabulary.attributes import attributes, own
@@ -37,11 +37,11 @@ _PLUMBING = ("enum", "random", "builtins", "functools", "logging", "weakref", "t
 """Callable, but no operations on samples."""
 
 
-class UserCodeSeams:
+class UserCodeHooks:
     """Cuts one dataset (and all that it wraps). Everything it replaces is put back by ``patches.undo()``."""
 
-    def __init__(self, tap: Tap, patches: Patches) -> None:
-        self.tap = tap
+    def __init__(self, timer: SampleTimer, patches: Patches) -> None:
+        self.timer = timer
         self.patches = patches
         self.opaque: dict[str, str] = {}
         """What could not be cut, and why."""
@@ -67,7 +67,7 @@ class UserCodeSeams:
         if dataset or is_users(type(value).__module__):
             self._methods(type(value))
         for name, held in attributes(value).items():
-            opened = stand_in(self.tap, held)
+            opened = stand_in(self.timer, held)
             if opened is not None:
                 self._replace(value, name, opened)
             elif isinstance(held, _FUNCTIONS):
@@ -170,22 +170,22 @@ class UserCodeSeams:
         return found
 
     def _call(self, original: Callable[..., Any], *, composed: bool, label: Callable[[Any], str] | None) -> Callable[..., Any]:
-        tap, evidence = self.tap, self.evidence
+        timer, evidence = self.timer, self.evidence
 
         @functools.wraps(original)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not tap.live:
+            if not timer.live:
                 return original(self, *args, **kwargs)
             name = type(self).__name__ if label is None else label(self)
             stage = evidence.of(name, args, kwargs)
             if stage is None:
                 return original(self, *args, **kwargs)
             if stage is UNKNOWN:
-                phase = tap.phase
+                phase = timer.phase
                 result = original(self, *args, **kwargs)
                 evidence.learn(name, args, kwargs, phase, result)
                 return result
-            return tap.through(stage, name, original, (self, *args), kwargs, force=force, leaf=not composed)
+            return timer.timed_call(stage, name, original, (self, *args), kwargs, force=force, leaf=not composed)
 
         return call
 
@@ -273,12 +273,12 @@ class UserCodeSeams:
 
     def _wrapped(self, function: Any, label: str, *, skip: int = 0) -> Callable[..., Any]:
         """``skip``: leading arguments that say nothing about the sample (self, what a partial holds)."""
-        tap, evidence = self.tap, self.evidence
+        timer, evidence = self.timer, self.evidence
         inside = False
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             nonlocal inside
-            if not tap.live or inside or get_ident() != tap.owner:
+            if not timer.live or inside or get_ident() != timer.owner:
                 return function(*args, **kwargs)
             inside = True
             try:
@@ -287,11 +287,11 @@ class UserCodeSeams:
                 if stage is None:
                     return function(*args, **kwargs)
                 if stage is UNKNOWN:
-                    phase = tap.phase
+                    phase = timer.phase
                     result = function(*args, **kwargs)
                     evidence.learn(label, given, kwargs, phase, result)
                     return result
-                return tap.through(stage, label, function, args, kwargs, force=force, leaf=False)
+                return timer.timed_call(stage, label, function, args, kwargs, force=force, leaf=False)
             finally:
                 inside = False
 

@@ -21,7 +21,7 @@ from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.tier.client import CLIENTS, FETCHER, ORIGIN, WANTED, WISH, Wanted, is_locked
 from pipefix.tier.plan import Wish, admitted
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError
-from pipefix.vocabulary.files import DRAFT, drafted, remove_plain
+from pipefix.vocabulary.files import DRAFT, drafted, remove
 
 _PIECE, _PIECES_AT_ONCE = 8 << 20, 4
 _IDLE_S = 0.05
@@ -36,7 +36,7 @@ class Fetcher:
     def clear(self) -> None:
         """Remove what one that was killed left."""
         for path in self.folder.glob("*/parts/*"):
-            remove_plain(path, DRAFT)
+            remove(path, DRAFT)
 
     def held(self) -> int:
         """Bytes that parts take, those that are under way included."""
@@ -63,7 +63,7 @@ class Fetcher:
             except (OSError, ValueError, PipefixError, NoSuchObject):
                 pass  # it is read in the store, where whoever reads is told what is wrong
             finally:
-                remove_plain(path, WISH)
+                remove(path, WISH)
             return True
         return False
 

@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import Footprint, ResourceLimits, Usage, ending, refusal
+from pipefix.tuning.results import BatchSize
 from pipefix.tuning.trial import TrialEnded
-from pipefix.vocabulary.quantity import Interval
 
 if TYPE_CHECKING:
-    from pipefix.tuning.tuner import Found, TrialBench
+    from pipefix.tuning.tuner import TrialBench, TuneResult
 
 DOUBLINGS = 6
 BLOCKS = 2
 
 
-@dataclass(frozen=True)
-class SizeTried:
-    batch_size: int
-    rate: Interval | None = None
-    batch_s: float | None = None
-    stall: float | None = None
-    reason: str = ""
-    """Why this size was not run; empty where it was."""
-
-
-def sweep(bench: TrialBench, found: Found, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[SizeTried]:
+def sweep(bench: TrialBench, found: TuneResult, own: int, limits: ResourceLimits, *, seconds: float) -> Iterator[BatchSize]:
     """From half the present size upwards, with the settings that were chosen."""
     assert found.batch is not None
-    footprint = Footprint(found.batch).with_trial(replace(found.chosen, batch_size=own), found.used)
+    footprint = Footprint(found.batch).with_trial(found.chosen.but(batch_size=own), found.used)
 
     def watch(now: Usage) -> str | None:
         return ending(limits, now)
@@ -41,7 +30,7 @@ def sweep(bench: TrialBench, found: Found, own: int, limits: ResourceLimits, *, 
         count = int(own * 2**power)
         if count < 1:
             continue
-        settings = replace(found.chosen, batch_size=count)
+        settings = found.chosen.but(batch_size=count)
         why = refusal(limits, footprint.predict(settings))
         if why is None:
             try:
@@ -54,8 +43,8 @@ def sweep(bench: TrialBench, found: Found, own: int, limits: ResourceLimits, *, 
             except TrialEnded as end:
                 why = str(end)
         if why is not None:
-            yield SizeTried(count, reason=why)
+            yield BatchSize(count, reason=why)
             return
         logs = [math.log(block.rate) for block in blocks]
         rate = figures.around(math.exp(sum(logs) / len(logs)), figures.doubt(logs))
-        yield SizeTried(count, rate, count / rate.value, figures.stall(blocks).value)
+        yield BatchSize(count, rate, count / rate.value, figures.stall(blocks).value if blocks[-1].demand is not None else None)

@@ -83,14 +83,6 @@ def threads(blocks: Sequence[TrialBlock]) -> float | None:
     return float(np.median(found)) if found else None
 
 
-def starting(blocks: Sequence[TrialBlock]) -> float | None:
-    """Seconds from the start of the workers to the first batch, without those that making it takes."""
-    making = [spent for block in blocks for spent in block.making]
-    if not blocks or not blocks[-1].workers or not making:
-        return None
-    return max(0.0, blocks[-1].started_s - float(np.median(making)))
-
-
 def stall(blocks: Sequence[TrialBlock], *, seed: int = 0) -> Interval:
     """Share of the time waited in the long run, with the interval that resampling of blocks and batches leaves it."""
     workers = blocks[-1].workers if blocks else 0
@@ -100,17 +92,19 @@ def stall(blocks: Sequence[TrialBlock], *, seed: int = 0) -> Interval:
 
 
 def _columns(block: TrialBlock) -> NDArray[np.float64]:
-    """(batch: waited, stepped, turn, whether there is one); turns stand in any place, since they are only ever summed."""
+    """(round: waited, stepped, turns, how many turns, batches), a round being a batch of every worker: waits come in rounds, a long
+    one for the first of them. Turns stand in any place, since they are only ever summed."""
     turns = np.zeros((2, len(block.waits)))
     count = min(len(block.turns), len(block.waits))
     turns[0, :count], turns[1, :count] = block.turns[:count], 1.0
-    return np.column_stack([block.waits, block.steps, *turns])
+    rows = np.column_stack([block.waits, block.steps, *turns, np.ones(len(block.waits))])
+    return np.add.reduceat(rows, np.arange(0, len(rows), max(1, block.workers)), axis=0)
 
 
-def _stall(rows: NDArray[np.float64], workers: int) -> float:
-    waited, stepped, turned, turns = (float(total) for total in rows.sum(axis=0))
+def _stall(rounds: NDArray[np.float64], workers: int) -> float:
+    waited, stepped, turned, turns, batches = (float(total) for total in rounds.sum(axis=0))
     turn = turned / turns if turns >= workers > 0 else 0.0
-    return max(waited / max(waited + stepped, 1e-12), shortage(turn, workers, stepped / len(rows)))
+    return max(waited / max(waited + stepped, 1e-12), shortage(turn, workers, stepped / batches))
 
 
 def nvml(blocks: Sequence[TrialBlock]) -> dict[str, float]:

@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import os
 import signal
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,18 +22,16 @@ import torch
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import as_planned
 from pipefix.loader.workers import dataset_once
-from pipefix.measurement import failing
-from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.replay import Pool
 from pipefix.measurement.stand_in import StandInDataset
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.space import Settings
-from pipefix.tuning.starting import SERVER
 from pipefix.tuning.supply import BatchTimes, turns
 from pipefix.tuning.usage import read
 from pipefix.vocabulary.errors import PipefixError
@@ -45,8 +42,6 @@ LONGEST_BLOCK = 30.0
 LATE_FIRST_STEP = 0.3
 """Seconds of a first step from which it is asked whether others take as long."""
 LOOK_SECONDS, LOOK_BATCHES = 1.0, 12
-FETCH_SECONDS, FETCHES = 0.6, 8
-"""For batches that are fetched each way: no more than so long, and so many."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +99,9 @@ class EveryNth:
 
 def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
     theirs = work.subject.loader
-    method = settings.start_method or dataset_once.start_method(theirs.multiprocessing_context)
-    if settings.workers and method == SERVER and (settings.start_method == SERVER or isinstance(theirs, FastLoader)):
-        # As FastLoader does; and what stands in for the dataset here is not to be loaded by every worker either.
+    served = dataset_once.start_method(theirs.multiprocessing_context) == "forkserver"
+    if settings.workers and served and isinstance(theirs, FastLoader):
+        # As it does itself; and what stands in for the dataset here is not to be loaded by every worker either.
         dataset_once.preload(theirs.dataset, theirs.collate_fn, StandInDataset)
     loader = as_planned.with_settings(theirs, **settings.arguments())
     loader.worker_init_fn = DyingWithTrial(loader.worker_init_fn)
@@ -236,7 +231,6 @@ def look(pool: Pool) -> BatchCost:
         rows.append(pool.next(consume=False))
     reading = read([os.getpid()])
     sizes = [leaf.nbytes for leaf in leaves(kept.value) if isinstance(leaf, torch.Tensor)]
-    single = one_by_one(pool.subject)
     making = sum(row.trace.ended - row.trace.begun for row in rows) / 1e9
     return BatchCost(
         bytes=float(sum(sizes)),
@@ -246,32 +240,5 @@ def look(pool: Pool) -> BatchCost:
         cpu_s=sum(row.trace.cpu for row in rows) / 1e9 / len(rows),
         seconds=making / len(rows),
         samples=sum(row.trace.samples for row in rows) / len(rows),
-        one_by_one=single,
         why_none=pool.consumer.why_none,
     )
-
-
-def one_by_one(subject: Any) -> float | None:
-    """What fetching samples one after the other takes, as a multiple of asking for whole batches of them; None where only one
-    of the two can be."""
-    dataset = subject.loader.dataset
-    if not subject.batched_fetch or not subject.auto_collation or not hasattr(type(dataset), "__getitem__"):
-        return None
-    spent: dict[bool, list[float]] = {True: [], False: []}
-    until = time.perf_counter() + FETCH_SECONDS
-    for number, order in enumerate(itertools.islice(subject.orders(), 1, 2 * FETCHES + 1)):
-        whole = number % 2 == 0
-        begun = time.perf_counter()
-        try:
-            _ = dataset.__getitems__(order) if whole else [dataset[index] for index in order]
-        except Exception as error:
-            if whole:
-                raise failing.raised("__getitems__", error, []) from error
-            return None  # its samples are made by __getitems__ alone
-        ended = time.perf_counter()
-        spent[whole].append((ended - begun) / max(1, len(order)))
-        if ended > until and not whole:
-            break
-    if not spent[False]:
-        return None
-    return statistics.median(spent[False]) / max(statistics.median(spent[True]), 1e-12)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pipefix.tuning.space import Settings
 from pipefix.vocabulary.quantity import size
 
@@ -43,15 +45,18 @@ class ResourceLimits:
     """Of the device."""
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What a trial took, at one moment or predicted."""
+class Usage(msgspec.Struct, frozen=True):
+    """What a trial took, its training process included: at one moment, at most, or predicted."""
 
     memory_bytes: float = 0.0
+    """By PSS."""
     shm_bytes: float = 0.0
     files: float = 0.0
+    """Open in one process."""
     cores: float = 0.0
+    """CPU seconds a second."""
     vram_bytes: float = 0.0
+    """Of the device."""
 
     def most(self, other: Usage) -> Usage:
         """The greater of both, figure by figure."""
@@ -125,10 +130,18 @@ class BatchCost:
     """CPU seconds that making it took."""
     seconds: float
     samples: float = 1.0
-    one_by_one: float | None = None
-    """Fetching its samples one after the other, as a multiple of asking for them at once; None where that is no question."""
     why_none: str = ""
     """Why the model of the target's file is not the consumer."""
+
+    @property
+    def rate(self) -> float:
+        """Samples a second, made in one process."""
+        return self.samples / max(self.seconds, 1e-9)
+
+    @property
+    def sample_cpu_s(self) -> float:
+        """CPU seconds a sample."""
+        return self.cpu_s / self.samples
 
     @property
     def handing(self) -> float:
@@ -162,7 +175,7 @@ class Footprint:
         slots = settings.engine == "processes"
         if slots:
             in_flight += workers * batch.bytes * grow  # one a worker lies with the consumer until the next is asked for
-        crossing = 0 if slots or settings.sharing == "file_system" else (settings.in_flight + workers) * batch.storages
+        crossing = 0 if slots else (settings.in_flight + workers) * batch.storages
         margin = TRIED if self._seen() else UNTRIED
         return Usage(
             memory_bytes=batch.process_bytes + (grow - 1) * batch.bytes + workers * self._worker_bytes() * margin + in_flight,

@@ -1,10 +1,15 @@
-"""What a search is asked, and what trials told it."""
+"""What a search is asked, and what trials told it, as the report and the result file hold it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from pipefix.tuning.space import Settings, Space
+import msgspec
+
+from pipefix.tuning.limits import Usage
+from pipefix.tuning.space import Settings
+from pipefix.vocabulary.quantity import Interval
 
 
 @dataclass(frozen=True)
@@ -14,15 +19,18 @@ class Goal:
     has_consumer: bool = False
 
 
-@dataclass(frozen=True)
-class TrialResult:
-    """What one trial told, brought to the same level as the others by the incumbent that ran beside it."""
+class Trial(msgspec.Struct, frozen=True):
+    """Settings, and how their trial went."""
 
     settings: Settings
-    rate: float = 0.0
-    """Delivered samples a second."""
-    doubt: float = 0.03
-    """Standard deviation of its logarithm."""
+    rate: Interval | None = None
+    """Delivered samples a second, brought to the same level as the others by the best settings so far, which ran beside it."""
+    status: str = "run"
+    """run, refused (never started), ended (it came near a limit) or failed."""
+    why: str = ""
+    """These settings were chosen for a trial."""
+    reason: str = ""
+    """They were not run, or not to their end."""
     stall: float | None = None
     """Share of the time that the consumer waited; None without a consumer."""
     demand: float | None = None
@@ -33,34 +41,33 @@ class TrialResult:
     """Making time of the slowest batches over that of the middle ones."""
     threads: float | None = None
     """CPU seconds that a worker's threads spent in a second of its own work; above one, libraries compute beside it."""
-    starting: float | None = None
-    """Seconds from the start of the workers to the first batch, without making it; None without workers."""
-    ended: str | None = None
-    """Why it was ended before it told anything."""
+    used: Usage = Usage()
+    seconds: float = 0.0
+    started_s: float = 0.0
+    """From the start of the workers to the first batch; 0 without workers."""
+
+    @property
+    def ran(self) -> bool:
+        return self.status == "run" and self.rate is not None
+
+    @property
+    def level(self) -> float:
+        """Delivered samples a second."""
+        return self.rate.value if self.rate is not None else 0.0
+
+    @property
+    def doubt(self) -> float:
+        """Standard deviation of its logarithm."""
+        return math.log(self.rate.high / self.rate.low) / (2 * 1.96) if self.rate is not None else 0.0
 
 
-@dataclass(frozen=True)
-class Preview:
-    """A few batches made in one process before any trial."""
+class BatchSize(msgspec.Struct, frozen=True):
+    """One batch size that was asked about."""
 
-    rate: float
-    """Samples a second."""
-    doubt: float = 0.1
-    cpu_s: float | None = None
-    """CPU seconds a sample."""
-    handing: float = 0.0
-    """Handing a batch over to another process, as part of its making: what batches of its size are known to take."""
-    tensors: int = 1
-    """Of a batch, each in memory of its own."""
-    one_by_one: float | None = None
-    """Fetching a batch's samples one after the other, as a multiple of asking for them at once; None where that is no question."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """Which settings of ``space`` to keep, begun with ``start``."""
-
-    space: Space
-    goal: Goal
-    start: Settings
-    seed: int = 0
+    batch_size: int
+    rate: Interval | None = None
+    batch_s: float | None = None
+    """Seconds from one batch to the next."""
+    stall: float | None = None
+    reason: str = ""
+    """It was not run."""

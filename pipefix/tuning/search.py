@@ -1,30 +1,45 @@
-"""Which settings to try next, and which to keep: decided from what was seen so far and nothing else. Pure.
+"""Which settings to try next, and which to keep: decided from the trials so far and nothing else. Pure.
 
-With a consumer the best settings are those that keep it fed with the fewest workers; where none do, those that deliver most. The
-number of workers comes first, by the model: the count is tried that promises most beyond the best one known, in expectation over
-all curves that explain what was seen. The other knobs follow, one at a time, at the best count, where something hints at them; one
-whose hint promises more than any count does comes before it.
+The number of workers comes first. The first guess is as many as keep the cores busy, or as many as the consumer's pace takes. The
+best count so far is doubled or halved while that helps; then the gaps to its neighbours are bisected, on a logarithmic scale. With
+a consumer the fewest workers that keep it fed are wanted; otherwise the fewest that deliver within 2 % of the most. Other settings
+follow, one at a time, at the best count, where something hints at them.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
+import msgspec
 
-from pipefix.tuning.model import Floats
-from pipefix.tuning.results import Preview, Question, TrialResult
-from pipefix.tuning.space import Knob, Settings
-from pipefix.tuning.standings import Standings
-from pipefix.tuning.starting import SERVER
+from pipefix.tuning.limits import BatchCost
+from pipefix.tuning.results import Goal, Trial
+from pipefix.tuning.space import Knob, Settings, Space
 
 MOST_TRIALS = 8
-WORTH_A_TRIAL = 0.004
-"""Expected gain (a share of the throughput) below which another count of workers is not tried."""
-NEAR = 0.4
-"""Part of what the best count promises that the number of cores must promise to be the first of several workers tried."""
+TIE = 0.02
+"""Throughputs closer than this are the same: the fewer workers win."""
+LEVEL = 0.05
+"""Throughputs closer than this are one plateau, whose lower end is looked at first."""
+STALLS = 0.2
+"""Workers whose number grows throughput by a lesser power than this do not get there."""
+REORDERING, IN_FLIGHT = 0.02, 0.03
+"""What giving up the order of batches must gain to be worth it, and what holding more of them ready must."""
+MARGIN = 0.02
+"""Supply above the demand that a number of workers is believed to need: batches do not come evenly."""
+NARROW = 1.17
+"""Counts of workers whose ratio is below this are not told apart by another trial between them."""
+ALIKE = 1.4
+"""A count that was tried within this factor of the first guess stands for it."""
+ALONE = 0.85
+"""Part of the best throughput that the few batches made without workers must have reached for that to be tried."""
+CORES_BUSY = 0.85
+"""Part of what the cores can make at most, by the CPU time of a sample, above which more workers are not tried."""
+URGENT = 0.1
+"""Part of the throughput that a setting must be thought to gain to be tried before other counts of workers."""
 BUSY = 1.3
 """Cores that the threads of one worker keep busy, above which it is tried with one."""
 HANDING = 0.05
@@ -33,12 +48,6 @@ UNUSED = 0.2
 """Part of what workers could make that never comes while somebody waits for it, above which handing over holds them up."""
 SAVED = 0.5
 """Part of what handing over takes that memory which is used again is thought to save."""
-WHOLE = 0.95
-"""Samples fetched one by one in less than this part of the time that all at once take are tried so."""
-SCATTERED = 16
-"""Tensors of a batch, each with a descriptor of its own, above which sharing them by name is tried."""
-NOT_FORKED = "Cannot re-initialize CUDA in forked subprocess"
-"""What torch says where a forked worker touches the device."""
 LATE = 4.0
 """The slowest batches take so many times as long as most: whoever keeps the order waits for them."""
 
@@ -47,8 +56,6 @@ LATE = 4.0
 class NextTrial:
     settings: Settings
     why: str
-    gain: float = 0.0
-    """Share of the throughput that another number of workers is expected to gain."""
 
 
 @dataclass(frozen=True)
@@ -58,222 +65,246 @@ class Finished:
 
 Fits = Callable[[Settings], str | None]
 """Why settings would break a limit; None where they would not."""
+Step = tuple[float, float, float, str]
+"""A number of workers that is wanted, the counts it must lie between, and why."""
 
 
 @dataclass(frozen=True)
-class Search(Question):
+class Search:
     """Asked again after every trial: what next?"""
 
+    space: Space
+    goal: Goal
+    start: Settings
     most_trials: int = MOST_TRIALS
 
-    def next(
-        self, seen: Sequence[TrialResult], *, look: Preview | None = None, fits: Fits = lambda _: None
-    ) -> NextTrial | Finished:
-        tried = {one.settings.normal() for one in seen}
+    def next(self, trials: Sequence[Trial], *, look: BatchCost | None = None, fits: Fits = lambda _: None) -> NextTrial | Finished:
+        tried = {trial.settings.normal() for trial in trials}
         left = self.most_trials - len(tried)
-        tried |= {one.settings for one in self._level([one for one in seen if one.ended is None])}
-        if not seen and fits(self.start) is None:
+        if not trials and fits(self.start) is None:
             return NextTrial(self.start, "the settings as they are")
         if left <= 0:
             return Finished(f"{self.most_trials} trials were made")
-        told = [one for one in seen if one.ended is None]
-        if not told:
-            return self._first(seen, fits)
-        known = self._known(told, look)
-        at = known.crowded
-        starting = self._another_start(at, tried, seen, fits)
-        if starting is not None:
-            # The last trial is kept for it: it is turned on what everything else has led to. Where all trials start late, it comes
-            # before them, and what helps serves the others.
-            left -= 1
-            if not left or (self.space.starting is not None and self.space.starting.urgent(at)):
-                return starting
-        knobs = [knob for knob in self._knobs(known, at) if self._may(knob.turned(at.settings), tried, seen, fits)]
-        count = self._count(known, tried, seen, fits)
+
+        def allowed(settings: Settings) -> bool:
+            if settings.normal() in tried or fits(settings) is not None:
+                return False
+            return not any(not trial.ran and _at_least(settings, trial.settings) for trial in trials)
+
+        best = self.best(trials)
+        if best is None:
+            return self._modest(allowed)
+        ran = [trial for trial in trials if trial.ran]
+        crowded = (
+            best if best.settings.workers else max((t for t in ran if t.settings.workers), key=lambda t: t.level, default=best)
+        )
+        knobs = [knob for knob in self._knobs(crowded, best, look) if allowed(knob.turned(crowded.settings))]
+        count = self._count(ran, best, crowded, look, allowed)
         spare = left > min(len(knobs), 2)
-        if count is not None and (not knobs or (spare and count.gain >= knobs[0].worth)):
+        if count is not None and (not knobs or (spare and knobs[0].worth < URGENT)):
             return count
         if knobs:
-            return NextTrial(knobs[0].turned(at.settings), knobs[0].why)
-        return count or starting or Finished(self._enough(known))
+            return NextTrial(knobs[0].turned(crowded.settings), knobs[0].why)
+        return count or Finished(self._enough(best))
 
-    def _known(self, told: Sequence[TrialResult], look: Preview | None) -> Standings:
-        return Standings(self, self._level(told), look)
-
-    def best(self, seen: Sequence[TrialResult], *, look: Preview | None = None) -> TrialResult | None:
+    def best(self, trials: Sequence[Trial]) -> Trial | None:
         """The settings to keep, before they are held against the start once more."""
-        told = [one for one in seen if one.ended is None]
-        if not told:
-            return None
-        best = self._known(told, look).best
-        if any(one.settings == best.settings for one in told):
-            return best
-        # It ran with its workers started in another way alone: what ran as it would is kept.
-        return self._known([one for one in told if one.settings.start_method == best.settings.start_method], look).best
+        ran = [trial for trial in trials if trial.ran]
+        good = [trial for trial in ran if self.fed(trial)]
+        if not good and ran:
+            most = max(map(self._value, ran))
+            good = [trial for trial in ran if self._value(trial) >= most - TIE]
+        return min(good, key=lambda trial: _cost(trial.settings), default=None)
 
-    def start_left(self, seen: Sequence[TrialResult], *, look: Preview | None = None) -> str | None:
-        """Why workers are to be started as they are; None where another way is better, or none was thought of."""
-        told = [one for one in seen if one.ended is None]
-        starting = self.space.starting
-        if starting is None or not told:
-            return None
-        if self._method(told) != self.start.start_method:
-            return None
-        at = self._known(told, look).best
-        other = next((one for one in told if self._served(one)), None)
-        twin = next((one for one in told if other is not None and self._restarted(one, told) is other), None)
-        if other is not None and twin is not None:
-            return f"{SERVER} was tried, and {starting.no_better(twin, other)}"
-        failed = next((one for one in seen if one.ended is not None and self._served(one)), None)
-        if failed is not None:
-            return f"{SERVER} was tried, and {failed.ended}"
-        left = starting.left(at, at.settings.workers)
-        return left if starting.hint(at, at.settings.workers) is None else f"{left}; there was no trial left for {SERVER}"
+    def fed(self, trial: Trial) -> bool:
+        return trial.stall is not None and trial.stall <= self.goal.stall
 
-    # -- how workers start ---------------------------------------------------------------------------------------------
+    def _value(self, trial: Trial) -> float:
+        """Logarithm of its throughput, less what its settings cost the user."""
+        price = REORDERING if not trial.settings.in_order and self.start.in_order else 0.0
+        price += IN_FLIGHT if trial.settings.prefetch > self.start.prefetch else 0.0
+        return math.log(trial.level) - price
 
-    def _ordinary(self, one: TrialResult) -> bool:
-        """Whether its workers are started as the code has it."""
-        return one.settings.start_method == self.start.start_method
+    def _enough(self, best: Trial) -> str:
+        if self.fed(best):
+            return "the consumer is fed, and no smaller setting is likely to feed it"
+        return "neither more nor fewer workers, nor anything else that something hints at, is left to try"
 
-    def _served(self, one: TrialResult) -> bool:
-        return one.settings.start_method == SERVER != self.start.start_method
-
-    def _restarted(self, one: TrialResult, told: Sequence[TrialResult]) -> TrialResult | None:
-        """The same settings with workers from the fork server."""
-        wanted = replace(one.settings, start_method=SERVER)
-        return next((other for other in told if other.settings == wanted and other is not one), None)
-
-    def _method(self, told: Sequence[TrialResult]) -> str | None:
-        """How workers are to be started, by what is known."""
-        starting, crowded = self.space.starting, [one for one in told if one.settings.workers]
-        if starting is not None:
-            for one in filter(self._ordinary, crowded):
-                other = self._restarted(one, told)
-                if other is not None and starting.no_better(one, other) is None:
-                    return SERVER
-        alone = crowded and all(self._served(one) for one in crowded)
-        return SERVER if alone else self.start.start_method
-
-    def _level(self, told: Sequence[TrialResult]) -> list[TrialResult]:
-        """Trials as if all workers had been started in the way that is to be: that is judged by itself, and the pace is alike."""
-        method, found = self._method(told), dict[Settings, TrialResult]()
-        for one in told:
-            settings = replace(one.settings, start_method=method).normal()
-            if settings not in found or one.settings == settings:
-                found[settings] = replace(one, settings=settings)
-        return list(found.values())
-
-    def _another_start(self, at: TrialResult, tried: set[Settings], seen: Sequence[TrialResult], fits: Fits) -> NextTrial | None:
-        starting = self.space.starting
-        once = starting is not None and self._ordinary(at) and not any(self._served(one) for one in seen)
-        why = starting.hint(at, at.settings.workers) if starting is not None and once else None
-        settings = replace(at.settings, start_method=SERVER)
-        return NextTrial(settings, why) if why is not None and self._may(settings, tried, seen, fits) else None
-
-    # -- what may be tried ---------------------------------------------------------------------------------------------
-
-    def _first(self, seen: Sequence[TrialResult], fits: Fits) -> NextTrial | Finished:
+    def _modest(self, allowed: Callable[[Settings], bool]) -> NextTrial | Finished:
         """Nothing is known and the start cannot be run: the most modest settings that can."""
-        tried = {one.settings.normal() for one in seen}
-        spared = replace(self.start, start_method=SERVER)
-        forked = self.space.starting is not None and any(NOT_FORKED in (one.ended or "") for one in seen)
-        if forked and self._may(spared, tried, seen, fits):
-            return NextTrial(spared, "the dataset uses CUDA, which no forked worker can")
         for workers in (max(1, self.start.workers // 2), 1, 0):
-            modest = replace(self.start, workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
-            for settings in self._ways(modest, fits):
-                if self._may(settings, tried, seen, fits):
-                    return NextTrial(settings, "the settings as they are do not fit the limits")
+            settings = self.start.but(workers=min(workers, self.start.workers), prefetch=min(2, self.start.prefetch)).normal()
+            if allowed(settings):
+                return NextTrial(settings, "the settings as they are do not fit the limits")
         return Finished("no settings fit the limits")
 
-    def _may(self, settings: Settings, tried: set[Settings], seen: Sequence[TrialResult], fits: Fits) -> bool:
-        if settings.normal() in tried or fits(settings) is not None:
-            return False
-        alike = [one for one in seen if one.settings.start_method == settings.start_method]
-        return not any(one.ended is not None and _at_least(settings, one.settings) for one in alike)
+    # -- how many workers ----------------------------------------------------------------------------------------------
 
-    def _knobs(self, known: Standings, at: TrialResult) -> Iterator[Knob]:
-        """Those beside the workers that something hints at, the likeliest first; to be turned on ``at``."""
-        space, settings = self.space, at.settings
-        if known.fed(known.best) or not settings.workers:
+    def _count(
+        self,
+        ran: Sequence[Trial],
+        best: Trial,
+        crowded: Trial,
+        look: BatchCost | None,
+        allowed: Callable[[Settings], bool],
+    ) -> NextTrial | None:
+        """The next number of workers to try, with the other settings of the best that has any."""
+        same = _with_knobs_of(crowded, ran)
+        counts = [n for n in self.space.worker_counts() if n not in same]
+        for wanted, low, high, why in self._steps(same, best, look):
+            between = [n for n in counts if low < n < high and allowed(crowded.settings.but(workers=n).normal())]
+            if between:
+                workers = min(between, key=lambda n: abs(math.log1p(n) - math.log1p(wanted)))
+                return NextTrial(crowded.settings.but(workers=workers).normal(), why)
+        return None
+
+    def _steps(self, same: dict[int, Trial], best: Trial, look: BatchCost | None) -> Iterator[Step]:
+        """What to try, the best idea first. ``same``: trials with the same other settings, by number of workers."""
+        demands = [trial.demand for trial in same.values() if trial.demand is not None]
+        demand = statistics.median(demands) if demands else None
+        if demand is not None:
+            yield from self._to_feed(same, demand, look)
+            if self.fed(best):
+                return
+        if look is not None and demand is None and look.rate > ALONE * best.level:
+            yield 0, -1, 1, f"without workers {look.rate:,.0f} samples/s were made beforehand"
+        busy = min(1.0, look.sample_cpu_s * look.rate) if look is not None and look.cpu_s else 1.0
+        guess = min(self.space.cores / max(busy, 0.02), self.space.most_workers)
+        if len(same) < 3 and not any(1 / ALIKE < (n or 0.1) / max(guess, 0.1) < ALIKE for n in same):
+            yield guess, 0, math.inf, f"as many as keep {self.space.cores:g} cores busy"
+        most = max(trial.level for trial in same.values())
+        plateau = [n for n, trial in same.items() if trial.level >= (1 - LEVEL) * most]
+        full = busy > 0.5 and look is not None and self._cores_full(same[max(plateau)], look)
+        more = _more(same, max(plateau), double=not full)
+        steps = [*more, *_fewer(same, min(plateau)), *_more(same, min(plateau), double=False)]
+        yield from sorted(steps, key=_width, reverse=True)
+
+    def _cores_full(self, trial: Trial, look: BatchCost) -> bool:
+        """Whether it delivers about as much as the cores can make, by the CPU time of a sample."""
+        most = self.space.cores / look.sample_cpu_s if look.sample_cpu_s else math.inf
+        return CORES_BUSY * most <= trial.level <= most / CORES_BUSY
+
+    def _to_feed(self, same: dict[int, Trial], demand: float, look: BatchCost | None) -> Iterator[Step]:
+        """Towards the fewest workers that feed the consumer, by what a worker supplies."""
+        feeds = min((n for n, trial in same.items() if self.fed(trial)), default=None)
+        fails = max((n for n, trial in same.items() if not self.fed(trial) and (feeds is None or n < feeds)), default=0)
+        if feeds is not None and look is not None and demand / (demand + look.rate) <= self.goal.stall:
+            yield 0, -1, 1, "making a batch takes so little that the consumer may be fed without workers"
+        needs = [n * demand * (1 + MARGIN) / supply for n in (fails, feeds) if n and (supply := self._supply(same[n], demand))]
+        if feeds is None and not fails and 0 in same:
+            needs = [demand * (1 + MARGIN) * max(1 / same[0].level - 1 / demand, 0.02 / demand)]
+        if not needs:
             return
-        threads = at.threads or 0.0
+        if feeds is None:
+            grows = _exponent(same, fails)
+            if grows > 0:
+                wanted = max(fails, 1) * (needs[0] / max(fails, 1)) ** (1 / grows)
+                wanted = min(math.ceil(wanted - 0.2), self.space.most_workers, 4 * max(fails, 8) if fails else math.inf)
+                yield wanted, fails, math.inf, f"{demand:,.0f} samples/s are needed"
+        elif feeds and feeds - fails > 1 and feeds > 1.03 * fails:
+            yield math.ceil(needs[0] - 0.2), fails, feeds, f"fewer workers may do: {demand:,.0f} samples/s are needed"
+
+    def _supply(self, trial: Trial, demand: float) -> float:
+        """Samples a second that its workers could make."""
+        return trial.level if not self.fed(trial) else max(trial.potential or 1.3 * demand, demand)
+
+    # -- everything else -----------------------------------------------------------------------------------------------
+
+    def _knobs(self, trial: Trial, best: Trial, look: BatchCost | None) -> Iterator[Knob]:
+        """Settings beside the workers that something hints at, the likeliest first; to be turned on ``trial``."""
+        space, settings = self.space, trial.settings
+        if self.fed(best) or not settings.workers:
+            return
+        threads = trial.threads or 0.0
         if threads > BUSY and settings.worker_threads != 1:
-            yield Knob(
-                "worker_threads", 1, f"each worker's libraries keep {threads:.1f} cores busy", workers=max(1, round(space.cores))
-            )
-        if space.reorder and settings.in_order and (at.tail or 0.0) > LATE:
-            yield Knob("in_order", False, f"the slowest batches take {at.tail:.0f} times as long as most, and all others wait")
-        look = known.look
-        held_up = self._held_up(at, look) if space.slots and settings.engine is None else None
+            why = f"each worker's libraries keep {threads:.1f} cores busy"
+            yield Knob("worker_threads", 1, why, workers=max(1, round(space.cores)))
+        if space.reorder and settings.in_order and (trial.tail or 0.0) > LATE:
+            yield Knob("in_order", False, f"the slowest batches take {trial.tail:.0f} times as long as most, and all others wait")
+        held_up = self._held_up(trial, look) if space.slots and settings.engine is None else None
         if held_up is not None:
             share, why = held_up
             yield Knob("engine", "processes", why, worth=SAVED * share)
-        elif space.sharing and settings.engine is settings.sharing is None and look is not None and look.tensors > SCATTERED:
-            yield Knob("sharing", "file_system", f"{look.tensors} tensors of a batch cross with a descriptor each")
-        single = look.one_by_one if look is not None else None
-        if single is not None and single < WHOLE and settings.batched_fetch is None:
-            told = f"a batch's samples one by one took {100 * single:.0f} % of what __getitems__ took"
-            yield Knob("batched_fetch", False, told)
         if space.pin and not settings.pin_memory:
             yield Knob("pin_memory", True, "a device copies from pinned memory while the step runs")
-        if settings.prefetch < space.most_prefetch and at is known.best:
+        if settings.prefetch < space.most_prefetch and trial is best:
             yield Knob("prefetch", space.most_prefetch, "more batches in flight even out slow ones")
 
-    def _held_up(self, at: TrialResult, look: Preview | None) -> tuple[float, str] | None:
+    def _held_up(self, trial: Trial, look: BatchCost | None) -> tuple[float, str] | None:
         """The part of the time that handing over is thought to keep workers from making batches, and why; None where it is not."""
-        waited = at.stall is None or at.stall > UNUSED
-        unused = 1 - at.rate / at.potential if at.potential and waited else 0.0
+        waited = trial.stall is None or trial.stall > UNUSED
+        unused = 1 - trial.level / trial.potential if trial.potential and waited else 0.0
         if unused > UNUSED:
-            told = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
-            return unused, told
+            why = f"workers idle {100 * unused:.0f} % of the time though every batch is waited for: handing over holds them up"
+            return unused, why
         if look is not None and look.handing > HANDING:
-            told = f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
-            return look.handing, told
+            why = f"handing over a batch takes about {100 * look.handing:.0f} % of its making, in fresh memory each time"
+            return look.handing, why
         return None
 
-    def _count(self, known: Standings, tried: set[Settings], seen: Sequence[TrialResult], fits: Fits) -> NextTrial | None:
-        """The count of workers that promises most beyond the best one known."""
-        utility = known.utility()
-        here = known.cloud.counts.tolist().index(known.best.settings.workers)
-        gains = np.maximum(0.0, utility - utility[:, here : here + 1]).mean(axis=0)
-        for place in self._in_turn(gains, known, seen):
-            if gains[place] < WORTH_A_TRIAL:
-                return None
-            settings = replace(known.base, workers=int(known.cloud.counts[place])).normal()
-            for one in self._ways(settings, fits):
-                if self._may(one, tried, seen, fits):
-                    gain = float(gains[place])
-                    return NextTrial(one, self._promise(known, one, gain), gain)
-        return None
 
-    def _in_turn(self, gains: Floats, known: Standings, seen: Sequence[TrialResult]) -> list[int]:
-        """Places of counts, those that promise most first; but as many workers as cores before all others of several."""
-        order: list[int] = np.argsort(-gains, kind="stable").tolist()
-        several = any(one.settings.workers > 1 for one in seen)
-        cores = int(np.searchsorted(known.cloud.counts, round(self.space.cores)))
-        if not several and cores < len(gains) and gains[cores] >= NEAR * gains[order[0]]:
-            order.insert(0, cores)
-        return order
+def _with_knobs_of(crowded: Trial, ran: Sequence[Trial]) -> dict[int, Trial]:
+    """Trials by number of workers, brought to the other settings of ``crowded`` by what these changed at the same count."""
+    knobs = _knobs_of(crowded.settings)
+    trials = {(trial.settings.workers, _knobs_of(trial.settings)): trial for trial in ran}
+    same: dict[int, Trial] = {}
+    for (workers, theirs), trial in trials.items():
+        twin = trials.get((crowded.settings.workers, theirs))
+        alike = trial.demand is None and theirs.worker_threads == knobs.worker_threads
+        if not workers or theirs == knobs:
+            same[workers] = trial
+        elif twin is not None and alike and trial.rate is not None and (workers, knobs) not in trials:
+            same[workers] = msgspec.structs.replace(trial, rate=trial.rate.scaled(crowded.level / twin.level))
+    return same
 
-    def _ways(self, settings: Settings, fits: Fits) -> Iterator[Settings]:
-        """The settings; and where they do not fit, the same with fewer open files."""
-        yield settings
-        free = settings.workers and settings.engine is None and settings.sharing is None
-        if self.space.sharing and free and fits(settings) is not None:
-            yield replace(settings, sharing="file_system")
 
-    def _promise(self, known: Standings, settings: Settings, gain: float) -> str:
-        forecast = known.cloud.forecast(settings.workers)
-        if known.fed(known.best):
-            return f"fewer workers may do: {forecast:,.0f} samples/s are forecast, {known.demand:,.0f} are needed"
-        return f"{forecast:,.0f} samples/s are forecast, {100 * math.expm1(gain):.1f} % to be gained on average"
+def _exponent(same: dict[int, Trial], last: int) -> float:
+    """The power of the number of workers that throughput grows by up to ``last``; 0 where it no longer does."""
+    fewer = [n for n in same if 0 < n < last]
+    if not fewer:
+        return 1.0
+    other = max(fewer, key=lambda n: (n <= 0.8 * last, n))
+    grows = math.log(same[last].level / same[other].level) / math.log(last / other)
+    return 0.0 if grows < STALLS else min(1.0, grows)
 
-    def _enough(self, known: Standings) -> str:
-        if known.fed(known.best):
-            return "the consumer is fed, and no smaller setting is likely to feed it"
-        return f"no other setting is expected to gain {100 * WORTH_A_TRIAL:.1f} %"
+
+def _more(same: dict[int, Trial], here: int, *, double: bool) -> Iterator[Step]:
+    """Double a count; where more was tried, the middle between it and its neighbour."""
+    above = min((n for n in same if n > here), default=None)
+    if above is None and double:
+        yield 2.0 * max(here, 1), here, math.inf, "more workers than the best so far"
+    elif above is not None and (1 + above) / (1 + here) > NARROW**2:
+        yield min(2.0 * max(here, 1), _middle(here, above)), here, above, "more workers than the best so far"
+
+
+def _fewer(same: dict[int, Trial], here: int) -> Iterator[Step]:
+    """Halve a count; where fewer were tried, the middle. No worker delivers more than one of a smaller number does."""
+    below = max((n for n in same if n < here), default=0)
+    each = same[below].level / max(below, 1) if below in same else math.inf
+    wanted = max(here / 2, _middle(below, here), (1 - TIE) * same[here].level / each)
+    if here > 1 and (1 + here) / (1 + below) > NARROW**2 and here / wanted > NARROW:
+        yield wanted, below, here, "fewer workers than the best so far"
+
+
+def _width(step: Step) -> float:
+    """The gap that a step looks into, on a logarithmic scale."""
+    wanted, low, high, _ = step
+    return math.log((1 + (wanted if high == math.inf else high)) / (1 + low))
+
+
+def _middle(low: int, high: int) -> float:
+    """Between two counts on a logarithmic scale that has a place for none."""
+    return math.sqrt((1.0 + low) * (1.0 + high)) - 1
+
+
+def _cost(settings: Settings) -> tuple[int, int, bool, bool]:
+    """What settings take; the least of equals wins."""
+    return (settings.workers, settings.in_flight, not settings.in_order, settings.pin_memory)
+
+
+def _knobs_of(settings: Settings) -> Settings:
+    """Everything but the number of workers."""
+    return settings.but(workers=1)
 
 
 def _at_least(settings: Settings, other: Settings) -> bool:

@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from pipefix.tuning.starting import Starting
+import msgspec
 
 FEW_PREFETCHED = 2
 """Torch's own default: batches in flight a worker."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """One way to run a loader."""
+class Settings(msgspec.Struct, frozen=True, rename={"workers": "num_workers", "prefetch": "prefetch_factor"}):
+    """One way to run a loader. Written down, its fields have the names of the loader's arguments."""
 
     workers: int
     prefetch: int = FEW_PREFETCHED
     """Batches in flight a worker."""
     in_order: bool = True
     pin_memory: bool = False
-    start_method: str | None = None
-    """``forkserver``: workers come from a fork server with modules loaded beforehand; None: as the code has it."""
     worker_threads: int | None = None
     """Threads that native libraries may use in each worker; None leaves them alone."""
     engine: str | None = None
     """``processes``: FastLoader hands batches over, through reusable shared memory; None: as the loader does."""
-    sharing: str | None = None
-    """How torch shares the memory of what workers make; None for its default."""
-    batched_fetch: bool | None = None
-    """False: a dataset with ``__getitems__`` is asked for one sample after the other; None: as torch does."""
     batch_size: int | None = None
     """None where it is not the tuner's to choose."""
+    persistent_workers: bool = False
+
+    def but(self, **changes: Any) -> Settings:
+        """The same with some of them changed."""
+        return msgspec.structs.replace(self, **changes)
 
     def normal(self) -> Settings:
         """The same without what means nothing: with no workers nothing is in flight and nobody comes late."""
         if self.workers:
             return self
-        return replace(
-            self, prefetch=FEW_PREFETCHED, in_order=True, start_method=None, worker_threads=None, engine=None, sharing=None
-        )
+        return self.but(prefetch=FEW_PREFETCHED, in_order=True, worker_threads=None, engine=None, persistent_workers=False)
 
     def arguments(self) -> dict[str, Any]:
-        """As a plan calls them."""
-        return {NAMES.get(name, name): value for name, value in vars(self).items()}
+        """As loaders and plans call them."""
+        arguments: dict[str, Any] = msgspec.to_builtins(self)
+        return arguments
 
     @property
     def in_flight(self) -> int:
@@ -52,13 +49,9 @@ class Settings:
         return self.workers * self.prefetch
 
     def changes(self, other: Settings) -> dict[str, object]:
-        """What ``other`` has that this has not."""
-        mine, theirs = vars(self.normal()), vars(other.normal())
-        return {name: theirs[name] for name in mine if mine[name] != theirs[name]}
-
-
-NAMES: Mapping[str, str] = {"workers": "num_workers", "prefetch": "prefetch_factor"}
-"""What plans and loaders call it, where that is not what we do."""
+        """Arguments of the loader that ``other`` has otherwise."""
+        ours, theirs = self.normal().arguments(), other.normal().arguments()
+        return {name: theirs[name] for name in ours if ours[name] != theirs[name]}
 
 
 def said(settings: Settings, *, than: Settings | None = None) -> str:
@@ -71,17 +64,11 @@ def said(settings: Settings, *, than: Settings | None = None) -> str:
         parts.append("in order" if settings.in_order else "batches as they come")
     if settings.pin_memory != base.pin_memory:
         parts.append("pinned" if settings.pin_memory else "not pinned")
-    if settings.start_method != base.start_method:
-        parts.append(f"started by {settings.start_method}" if settings.start_method else "started as before")
     if settings.worker_threads != base.worker_threads:
         count = settings.worker_threads
         parts.append("threads as they are" if count is None else f"{count} thread{'s' if count != 1 else ''} a worker")
     if settings.engine != base.engine:
         parts.append("reused memory" if settings.engine == "processes" else "handed over as torch does")
-    if settings.sharing != base.sharing:
-        parts.append("memory shared by name" if settings.sharing == "file_system" else "memory shared by descriptor")
-    if settings.batched_fetch != base.batched_fetch:
-        parts.append("samples one by one" if settings.batched_fetch is False else "whole batches fetched")
     if settings.batch_size != base.batch_size and settings.batch_size is not None:
         parts.append(f"batch {settings.batch_size}")
     return ", ".join(parts)
@@ -100,8 +87,8 @@ class Knob:
     """Share of the throughput that it is thought to gain, where what hints at it tells."""
 
     def turned(self, settings: Settings) -> Settings:
-        turned: Settings = replace(settings, **{self.name: self.value})  # type: ignore[arg-type]
-        return turned if self.workers is None else replace(turned, workers=self.workers)
+        turned = settings.but(**{self.name: self.value})
+        return turned if self.workers is None else turned.but(workers=self.workers)
 
 
 @dataclass(frozen=True)
@@ -118,10 +105,6 @@ class Space:
     """A device takes the batches from this process, so pinned memory can matter."""
     slots: bool = False
     """FastLoader may hand batches over."""
-    sharing: bool = False
-    """Workers may share memory by the names of files instead of their descriptors."""
-    starting: Starting | None = None
-    """How workers are started; None where no other way is looked at."""
     declined: Mapping[str, str] | None = None
     open: bool = False
     """Nobody said how many workers there may be: a pipeline that waits more than it computes may have more."""

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pipefix.measurement import gpu
 from pipefix.tuning import usage as reading
 from pipefix.tuning.block_figures import TrialBlock
@@ -105,15 +107,15 @@ class TrialProcess:
         """Hold what it takes against the limits; seconds until the next look is due."""
         begun = time.perf_counter()
         processes = self._processes()
-        found = reading.read(processes)
+        used, spent = reading.read(processes), reading.cpu_seconds(processes)
         cores = 0.0
         if self._cpu is not None:
             since, before = self._cpu
-            cores = max(0.0, found.cpu_s - before) / max(begun - since, 1.0)
+            cores = max(0.0, spent - before) / max(begun - since, 1.0)
         else:
-            self._cpu = (begun, found.cpu_s)
+            self._cpu = (begun, spent)
         vram = self._vram.of(processes) if self._vram is not None else 0.0
-        self.now = Usage(found.memory_bytes, found.shm_bytes, found.files, cores, vram)
+        self.now = msgspec.structs.replace(used, cores=cores, vram_bytes=vram)
         self.used = self.used.most(self.now)
         why = self._watch(self.now)
         if why is not None:
@@ -170,8 +172,7 @@ class TrialProcesses:
 
     def own(self) -> Usage:
         """What this process takes: a trial begins as a copy of it."""
-        found = reading.read([os.getpid()])
-        return Usage(found.memory_bytes, found.shm_bytes, found.files)
+        return reading.read([os.getpid()])
 
     def look(self, settings: Settings, watch: Watch) -> BatchCost:
         """A few batches without workers."""

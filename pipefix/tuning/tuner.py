@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import msgspec
+
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
-from pipefix.tuning.results import Goal, Preview, TrialResult
+from pipefix.tuning.results import Goal, Trial
 from pipefix.tuning.search import MOST_TRIALS, Finished, Search
 from pipefix.tuning.space import Settings, Space, most_workers, said
 from pipefix.tuning.trial import TrialEnded, Watch
@@ -71,38 +73,19 @@ class TuningPlan:
     budget: float = 90.0
     """Seconds for everything."""
     most_trials: int = MOST_TRIALS
-    seed: int = 0
 
 
 @dataclass(frozen=True)
-class TrialLine:
-    """One line of the report's table: settings, and how their trial went."""
-
-    settings: Settings
-    why: str
-    """Why these settings were chosen for a trial."""
-    status: str
-    """run, refused, ended or failed."""
-    reason: str = ""
-    """Why these settings were not run, or not to their end; empty where they were."""
-    rate: Interval | None = None
-    stall: float | None = None
-    used: Usage = field(default=Usage())
-    seconds: float = 0.0
-    started_s: float = 0.0
-    """From the start of the workers to the first batch."""
-
-
-@dataclass(frozen=True)
-class Found:
+class TuneResult:
     """The result of a tuning."""
 
-    tried: tuple[TrialLine, ...]
+    tried: tuple[Trial, ...]
+    """And what was refused."""
     chosen: Settings
     kept: str | None
     """Why the start is kept; None where it was beaten."""
     before: Interval | None
-    """Delivered by the start, side by side with the winner at the end."""
+    """Delivered by the start, side by side with the winner at the end; None where it could not be run."""
     after: Interval | None
     blocks: tuple[TrialBlock, ...]
     """Of the settings chosen, the last ones: what the certificate rests on."""
@@ -113,16 +96,17 @@ class Found:
     seconds: float = 0.0
     started_s: float = 0.0
     used: Usage = field(default=Usage())
-    start_left: str | None = None
-    """Why workers are started as they were."""
 
 
 @dataclass
 class _Contender:
-    """Settings with a process that runs them, and the level they were found at."""
+    """Settings with a process that runs them, and how their trial went."""
 
     running: Running
-    seen: TrialResult
+    trial: Trial
+
+
+Blocks = list[TrialBlock]
 
 
 class Tuner:
@@ -143,22 +127,21 @@ class Tuner:
         """Seconds that first steps of trials took beside steps, such as compiling: they are not taken off the budget."""
         self.begun = clock()
         self.progress = progress
-        self.search = Search(plan.space, plan.goal, plan.start, plan.seed, plan.most_trials)
-        self.seen: list[TrialResult] = []
-        self.tried: list[TrialLine] = []
+        self.search = Search(plan.space, plan.goal, plan.start, plan.most_trials)
+        self.trials: list[Trial] = []
         self.refused: dict[Settings, str] = {}
         self.footprint: Footprint | None = None
-        self.look: Preview | None = None
         self.live: list[Running] = []
-        self.incumbent: _Contender | None = None
-        self.last: dict[Settings, list[TrialBlock]] = {}
+        self.best: _Contender | None = None
+        """The best so far, whose process lives on as the measure of the next trial."""
+        self.last: dict[Settings, Blocks] = {}
         self.error: TargetError | None = None
 
     def clock(self) -> float:
         return self._clock() - self.late
 
-    def _block(self, running: Running, seconds: float) -> TrialBlock:
-        block = running.block(seconds)
+    def _block(self, running: Running) -> TrialBlock:
+        block = running.block(max(SHORTEST, self.each / (2 * PAIRS + 2)))
         self.late += block.late_s
         return block
 
@@ -171,7 +154,7 @@ class Tuner:
         """Seconds for a trial: the start and the confirmation are as long as two."""
         return self.plan.budget / (self.plan.most_trials + 3)
 
-    def run(self) -> Found:
+    def run(self) -> TuneResult:
         """Partial where the user interrupts it."""
         enough, partial = "", False
         kept: str | None = None
@@ -187,15 +170,16 @@ class Tuner:
         finally:
             for running in list(self.live):
                 self._close(running)
-        if not any(one.status == "run" for one in self.tried) and self.error is not None and not partial:
+        if not any(trial.ran for trial in self.trials) and self.error is not None and not partial:
             raise self.error
         last = self.last.get(chosen.normal(), [])
-        return Found(
-            tried=(*self.tried, *self._refusals()), chosen=chosen, kept=kept, before=before, after=after, blocks=tuple(last),
+        tried = {trial.settings for trial in self.trials}
+        refused = [Trial(settings, status="refused", reason=why) for settings, why in self.refused.items() if settings not in tried]
+        return TuneResult(
+            tried=(*self.trials, *refused), chosen=chosen, kept=kept, before=before, after=after, blocks=tuple(last),
             batch=self.footprint.batch if self.footprint is not None else None, enough=enough, partial=partial,
             seconds=self.clock() - self.begun, started_s=last[-1].started_s if last else 0.0,
-            used=next((one.used for one in self.tried if one.settings.normal() == chosen.normal()), Usage()),
-            start_left=self.search.start_left(self.seen, look=self.look),
+            used=next((trial.used for trial in self.trials if trial.settings == chosen.normal()), Usage()),
         )  # fmt: skip
 
     # -- before the trials ---------------------------------------------------------------------------------------------
@@ -208,7 +192,7 @@ class Tuner:
                 f"Nothing can be run within the limits: before the first batch is made, {why}.", advice="Give it more room."
             )
         try:
-            batch = self.bench.look(replace(self.plan.start, workers=0).normal(), self._watch_of([]))
+            batch = self.bench.look(self.plan.start.but(workers=0).normal(), self._watch_of([]))
         except TrialEnded as end:
             if end.error is not None:
                 raise end.error from end
@@ -225,13 +209,6 @@ class Tuner:
             computing = batch.cpu_s / max(batch.seconds, 1e-9)
             most = max(space.most_workers, most_workers(space.cores, self.plan.start.workers, computing))
             self.search = replace(self.search, space=replace(space, most_workers=most))
-        self.look = Preview(
-            batch.samples / max(batch.seconds, 1e-9),
-            cpu_s=batch.cpu_s / batch.samples,
-            handing=batch.handing,
-            tensors=batch.storages,
-            one_by_one=batch.one_by_one,
-        )
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -242,12 +219,17 @@ class Tuner:
             self.refused.setdefault(settings.normal(), why)
         return why
 
+    def _fit_together(self, settings: Settings, used: Usage) -> bool:
+        """Whether settings may run beside what takes so much."""
+        assert self.footprint is not None
+        return refusal(self.plan.limits, _together(self.footprint.predict(settings), [used])) is None
+
     def _watch_of(self, mine: list[Running]) -> Watch:
         """Watches one trial, and with it all others that run."""
         before: list[Usage] = []
 
         def watch(now: Usage) -> str | None:
-            others = [one.now for one in self.live if one not in mine]
+            others = [running.now for running in self.live if running not in mine]
             together = _together(now, others)
             since = before[-1] if before else None
             before[:] = [together]
@@ -256,16 +238,12 @@ class Tuner:
         return watch
 
     def _start(self, settings: Settings) -> Running:
-        """Start settings; where they do not fit beside the incumbent, that one makes room."""
-        assert self.footprint is not None
-        if self.incumbent is not None:
-            both = _together(self.footprint.predict(settings), [self.incumbent.running.used])
-            if refusal(self.plan.limits, both) is not None:
-                self._close(self.incumbent.running)
-                self.incumbent = None
-        of: list[Running] = []
-        running = self.bench.start(settings, self._watch_of(of))
-        of.append(running)
+        """Start settings; where they do not fit beside the best so far, that one makes room."""
+        if self.best is not None and not self._fit_together(settings, self.best.running.used):
+            self._dismiss()
+        mine: list[Running] = []
+        running = self.bench.start(settings, self._watch_of(mine))
+        mine.append(running)
         self.live.append(running)
         return running
 
@@ -274,194 +252,158 @@ class Tuner:
         if running in self.live:
             self.live.remove(running)
 
+    def _dismiss(self) -> None:
+        """End the process of the best so far."""
+        if self.best is not None:
+            self._close(self.best.running)
+            self.best = None
+
     # -- trials --------------------------------------------------------------------------------------------------------
 
     def _trials(self) -> str:
+        assert self.footprint is not None
         while True:
-            asked = self.search.next(self.seen, look=self.look, fits=self._fits)
+            asked = self.search.next(self.trials, look=self.footprint.batch, fits=self._fits)
             if isinstance(asked, Finished):
                 return asked.why
-            if self.seen and self.left < 3.2 * self.each:
+            if self.trials and self.left < 3.2 * self.each:
                 return f"the {self.plan.budget:.0f} s were spent"
-            self._say(f"trial {len(self.seen) + 1}: {said(asked.settings)}")
+            self._say(f"trial {len(self.trials) + 1}: {said(asked.settings)}")
             self._trial(asked.settings, asked.why)
 
     def _trial(self, settings: Settings, why: str) -> None:
+        assert self.footprint is not None
         begun = self.clock()
         running: Running | None = None
         try:
             running = self._start(settings)
-            blocks, level, doubt = self._beside(running, begun)
+            blocks, level, doubt = self._beside_the_best(running, begun)
         except TrialEnded as end:
             self._ended(settings, why, end, running, begun)
             return
-        seen = self._seen(settings, blocks, level, doubt)
-        assert self.footprint is not None
+        trial = msgspec.structs.replace(
+            self._told(settings, blocks, figures.around(level, doubt)), why=why, used=running.used, seconds=self.clock() - begun
+        )
         self.footprint = self.footprint.with_trial(settings, running.used)
-        self.seen.append(seen)
+        self.trials.append(trial)
         self.last[settings.normal()] = blocks
-        self.tried.append(
-            TrialLine(
-                settings, why, "run", rate=figures.around(level, doubt), stall=seen.stall, used=running.used,
-                seconds=self.clock() - begun, started_s=blocks[-1].started_s if settings.workers else 0.0,
-            )
-        )  # fmt: skip
-        self._crown(_Contender(running, seen))
+        best = self.search.best(self.trials)
+        if self.best is None or (best is not None and best.settings == trial.settings):
+            self._dismiss()
+            self.best = _Contender(running, trial)
+        else:
+            self._close(running)
 
     def _ended(self, settings: Settings, why: str, end: TrialEnded, running: Running | None, begun: float) -> None:
         assert self.footprint is not None
         used = running.used if running is not None else Usage()
         if running is not None:
             self._close(running)
-        if self.incumbent is not None and self.incumbent.running not in self.live:
-            self.incumbent = None
-        self.seen.append(TrialResult(settings.normal(), ended=str(end)))
+        if self.best is not None and self.best.running not in self.live:
+            self.best = None
         self.error = self.error or end.error
         if end.limit:
             self.footprint = self.footprint.with_trial(settings, used, ended=True)
         status = "ended" if end.limit else "failed"
-        self.tried.append(TrialLine(settings, why, status, reason=str(end), used=used, seconds=self.clock() - begun))
+        seconds = self.clock() - begun
+        self.trials.append(Trial(settings.normal(), status=status, why=why, reason=str(end), used=used, seconds=seconds))
 
-    def _beside(self, running: Running, begun: float) -> tuple[list[TrialBlock], float, float]:
-        """Blocks of settings in turn with the incumbent's: the blocks, the level they put the settings at, and its doubt."""
-        length = max(SHORTEST, self.each / (2 * PAIRS + 2))
-        blocks: list[TrialBlock] = []
+    def _beside_the_best(self, running: Running, begun: float) -> tuple[Blocks, float, float]:
+        """Blocks of settings in turn with those of the best so far: the blocks, the level they put the settings at, its doubt."""
+        blocks: Blocks = []
         logs: list[float] = []
         while len(blocks) < PAIRS and (len(blocks) < 1 or self.clock() - begun < self.each):
-            blocks.append(self._block(running, length))
-            beside = self._incumbents(length)
-            if beside is not None:
-                logs.append(math.log(blocks[-1].rate / beside))
-                if len(logs) == 1 and logs[0] < math.log(HOPELESS):
-                    break
-        if not logs or self.incumbent is None:
-            found = [math.log(block.rate) for block in blocks]
-            return blocks, math.exp(sum(found) / len(found)), max(ALONE_DOUBT, figures.doubt(found))
-        level = self.incumbent.seen.rate * math.exp(sum(logs) / len(logs))
-        return blocks, level, math.hypot(figures.doubt(logs), 0.3 * self.incumbent.seen.doubt)
+            blocks.append(self._block(running))
+            if self.best is None:
+                continue
+            try:
+                beside = self._block(self.best.running)
+            except TrialEnded:
+                self._dismiss()
+                continue
+            self.last.setdefault(self.best.trial.settings, []).append(beside)
+            logs.append(math.log(blocks[-1].rate / beside.rate))
+            if len(logs) == 1 and logs[0] < math.log(HOPELESS):
+                break
+        if not logs or self.best is None:
+            alone = [math.log(block.rate) for block in blocks]
+            return blocks, math.exp(sum(alone) / len(alone)), max(ALONE_DOUBT, figures.doubt(alone))
+        level = self.best.trial.level * math.exp(sum(logs) / len(logs))
+        return blocks, level, math.hypot(figures.doubt(logs), 0.3 * self.best.trial.doubt)
 
-    def _incumbents(self, length: float) -> float | None:
-        """What the incumbent delivers just now; None where there is none, or it fell away."""
-        if self.incumbent is None:
-            return None
-        try:
-            block = self._block(self.incumbent.running, length)
-        except TrialEnded:
-            self._close(self.incumbent.running)
-            self.incumbent = None
-            return None
-        self.last.setdefault(self.incumbent.seen.settings, []).append(block)
-        return block.rate
-
-    def _seen(self, settings: Settings, blocks: list[TrialBlock], level: float, doubt: float) -> TrialResult:
+    def _told(self, settings: Settings, blocks: Blocks, rate: Interval) -> Trial:
         with_consumer = self.plan.goal.has_consumer
-        return TrialResult(
-            settings.normal(), level, doubt,
+        return Trial(
+            settings.normal(), rate,
             stall=figures.stall(blocks).value if with_consumer else None,
             demand=blocks[-1].demand if with_consumer else None,
-            potential=figures.potential(blocks),
-            tail=figures.tail(blocks),
-            threads=figures.threads(blocks),
-            starting=figures.starting(blocks),
+            potential=figures.potential(blocks), tail=figures.tail(blocks), threads=figures.threads(blocks),
+            started_s=blocks[-1].started_s if settings.workers else 0.0,
         )  # fmt: skip
-
-    def _crown(self, new: _Contender) -> None:
-        """Of the incumbent and the newest, the better goes on running."""
-        best = self.search.best(self.seen, look=self.look)
-        old = self.incumbent
-        if old is None or (best is not None and best.settings == new.seen.settings):
-            if old is not None:
-                self._close(old.running)
-            self.incumbent = new
-        else:
-            self._close(new.running)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _confirm(self) -> tuple[Settings, str | None, Interval | None, Interval | None]:
-        """The winner and the start side by side once more: the luckiest of many trials is lucky, and is asked again."""
+        """The winner and the start side by side once more: the best of several noisy trials is overestimated."""
         start = self.plan.start.normal()
-        best = self.search.best(self.seen, look=self.look)
+        best = self.search.best(self.trials)
         if best is None:
             return self.plan.start, "no settings could be run", None, None
-        first = next((one for one in self.seen if one.settings == start), TrialResult(start, ended="its trial was not made"))
-        if first.ended is not None:
-            rate = figures.around(best.rate, best.doubt)
-            return best.settings, None, rate, rate
+        first = next((trial for trial in self.trials if trial.settings == start), None)
+        if first is None or not first.ran:
+            return best.settings, None, None, best.rate
         if best.settings == start:
             self._certify(best)
-            rate = figures.around(best.rate, best.doubt)
-            return self.plan.start, "no settings were found that are better", rate, rate
+            return self.plan.start, "no settings were found that are better", best.rate, best.rate
         self._say(f"confirming {said(best.settings)}")
-        begun = self.clock()
         try:
-            ours, theirs = self._side_by_side(best.settings, start, begun)
+            ours, theirs = self._side_by_side(best.settings, start)
         except TrialEnded as end:
             return self.plan.start, f"the settings found did not run again: {end}", None, None
-        logs = [math.log(one.rate / other.rate) for one, other in zip(ours, theirs, strict=True)]
-        doubt = figures.doubt(logs)
-        base = math.exp(sum(math.log(one.rate) for one in theirs) / len(theirs))
-        again = self._seen(best.settings, ours, base * math.exp(sum(logs) / len(logs)), doubt / math.sqrt(2))
-        start_again = self._seen(start, theirs, base, doubt / math.sqrt(2))
-        kept = beaten(start_again, again, self.plan.goal, self.plan.space.starting)
+        logs = [math.log(block.rate / other.rate) for block, other in zip(ours, theirs, strict=True)]
+        levels = [math.log(block.rate) for block in theirs]
+        base, doubt, spread = math.exp(sum(levels) / len(levels)), figures.doubt(logs), figures.doubt(levels)
+        level = base * math.exp(sum(logs) / len(logs))
+        again = self._told(best.settings, ours, figures.around(level, doubt / math.sqrt(2)))
+        start_again = self._told(start, theirs, figures.around(base, doubt / math.sqrt(2)))
+        kept = beaten(start_again, again, self.plan.goal)
         self.last[best.settings], self.last[start] = ours, theirs
-        levels = [math.log(one.rate) for one in theirs]
-        before = figures.around(base, figures.doubt(levels))
-        after = figures.around(again.rate, figures.doubt(levels) if len(logs) < 2 else math.hypot(figures.doubt(levels), doubt / 2))
-        return (best.settings, None, before, after) if kept is None else (self.plan.start, kept, before, before)
+        before = figures.around(base, spread)
+        if kept is not None:
+            return self.plan.start, kept, before, before
+        return best.settings, None, before, figures.around(level, spread if len(logs) < 2 else math.hypot(spread, doubt / 2))
 
-    def _side_by_side(self, best: Settings, start: Settings, begun: float) -> tuple[list[TrialBlock], list[TrialBlock]]:
-        if self.incumbent is not None and self.incumbent.seen.settings != best:
-            self._close(self.incumbent.running)
-            self.incumbent = None
-        length = max(SHORTEST, self.each / (2 * PAIRS + 2))
-        if self._too_much(best, start):
-            return self._in_turns(best, start, length)
-        winner = self.incumbent.running if self.incumbent is not None else self._start(best)
-        other = self._start(start)
-        ours: list[TrialBlock] = []
-        theirs: list[TrialBlock] = []
-        while len(ours) < 2 or (self.clock() - begun < 2 * self.each and len(ours) < 2 * PAIRS):
-            for running, blocks in ((winner, ours), (other, theirs))[:: 1 if len(ours) % 2 == 0 else -1]:
-                blocks.append(self._block(running, length))
-        return ours, theirs
-
-    def _in_turns(self, best: Settings, start: Settings, length: float) -> tuple[list[TrialBlock], list[TrialBlock]]:
-        """Both do not fit the limits together: one after the other, twice."""
-        if self.incumbent is not None:
-            self._close(self.incumbent.running)
-            self.incumbent = None
-        blocks: dict[Settings, list[TrialBlock]] = {best: [], start: []}
-        for settings in (best, start, start, best):
-            running = self._start(settings)
-            blocks[settings].append(self._block(running, length))
-            self._close(running)
+    def _side_by_side(self, best: Settings, start: Settings) -> tuple[Blocks, Blocks]:
+        """Blocks of both in turn; where both do not fit the limits together, one after the other, twice."""
+        assert self.footprint is not None
+        begun = self.clock()
+        if self.best is not None and self.best.trial.settings != best:
+            self._dismiss()
+        blocks: dict[Settings, Blocks] = {best: [], start: []}
+        if not self._fit_together(best, self.footprint.predict(start)):
+            self._dismiss()
+            for settings in (best, start, start, best):
+                running = self._start(settings)
+                blocks[settings].append(self._block(running))
+                self._close(running)
+            return blocks[best], blocks[start]
+        pair = {best: self.best.running if self.best is not None else self._start(best), start: self._start(start)}
+        while len(blocks[best]) < 2 or (self.clock() - begun < 2 * self.each and len(blocks[best]) < 2 * PAIRS):
+            for settings in (best, start)[:: 1 if len(blocks[best]) % 2 == 0 else -1]:
+                blocks[settings].append(self._block(pair[settings]))
         return blocks[best], blocks[start]
 
-    def _too_much(self, settings: Settings, other: Settings) -> bool:
-        """Whether both together would break a limit."""
-        assert self.footprint is not None
-        mine, theirs = self.footprint.predict(settings), self.footprint.predict(other)
-        return refusal(self.plan.limits, _together(mine, [theirs])) is not None
-
-    def _certify(self, best: TrialResult) -> None:
+    def _certify(self, best: Trial) -> None:
         """A few more blocks of what stays, so that the certificate does not rest on the trial that chose it."""
-        length = max(SHORTEST, self.each / (2 * PAIRS + 2))
-        running = self.incumbent.running if self.incumbent is not None and self.incumbent.seen.settings == best.settings else None
         try:
-            running = running or self._start(best.settings)
-            self.last[best.settings] = [self._block(running, length) for _ in range(CERTIFYING)]
+            kept = self.best is not None and self.best.trial.settings == best.settings
+            running = self.best.running if self.best is not None and kept else self._start(best.settings)
+            self.last[best.settings] = [self._block(running) for _ in range(CERTIFYING)]
         except TrialEnded:
             return
 
-    # -- telling -------------------------------------------------------------------------------------------------------
-
     def _say(self, phase: str) -> None:
         self.progress(phase, min(1.0, (self.clock() - self.begun) / self.plan.budget))
-
-    def _refusals(self) -> list[TrialLine]:
-        known = {one.settings.normal() for one in self.tried}
-        return [TrialLine(settings, "", "refused", reason=why) for settings, why in self.refused.items() if settings not in known]
 
 
 def _together(one: Usage, others: Sequence[Usage]) -> Usage:

@@ -8,25 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from pipefix.tuning.limits import Usage
 
 PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-
-
-@dataclass(frozen=True)
-class ProcessUsage:
-    """Of one tree of processes, at one moment."""
-
-    memory_bytes: float
-    shm_bytes: float
-    """Shared memory that its processes have mapped."""
-    files: int
-    """Most that one of its processes has open."""
-    cpu_s: float
-    """Since the processes that live began."""
-    processes: int
 
 
 def group(leader: int) -> list[int]:
@@ -41,21 +28,22 @@ def group(leader: int) -> list[int]:
     return found
 
 
-def read(processes: Iterable[int]) -> ProcessUsage:
-    """Processes that end meanwhile count nothing."""
-    memory = shm = cpu = 0.0
-    files = count = 0
+def read(processes: Iterable[int]) -> Usage:
+    """What processes take together, but for CPU; those that end meanwhile count nothing."""
+    memory = shm = 0.0
+    files = 0
     for pid in processes:
         rollup = _rollup(pid)
-        fields = _stat(pid)
-        if rollup is None or fields is None:
-            continue
-        count += 1
         memory += rollup.get("Pss", 0)
         shm += rollup.get("Pss_Shmem", 0)
-        cpu += (int(fields[11]) + int(fields[12])) / _TICKS
         files = max(files, len(_listed(PROC / str(pid) / "fd")))
-    return ProcessUsage(memory, shm, files, cpu, count)
+    return Usage(memory, shm, files)
+
+
+def cpu_seconds(processes: Iterable[int]) -> float:
+    """Of processes that live, since they began."""
+    fields = [found for pid in processes if (found := _stat(pid)) is not None]
+    return sum(int(found[11]) + int(found[12]) for found in fields) / _TICKS
 
 
 def _listed(folder: Path) -> list[str]:
@@ -74,11 +62,11 @@ def _stat(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
-def _rollup(pid: int) -> dict[str, float] | None:
+def _rollup(pid: int) -> dict[str, float]:
     try:
         text = (PROC / str(pid) / "smaps_rollup").read_text(errors="replace")
     except OSError:
-        return None
+        return {}
     found = {}
     for line in text.splitlines():
         words = line.split()

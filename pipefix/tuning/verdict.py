@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import math
 
-from pipefix.tuning.results import Goal, TrialResult
+from pipefix.tuning.results import Goal, Trial
 from pipefix.tuning.space import Settings
-from pipefix.tuning.starting import Starting
 from pipefix.vocabulary.quantity import percent
 
 SURE = 1.64
 """Standard deviations by which a gain must exceed nothing: one in twenty who gain nothing is believed to."""
 
 
-def beaten(start: TrialResult, winner: TrialResult, goal: Goal, starting: Starting | None = None) -> str | None:
-    """Why the start is kept; None where it is beaten. ``starting``: how its workers are started."""
+def beaten(start: Trial, winner: Trial, goal: Goal) -> str | None:
+    """Why the start is kept; None where it is beaten."""
     if start.settings.normal() == winner.settings.normal():
         return "no settings were found that are better"
-    if start.ended is not None:
+    if not start.ran:
         return None
-    if winner.ended is not None:
-        return f"the settings found did not run again: {winner.ended}"
-    if starting is not None and set(start.settings.changes(winner.settings)) == {"start_method"}:
-        why = starting.no_better(start, winner)
-        return f"measured side by side, workers from a fork server are not better: {why}" if why is not None else None
+    if not winner.ran:
+        return f"the settings found did not run again: {winner.reason}"
     fed = winner.stall is not None and winner.stall <= goal.stall
     start_fed = start.stall is not None and start.stall <= goal.stall
     if fed and start_fed:
         return None if takes_less(winner.settings, start.settings) else "the consumer is fed as it is, with no more than is needed"
     if fed:
         return None
-    gain = math.log(winner.rate / start.rate)
+    gain = math.log(winner.level / start.level)
     doubt = math.hypot(winner.doubt, start.doubt)
     if gain > SURE * doubt:
         return None

@@ -71,13 +71,6 @@ def write_new(path: Path, data: bytes) -> bool:
     return True
 
 
-def remove_plain(path: Path, called: re.Pattern[str]) -> None:
-    """Remove a regular file that is called so: no link, no directory, and nothing of another name."""
-    with contextlib.suppress(FileNotFoundError):
-        if called.match(path.name) and stat.S_ISREG(path.lstat().st_mode):
-            path.unlink()
-
-
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """``path`` holds all of ``data``, or what it held before; its rights stay. With ``durable`` also after a power failure."""
     draft, file = _new_draft(path)
@@ -135,15 +128,20 @@ def remove_drafts(folder: Path) -> None:
                 path.unlink()
 
 
-def move(path: Path, to: Path) -> None:
-    """Give a file another name, in place of what bears that; also after a power failure."""
+def move(path: Path, to: Path, called: re.Pattern[str]) -> None:
+    """Give a file another name, in place of what bears that; both are called so. Also after a power failure."""
+    if not (called.match(path.name) and called.match(to.name)):
+        raise ValueError(f"{path.name} is not ours to rename to {to.name}")
     os.replace(path, to)
     sync_folder(to.parent)
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or a link, that we made. That it is gone already is no error."""
-    path.unlink(missing_ok=True)
+def remove(path: Path, called: re.Pattern[str]) -> None:
+    """Remove a file or socket that is called so: no link, no directory, nothing of another name. It may be gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        kind = path.lstat().st_mode
+        if called.match(path.name) and (stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
+            path.unlink()
 
 
 def remove_empty_folder(path: Path) -> None:

@@ -16,6 +16,7 @@ from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 NAME = ".lock"
+_CALLED = re.compile(r"\.lock\Z")
 _OURS = re.compile(rb"(pipefix )?\d+ on \S+\s*\Z")
 """What stands in a lock file of ours; past versions left out the first word."""
 
@@ -87,7 +88,7 @@ class FolderLock:
         assert self._file is not None
         try:
             with contextlib.suppress(OSError):
-                self._file.truncate(0) if self._keep else files.remove(self._path)
+                self._file.truncate(0) if self._keep else files.remove(self._path, _CALLED)
         finally:
             self._file.close()
             _held.discard(self._name)

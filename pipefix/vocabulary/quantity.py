@@ -84,8 +84,3 @@ def percent(share: float) -> str:
 def times(ratio: float) -> str:
     """A speed-up: ``3.4x``."""
     return f"{ratio:.0f}x" if ratio >= 100 else f"{ratio:.1f}x" if ratio >= 10 else f"{ratio:.2f}x"
-
-
-def span(gain: Interval) -> str:
-    """``1.42x (1.31-1.55x)``."""
-    return f"{times(gain.value)} ({times(gain.low).removesuffix('x')}-{times(gain.high)})"

@@ -13,8 +13,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from pipefix.hooks.torch_internals import kept_iterator, processes_of
 from pipefix.loader.metering.meter import Meter, Metered, StageClock, makes_batches, preload, samples_in, size_of
-from pipefix.seams.torch_internals import kept_iterator, processes_of
 from pipefix.vocabulary.held_loaders import is_dataloader
 
 _MARK = "_pipefix_watch"

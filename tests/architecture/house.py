@@ -14,13 +14,13 @@ PACKAGE = ROOT / "pipefix"
 @dataclass(frozen=True)
 class Module:
     name: str
-    """Dotted, ``pipefix.seams.tap``; a package bears its own name."""
+    """Dotted, ``pipefix.hooks.sample_timer``; a package bears its own name."""
     path: Path
     tree: ast.Module
 
     @property
     def room(self) -> str:
-        """``seams`` for ``pipefix.seams.tap``; ``api`` for ``pipefix.api``; empty for the top package."""
+        """``hooks`` for ``pipefix.hooks.sample_timer``; ``api`` for ``pipefix.api``; empty for the top package."""
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else ""
 
@@ -83,7 +83,7 @@ def _imported_by_name(node: ast.Call) -> set[str]:
 
 
 def _ours(target: str) -> str | None:
-    """The module that a dotted name lies in: ``pipefix.seams.tap.Tap`` is in ``pipefix.seams.tap``."""
+    """The module that a dotted name lies in: ``pipefix.hooks.sample_timer.SampleTimer`` is in ``pipefix.hooks.sample_timer``."""
     while target and target not in modules():
         target = target.rpartition(".")[0]
     return target or None

@@ -7,40 +7,39 @@ import sys
 
 from tests.architecture import house
 
-SEAMS = {"vocabulary"}
-SUBJECT = {"seams", "vocabulary"}
-RECORDING = {"subject", *SUBJECT}
-MEASUREMENT = {"recording", *RECORDING}
+HOOKS = {"vocabulary", "system"}
+SUBJECT = {"hooks", *HOOKS}
+MEASUREMENT = {"subject", *SUBJECT}
 DIAGNOSIS = {"measurement", *MEASUREMENT}
 PLAN = {"diagnosis", *DIAGNOSIS}
 FIXES = {"plan", "audit", "stores", "tier", "caches", "augment", "kernels", "loader", "tuning", *PLAN}
 
 ALLOWED: dict[str, set[str]] = {
-    "vocabulary": set(),
-    "seams": SEAMS,
+    "system": set(),
+    "vocabulary": {"system"},
+    "hooks": HOOKS,
     "subject": SUBJECT,
-    "recording": RECORDING,
     "measurement": MEASUREMENT,
     "diagnosis": DIAGNOSIS,
     "plan": PLAN,
-    "audit": {"measurement.machine", "vocabulary"},
+    "audit": {"system", "vocabulary"},
     "kernels": set(),
     "stores": {"vocabulary"},
     "tier": {"stores", "vocabulary"},
-    "caches": {"seams", "kernels", "stores", "tier", "vocabulary"},
-    "augment": {"seams", "kernels", "vocabulary"},
-    "loader": {"caches", "augment", "kernels", "seams", "plan.planfile", "vocabulary"},
-    "tuning": {"measurement", "loader", "vocabulary"},
+    "caches": {"hooks", "kernels", "stores", "system", "tier", "vocabulary"},
+    "augment": {"hooks", "kernels", "vocabulary"},
+    "loader": {"caches", "augment", "kernels", "hooks", "plan.planfile", "system", "vocabulary"},
+    "tuning": {"measurement", "loader", "system", "vocabulary"},
     "fixes": FIXES,
-    "watching": {"loader.metering", "seams.torch_internals", "report.runfile", "vocabulary"},
+    "watching": {"loader.metering", "hooks.torch_internals", "report.runfile", "vocabulary"},
     # Inside a user's program a plan puts FastLoader in place.
-    "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "seams.torch_internals"},
+    "programs": {"loader.fast_loader", "loader.metering", "report.runfile", "vocabulary", "hooks.torch_internals"},
     # The report reads the noun files of the rooms that it tells.
     "report": {
-        "vocabulary", "subject.subject", "recording.recording", "measurement.measurement", "diagnosis.diagnosis", "plan.plan",
-        "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert", "caches.forecast", "caches.verify",
-        "augment.swap", "augment.split", "augment.parity", "augment.distribution",
-        "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits",
+        "vocabulary", "subject.subject", "hooks.recording", "measurement.measurement", "measurement.experiments",
+        "diagnosis.diagnosis", "plan.plan", "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert",
+        "caches.forecast", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
+        "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
     },
     "api": {*FIXES, "fixes", "programs", "report", "watching"},
     "cli": {"api", "report", "watching.follow", "subject.naming", "caches.manifest", "vocabulary"},
@@ -78,7 +77,7 @@ def forbidden(room: str, targets: frozenset[str]) -> list[str]:
         return sorted(targets ^ {"pipefix.cli.main"})
     if room == "cli":  # `pipefix.probe`, as users call it
         targets -= {"pipefix"}
-    # `import pipefix.seams as package` names the room's own package.
+    # `import pipefix.hooks as package` names the room's own package.
     return sorted(target for target in targets if not allowed(room, target))
 
 
@@ -86,7 +85,7 @@ def test_what_is_forbidden_is_found() -> None:
     assert forbidden("vocabulary", frozenset({"pipefix.api.probe", "pipefix.vocabulary.stage"})) == ["pipefix.api.probe"]
     assert forbidden("", frozenset({"pipefix.api.probe", "pipefix.cli"})) == ["pipefix.cli"]
     assert forbidden("__main__", frozenset({"pipefix.cli.main"})) == []
-    assert forbidden("audit", frozenset({"pipefix.measurement.machine", "pipefix.measurement.arm"})) == ["pipefix.measurement.arm"]
+    assert forbidden("audit", frozenset({"pipefix.system.machine", "pipefix.measurement.arm"})) == ["pipefix.measurement.arm"]
 
 
 def test_nothing_imports_in_a_circle() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from tests.architecture import house
 
-HOME = "pipefix.seams.torch_internals"
+HOME = "pipefix.hooks.torch_internals"
 BESIDE_PROGRAMS = "pipefix.programs.observing.steps"
 """It is loaded into programs whose Python may not find the rest of pipefix."""
 LIGHTNING = "pipefix.watching.lightning"

@@ -61,7 +61,7 @@ def test_a_command_loads_no_more_than_it_needs(words: list[str], never: set[str]
             "import pipefix.report.probe_report, pipefix.report.compare, pipefix.report.page, pipefix.report.trace",
             {"torch", "numpy"},
         ),
-        ("from pipefix.measurement.machine import look; look()", {"torch", "numpy", "cv2"}),
+        ("from pipefix.system.machine import look; look()", {"torch", "numpy", "cv2"}),
         ("import pipefix.watching.follow, pipefix.watching.prometheus", {"torch"}),
     ],
 )

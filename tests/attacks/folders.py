@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import hashlib
 import json
 import os
 import random
@@ -63,20 +64,28 @@ class Case(NamedTuple):
 
 
 class Yard:
-    """Templates that commands made once, and cases made from them."""
+    """Projects that commands made once, and cases made from them: in ``cached`` caches lie, in ``fixed`` `pipefix fix` kept one."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, cached: Path | None = None, fixed: Path | None = None) -> None:
         self.place = place
         plain = Scene(place / "templates" / "plain")
         numbers_project(plain.project, 6)
-        cached = Scene(place / "templates" / "cached")
+        self.templates = {
+            "plain": plain.project, "cached": cached or self._make_cached(), "fixed": fixed or self._make_fixed(),
+        }  # fmt: skip
+
+    def _make_cached(self) -> Path:
+        cached = Scene(self.place / "templates" / "cached")
         numbers_project(cached.project, 6)
         for to, store in (("lmdb", "source"), ("parquet", "rows")):
             cached.run("convert", "train.py", "--to", to, "--store", store, "--out", to, "--workers", "0", "-q").ended_with(0)
-        fixed = Scene(place / "templates" / "fixed")
+        return cached.project
+
+    def _make_fixed(self) -> Path:
+        fixed = Scene(self.place / "templates" / "fixed")
         pictures_project(fixed.project, 8)
         keep_a_step(fixed)
-        self.templates = {"plain": plain.project, "cached": cached.project, "fixed": fixed.project}
+        return fixed.project
 
     def case(self, number: int) -> Case:
         """Make a folder, run a command in it, and take it away."""
@@ -258,9 +267,19 @@ def may_change(scene: Scene, path: Path, command: tuple[str, ...], before: Any, 
             return str(path) in ours or "a plan" in describe(before[str(path)], scene)
         if name in REPORTS:
             return made_by_us
+    if is_left_behind(path, before):
+        return True
     if made_by_us and verb == "fix" and (folder / "pipefix-caches" in path.parents or path == folder / "pipefix-caches"):
         return True
     return made_by_us and path.parent == folder and name.startswith("pipefix.plan")
+
+
+def is_left_behind(path: Path, before: Any) -> bool:
+    """By name, place and content what our killed processes leave: a draft of a manifest or an empty lock, and nothing beside it."""
+    inside = [Path(other) for other in before if path == Path(other) or path in Path(other).parents]
+    files = [other for other in inside if before[str(other)][2] is not None]
+    ours = {".pipefix-0123456789ab": hashlib.sha256(MARKED.encode()).hexdigest(), ".lock": hashlib.sha256(b"").hexdigest()}
+    return "pipefix-caches" in path.parts and bool(files) and all(before[str(file)][2] == ours.get(file.name) for file in files)
 
 
 def describe(seen: tuple[Any, ...], scene: Scene) -> str:
@@ -268,17 +287,14 @@ def describe(seen: tuple[Any, ...], scene: Scene) -> str:
 
 
 def _hashes() -> set[str]:
-    import hashlib
-
     return {hashlib.sha256(content).hexdigest() for content in (*NOT_OURS, MARKED.encode())}
 
 
 FOREIGN_HASHES = _hashes()
 
 
-def campaign(place: Path, first: int, cases: int, note: Any = None) -> list[Case]:
+def campaign(yard: Yard, first: int, cases: int, note: Any = None) -> list[Case]:
     """The cases that went wrong; ``note`` is told of every one."""
-    yard = Yard(place)
     wrong = []
     for number in range(first, first + cases):
         case = yard.case(number)
@@ -312,7 +328,7 @@ def main() -> int:
 
     warm()
     with tempfile.TemporaryDirectory(prefix="pf-attacks-") as place:
-        wrong = campaign(Path(place), asked.first, asked.cases, note)
+        wrong = campaign(Yard(Path(place)), asked.first, asked.cases, note)
     print(f"{asked.cases} cases, {len(wrong)} wrong; ends: {dict(sorted(codes.items()))}")
     return int(bool(wrong))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import hashlib
 import importlib
@@ -218,6 +219,7 @@ def _become(folder: Path, arguments: tuple[str, ...], safe: Path, output: Path, 
         gc.disable()  # what was loaded before the fork is not gone through
         if before is not None:
             before()
+        faulthandler.register(signal.SIGALRM, chain=True)  # where it waits, before that ends it
         signal.alarm(LONGEST_S)
         with fenced(safe, Path("/dev/shm")):
             from pipefix.cli.main import run

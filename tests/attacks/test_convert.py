@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 
 import pytest
 
-from tests.attacks.scene import Scene, write
+from pipefix import CachedDataset
+from tests.attacks.scene import NUMBERS, Scene, write
 
 FOREIGN = (
     "parts/00000.mdb", "index/00000.idx", "plan.json", "manifest.json.draft", "quarantine.jsonl",
@@ -101,3 +103,35 @@ def test_a_stale_lock_or_draft_of_another_program_is_no_end(scene: Scene) -> Non
     assert sorted(name for name in os.listdir(scene.project) if name.startswith(("out", ".out"))) == sorted(
         [path.name for path in beside] + ["out"]
     )
+
+
+def files_may_grow_no_more() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize("to", [("lmdb",), ("parquet", "--store", "rows")])
+def test_no_room_for_a_part_is_told_and_the_same_command_goes_on(scene: Scene, to: tuple[str, ...]) -> None:
+    """LMDB on a full disk was called a bug of pipefix (M3)."""
+    command = ("convert", "train.py", "--out", "out", "--workers", "0", "-q", "--to", *to)
+    for path in (scene.project / "files").iterdir():
+        write(path, os.urandom(3000))
+    scene.remember()
+    assert scene.run(*command, before=files_may_grow_no_more).of_the_table().code not in (0, 1)
+    scene.unchanged()
+    scene.run(*command).ended_with(0)
+    scene.run("verify", "out").ended_with(0)
+    assert not (scene.project / "out.building").exists()
+
+
+def test_a_file_that_changes_as_it_is_read_does_not_stay_stale(scene: Scene) -> None:
+    """It was written to between being read and being looked at: the cache held the old bytes and was called fresh for ever (L2)."""
+    grows = """            data = file.read()
+        if index == 3 and not Path(__file__).with_name("calm").exists():
+            with open(self.paths[index], "ab") as file:
+                file.write(b"x")
+        return len(data)"""
+    write(scene.project / "train.py", NUMBERS.replace("            return len(file.read())", grows))
+    convert(scene, "--store", "sample").of_the_table()
+    write(scene.project / "calm")
+    convert(scene, "--store", "sample", "--update").ended_with(0)
+    assert CachedDataset(scene.project / "out")[3] == (scene.project / "files" / "003.bin").stat().st_size

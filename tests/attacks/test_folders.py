@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.attacks.folders import campaign, told
+from tests.attacks.folders import Yard, campaign, told
 
 
-def test_no_foreign_byte_changes_and_commands_end_as_documented(tmp_path: Path) -> None:
-    wrong = campaign(tmp_path, 0, 8)
+def test_no_foreign_byte_changes_and_commands_end_as_documented(tmp_path: Path, cache_once: Path, fixed_once: Path) -> None:
+    wrong = campaign(Yard(tmp_path, cache_once, fixed_once), 0, 8)
     assert not wrong, "\n".join(map(told, wrong))

@@ -89,7 +89,7 @@ def test_verify_runs_nothing_that_a_cache_names(cached: Scene) -> None:
             path.write_text(path.read_text().replace("train.py:loader", "evil.py:dataset").replace("train.py", "evil.py"))
     part = cache / "parts" / "00000.mdb"
     part.write_bytes(part.read_bytes()[:5000])
-    for command in (("verify", "lmdb"), ("verify", "lmdb", "--repair"), ("verify", ".")):
+    for command in (("verify", "lmdb"), ("verify", "lmdb", "--repair"), ("verify", "."), ("verify", "/"), ("verify", "..")):
         cached.run(*command, cwd=cache if command[-1] == "." else None).ended_with(1, 2, 4)
         assert not (cache / "RAN").exists(), "code that lies in a cache was run"
 

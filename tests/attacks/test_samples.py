@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from pipefix import FastLoader
-from tests.attacks.scene import NUMBERS, Scene, write
+from tests.attacks.scene import NUMBERS, PICTURES, Scene, pictures_project, write
 
 COMMANDS = (
     ("probe", "train.py", "--budget", "0.2", "-q"),
@@ -148,3 +148,40 @@ def test_names_that_are_not_utf_8_in_a_conversion(scene: Scene) -> None:
     told = scene.run("convert", "train.py", "--to", "lmdb", "--out", "out", "--workers", "0", "-q", "--on-bad", "quarantine")
     told.ended_with(0)
     scene.run("verify", "out").ended_with(0)
+
+
+OPENED = """        opened = vars(self).setdefault("opened", os.getpid())
+        if opened != os.getpid():
+            Path(__file__).with_name("shared.txt").touch()
+"""
+
+
+def test_no_two_processes_read_through_what_one_sample_opened(scene: Scene) -> None:
+    """A connection or an open file that workers inherit gives them each other's bytes, and a cache of garbage (design 4)."""
+    pictures_project(scene.project, 6)
+    text = PICTURES.replace("        with Image.open", f"{OPENED}        with Image.open")
+    write(scene.project / "train.py", f"import os\n{text}")
+    for budget in ("0.3", "1", "3"):
+        scene.run("fix", "train.py", "--yes", "-q", "--budget", budget, "--only", "cache-sample").of_the_table()
+        assert not (scene.project / "shared.txt").exists()
+        if (scene.project / "pipefix.plan.toml").exists():
+            break
+    scene.run("convert", "train.py", "--to", "lmdb", "--out", "out", "--workers", "2", "-q", "--on-bad", "quarantine").ended_with(0)
+    assert not (scene.project / "shared.txt").exists()
+
+
+def test_a_step_that_changes_its_batch_is_measured(scene: Scene) -> None:
+    """``batch.pop("labels")`` broke the probe where a kept batch was used again (design 7)."""
+    step = "def train_step(batch):\n    return batch.pop('labels').sum() + batch.pop('size').sum()\n"
+    text = NUMBERS.replace("return len(file.read())", "return {'size': len(file.read()), 'labels': index}")
+    write(scene.project / "train.py", text + step)
+    for workers in ("0", "1"):
+        scene.run("probe", "train.py", "--budget", "0.3", "-q", "--workers", workers).ended_with(0)
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(scene: Scene) -> None:
+    """Sockets' folders, drafts, recordings (design 8)."""
+    for command in (("probe", "train.py", "--budget", "0.3", "-q", "--workers", "1"), COMMANDS[1], COMMANDS[2]):
+        told = scene.run(*command).ended_with(0)
+        assert not os.listdir(scene.place / "tmp"), str(told)
+        assert "Exception ignored" not in told.err and "leaked" not in told.err, str(told)

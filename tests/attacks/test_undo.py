@@ -83,6 +83,38 @@ def test_undo_over_a_plan_that_somebody_rewrote(fixed: Scene, content: bytes) ->
         assert content in held, "what the user had written is lost"
 
 
+def test_a_log_of_nothing_stays(fixed: Scene) -> None:
+    """A user's own empty file of that name, where there is nothing to take back."""
+    shutil.rmtree(fixed.project / CACHES)
+    for path in fixed.project.glob("pipefix.*"):
+        path.unlink()
+    write(fixed.project / LOG, b"")
+    fixed.remember()
+    undo(fixed).ended_with(2)
+    fixed.run("fix", "train.py", "--dry-run", "--budget", "0.2", "-q").ended_with(0)
+    fixed.unchanged()
+
+
+def test_what_a_user_put_in_the_place_of_a_part_stays(fixed: Scene) -> None:
+    mine = [write(fixed.project / CACHES / "sample" / name) for name in ("parts/00000.mdb", "index/00000.idx")]
+    fixed.remember(*mine)
+    told = undo(fixed).ended_with(0)
+    fixed.unchanged()
+    assert "left alone" in told.text
+
+
+def test_fix_under_a_long_name_of_the_folder_for_temporary_files(scene: Scene) -> None:
+    """Workers could not send a batch through a socket there, and fix waited for ever."""
+    folder = scene.place / ("x" * 90)
+    folder.mkdir()
+
+    def name() -> None:
+        os.environ["TMPDIR"] = str(folder)
+
+    scene.run("fix", "train.py", "--yes", "-q", "--budget", "0.2", "--only", "workers", before=name).ended_with(0)
+    scene.run("tune", "train.py", "-q", "--budget", "0.2", "--trials", "1", "--workers", "1", before=name).ended_with(0)
+
+
 def test_a_cache_that_was_moved_and_linked_stays(fixed: Scene) -> None:
     shutil.move(fixed.project / CACHES / "sample", fixed.place / "large-disk")
     (fixed.project / CACHES / "sample").symlink_to(fixed.place / "large-disk")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pipefix.audit.finding import AuditFacts, BatchFacts
-from pipefix.measurement.machine import Machine, look
+from pipefix.system.machine import Machine, look
 from pipefix.vocabulary.settings import LoaderSettings
 
 ROOT = Path(__file__).resolve().parents[2]

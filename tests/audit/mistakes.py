@@ -20,14 +20,14 @@ import msgspec
 from torch.utils.data import DataLoader
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts, WorkerFacts
+from pipefix.audit.finding import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
 from pipefix.audit.observe import loader_facts
 from pipefix.audit.store_scan import store_in
-from pipefix.measurement.machine import Gpu, filesystems, throttle
+from pipefix.system.machine import Gpu, filesystems, throttle
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, ROOT, Case, Impossible, described, loader, machine, machine_of, quota_tree, tree
-from tests.audit.pipelines import observed, settings_of, timed
+from tests.audit.pipelines import first_batch, observed, settings_of
 
 
 def zip_before_fork() -> AuditFacts:
@@ -66,6 +66,10 @@ def hidden_quota() -> AuditFacts:
     return AuditFacts(machine=machine_of(quota_tree("400000 100000\n")))
 
 
+def hidden_quota_beside_a_loader() -> AuditFacts:
+    return AuditFacts(machine=machine_of(quota_tree("400000 100000\n")), settings=loader(num_workers=4))
+
+
 def throttled() -> AuditFacts:
     files = quota_tree("800000 100000\n", cgroup="0::/\n", level="")
     with tree(files | {"sys/fs/cgroup/cpu.stat": "nr_periods 1000\nnr_throttled 5\nthrottled_usec 9000\n"}) as root:
@@ -79,7 +83,7 @@ IN_SMALL_SHM = """
 import sys
 import msgspec
 from torch.utils.data import DataLoader
-from pipefix.measurement.machine import look
+from pipefix.system.machine import look
 from tests.audit import pipelines
 machine = look()
 facts = pipelines.observed(DataLoader(pipelines.Arrays(24, (3, 224, 224)), batch_size=8, num_workers=2))
@@ -107,7 +111,7 @@ LOW_LIMIT = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 import msgspec
-from pipefix.measurement.machine import look
+from pipefix.system.machine import look
 sys.stdout.buffer.write(msgspec.json.encode([look().fd_soft, look().fd_hard, look().fd_open]))
 """
 
@@ -121,14 +125,6 @@ def few_descriptors(settings: bool = True) -> AuditFacts:
         return AuditFacts(machine=seen)
     facts = observed(DataLoader(pipelines.Pieces(24), batch_size=4, num_workers=2, prefetch_factor=6))
     return msgspec.structs.replace(facts, machine=seen)
-
-
-def opencv_threads() -> AuditFacts:
-    return observed(DataLoader(pipelines.Blurred(4), batch_size=8, num_workers=2), machine=machine(effective_cores=4.0))
-
-
-def openmp_threads() -> AuditFacts:
-    return observed(DataLoader(pipelines.Multiplied(4), batch_size=8, num_workers=2), machine=machine(effective_cores=4.0))
 
 
 def spawned() -> AuditFacts:
@@ -145,7 +141,7 @@ def fork_server() -> AuditFacts:
     before = dict(vars(server))
     vars(server).update(_forkserver_address=None, _forkserver_alive_fd=None, _forkserver_pid=None, _preload_modules=["__main__"])
     try:
-        return observed(made, machine=machine(), **timed(made))
+        return observed(made, machine=machine(), first_batch_s=first_batch(made))
     finally:
         started = server._forkserver_alive_fd
         vars(server).update(before)
@@ -163,11 +159,6 @@ def hoarding() -> AuditFacts:
     return observed(made, machine=machine(memory_available_bytes=2 * GB, memory_bytes=4 * GB))
 
 
-def forty_mebibytes() -> AuditFacts:
-    made = DataLoader(pipelines.Arrays(40, (4, 256, 256)), batch_size=40, num_workers=1)
-    return observed(made, machine=machine())
-
-
 def looked_at(collate: Any = None, dataset: Any = None, **options: Any) -> AuditFacts:
     """Looked at without an epoch."""
     made: DataLoader[Any] = DataLoader(dataset or pipelines.Arrays(), batch_size=4, num_workers=2, collate_fn=collate, **options)
@@ -176,11 +167,6 @@ def looked_at(collate: Any = None, dataset: Any = None, **options: Any) -> Audit
 
 def held(dataset: Any) -> AuditFacts:
     return AuditFacts(machine=machine(), settings=loader(num_workers=2), dataset=scan_dataset(dataset))
-
-
-def restarting(**options: Any) -> AuditFacts:
-    made = DataLoader(pipelines.Arrays(64), batch_size=8, num_workers=1, worker_init_fn=pipelines.slow_start, **options)
-    return AuditFacts(machine=machine(), settings=settings_of(made), **loader_facts(made), **timed(made))
 
 
 def many_pieces() -> AuditFacts:
@@ -223,27 +209,6 @@ MISTAKES = [
     Case("docker's 64 MB of /dev/shm, machine alone", described(machine=machine(shm_bytes=64 * MIB)), "shm-size"),
     Case("ulimit -n 256, 12 batches of 24 tensors in flight", few_descriptors, "fd-limit", real=True),
     Case("ulimit -n 256, machine alone", lambda: few_descriptors(settings=False), "fd-limit", real=True),
-    Case("OpenCV with 4 threads in 2 workers on 4 cores", opencv_threads, "thread-pools", real=True, long=True),
-    Case("OpenMP with 4 threads in 2 workers on 4 cores", openmp_threads, "thread-pools", real=True, long=True),
-    Case(
-        "4 threads of OpenCV compute in 2 workers on 4 cores",
-        described(
-            machine=machine(effective_cores=4.0),
-            settings=loader(num_workers=2),
-            workers=[WorkerFacts(os_threads=5, busy_threads=4, cv2_threads=4, torch_threads=1)],
-        ),
-        "thread-pools",
-    ),
-    Case(
-        "4 threads of OpenMP compute in 2 workers on 4 cores",
-        described(
-            machine=machine(effective_cores=4.0),
-            settings=loader(num_workers=2),
-            workers=[WorkerFacts(os_threads=5, busy_threads=4, torch_threads=4)],
-        ),
-        "thread-pools",
-    ),
-    Case("OMP_NUM_THREADS=64 on 16 cores", described(machine=machine(environment={"OMP_NUM_THREADS": "64"})), "omp-threads"),
     Case("spawn", spawned, "start-method", real=True, long=True),
     Case("forkserver without preload", fork_server, "start-method", real=True, long=True),
     Case("list of 500,000 (path, label) tuples in 2 forked workers", list_dataset, "python-lists", real=True, long=True),
@@ -264,18 +229,8 @@ MISTAKES = [
         ),
         "memory-growth",
     ),
-    Case(
-        "workers started anew, half of an epoch",
-        described(settings=loader(persistent_workers=False), epoch_restart_s=0.5, epoch_s=1.0),
-        "worker-restarts",
-    ),
-    Case("default_collate of 40 MiB", forty_mebibytes, "large-collate", real=True),
-    Case("pin_memory in collate_fn", lambda: looked_at(pipelines.pin_here), "inline-pin", real=True),
-    Case("pin_memory in a helper of collate_fn", lambda: looked_at(pipelines.pin_through_a_helper), "inline-pin", real=True),
-    Case("pin_memory=True in __getitem__", lambda: looked_at(dataset=pipelines.PinsItself()), "inline-pin", real=True),
     Case("ZipFile opened in __init__, 2 forked workers", zip_before_fork, "handle-before-fork", real=True),
     Case("2 workers for a stream of one shard", one_shard, "few-shards", real=True),
-    Case("workers started anew for a short epoch", restarting, "worker-restarts", real=True, long=True),
     Case("batch of 64 small tensors", many_pieces, "small-tensors", real=True),
     Case("batch of NumPy arrays", numpy_batches, "piped-arrays", real=True),
     Case("NFS", lambda: network("nfs4"), "network-files"),
@@ -287,29 +242,15 @@ MISTAKES = [
     ),
     Case("URLs in a list", lambda: AuditFacts(machine=machine(), store=store_in(Urls())), "far-store"),
     Case("Lustre", lambda: network("lustre"), "network-files"),
-    Case("no workers, CPU-bound input", described(settings=loader(num_workers=0), cpu_share=0.95, input_share=0.7), "no-workers"),
-    Case(
-        "prefetch_factor 64",
-        described(
-            machine=machine(memory_available_bytes=30 * GB, fd_soft=65536), settings=loader(prefetch_factor=64), batch=IMAGES
-        ),
-        "prefetch-memory",
-    ),
-    Case("memory nearly full", described(machine=machine(memory_available_bytes=3 * GB, swap_used_bytes=GB)), "memory-nearly-full"),
-    Case(
-        "container's memory nearly full",
-        described(machine=machine(memory_limit_bytes=8 * GB, memory_limit_used_bytes=7_500_000_000)),
-        "memory-nearly-full",
-    ),
     Case(
         "driver that does not answer",
         described(machine=machine(gpu_declined="the NVIDIA driver does not answer: Driver/library version mismatch")),
-        "gpu-driver",
+        "gpu",
     ),
     Case(
         "CPU build beside a GPU",
         described(machine=machine(gpus=[Gpu("H100", 80 * GB)], versions={"torch": "2.9.0+cpu"})),
-        "cpu-build",
+        "gpu",
     ),
     Case("loss.item() in each step", described(step=StepFacts(waits={"train_step (train.py:9)": 1})), "step-waits"),
     Case("a copy that is waited for", described(step=StepFacts(blocking={"train_step (train.py:4)": 2})), "blocking-copies"),
@@ -323,5 +264,11 @@ MISTAKES = [
         described(no_kernel=("The native kernel has not been built: jpeglib.h cannot be compiled with.", "apt install ...")),
         "native-kernel",
     ),
-    Case("busy machine", described(machine=machine(load_1m=40.0)), "busy-machine"),
+    Case(
+        "docker's 64 MB of /dev/shm, a loader that has not run",
+        described(machine=machine(shm_bytes=64 * MIB), settings=loader()),
+        "shm-size",
+    ),
+    Case("ulimit -n 256, a loader that has not run", described(machine=machine(fd_soft=256), settings=loader()), "fd-limit"),
+    Case("hidden quota, a loader that has not run", hidden_quota_beside_a_loader, "cpu-quota"),
 ]

@@ -92,22 +92,11 @@ def observed(loader: DataLoader[Any], **more: Any) -> AuditFacts:
     return AuditFacts(**{**fields, **more})
 
 
-def timed(loader: DataLoader[Any]) -> dict[str, float]:
-    """First batch, restart and epoch, by the clock."""
+def first_batch(loader: DataLoader[Any]) -> float:
+    """Seconds to it, by the clock."""
     begun = time.perf_counter()
-    batches = iter(loader)
-    next(batches)
-    first = time.perf_counter() - begun
-    for _ in batches:
-        pass
-    del batches
-    begun = time.perf_counter()
-    batches = iter(loader)
-    next(batches)
-    restart = time.perf_counter() - begun
-    for _ in batches:
-        pass
-    return {"first_batch_s": first, "epoch_restart_s": restart, "epoch_s": time.perf_counter() - begun}
+    next(iter(loader))
+    return time.perf_counter() - begun
 
 
 class Arrays(Dataset[torch.Tensor]):
@@ -184,51 +173,6 @@ class Hoard(Arrays):
         return torch.tensor(index)
 
 
-class Blurred(Arrays):
-    """OpenCV work with the number of threads it is told to use."""
-
-    def __init__(self, threads: int, length: int = 32) -> None:
-        super().__init__(length)
-        self.threads = threads
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        import cv2
-
-        cv2.setNumThreads(self.threads)
-        image = np.full((1200, 1200, 3), index, np.uint8)
-        for _ in range(3):
-            image = cv2.GaussianBlur(image, (15, 15), 0).astype(np.uint8)
-        return torch.from_numpy(cv2.resize(image, (16, 16)))
-
-
-class Multiplied(Blurred):
-    """OpenMP (or the BLAS's own) threads, raised by the dataset's own code."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        torch.set_num_threads(self.threads)
-        square = torch.randn(700, 700)
-        return (square @ square)[:2, :2].clone()
-
-
-def slow_start(worker: int) -> None:
-    """What a worker_init_fn that opens a large index costs."""
-    time.sleep(0.3)
-
-
-def pin_here(samples: Any) -> Any:
-    return default_collate(samples).pin_memory()
-
-
-def pin_through_a_helper(samples: Any) -> Any:
-    return pin_here(samples)
-
-
-class PinsItself(Arrays):
-    def __getitem__(self, index: int) -> torch.Tensor:
-        target = torch.empty(self.shape, pin_memory=True)
-        return target.copy_(super().__getitem__(index))
-
-
 class OwnBatch:
     """A batch with the method that the loader's pinning thread calls: the right way."""
 
@@ -238,7 +182,3 @@ class OwnBatch:
     def pin_memory(self) -> OwnBatch:
         self.pixels = self.pixels.pin_memory()
         return self
-
-
-def own_batch(samples: Any) -> OwnBatch:
-    return OwnBatch(samples)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from torch.utils.data import DataLoader
 
-from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth, WorkerFacts
-from pipefix.measurement.machine import Filesystem, Gpu
+from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
+from pipefix.audit.observe import loader_facts
+from pipefix.loader.fast_loader import FastLoader
+from pipefix.system.machine import Filesystem, Gpu
 from tests.audit import pipelines
 from tests.audit.case import GB, IMAGES, MIB, Case, described, loader, machine, machine_of, quota_tree
-from tests.audit.mistakes import held, looked_at, restarting
+from tests.audit.mistakes import held
 from tests.audit.pipelines import observed
-
-
-def sound_opencv() -> AuditFacts:
-    return observed(DataLoader(pipelines.Blurred(0), batch_size=8, num_workers=2), machine=machine(effective_cores=2.0))
-
-
-def wide_pool_on_a_wide_machine() -> AuditFacts:
-    return observed(DataLoader(pipelines.Blurred(4), batch_size=8, num_workers=2), machine=machine())
 
 
 def array_dataset() -> AuditFacts:
@@ -30,13 +25,13 @@ def short_list() -> AuditFacts:
     return observed(made, machine=machine())
 
 
-def exactly_32_mebibytes() -> AuditFacts:
-    made = DataLoader(pipelines.Arrays(32, (4, 256, 256)), batch_size=32, num_workers=1)
-    return observed(made, machine=machine())
-
-
 def preloaded() -> AuditFacts:
     return AuditFacts(machine=machine(python="3.14.0"), settings=loader(), preload=["__main__", "torch"], first_batch_s=0.3)
+
+
+def fast_loader_from_a_server() -> AuditFacts:
+    made: FastLoader[torch.Tensor] = FastLoader(pipelines.Arrays(), num_workers=2, multiprocessing_context="forkserver")
+    return AuditFacts(machine=machine(), settings=loader(num_workers=2), **loader_facts(made) | {"start_method": "forkserver"})
 
 
 def quota_equals_workers() -> AuditFacts:
@@ -47,12 +42,9 @@ def quota_equals_workers() -> AuditFacts:
 HEALTHY = [
     Case("nothing known at all", AuditFacts),
     Case("sound machine alone", described()),
-    Case("8 workers on 16 cores, images", described(settings=loader(), batch=IMAGES, cpu_share=1.0, default_collate=True)),
+    Case("8 workers on 16 cores, images", described(settings=loader(), batch=IMAGES, cpu_share=1.0)),
     Case("as many CPU-bound workers as the quota's cores, now and then throttled", quota_equals_workers),
     Case("32 workers that mostly wait, on 16 cores", described(settings=loader(num_workers=32), cpu_share=0.2)),
-    Case(
-        "no workers, light input", described(settings=loader(num_workers=0, prefetch_factor=None), cpu_share=0.9, input_share=0.05)
-    ),
     Case(
         "no workers, docker's 64 MB of /dev/shm",
         described(machine=machine(shm_bytes=64 * MIB), settings=loader(num_workers=0), batch=IMAGES),
@@ -89,30 +81,8 @@ HEALTHY = [
         "many small tensors, no workers",
         described(settings=loader(num_workers=0), batch=BatchFacts(bytes=9000, tensors=90, small_tensors=90)),
     ),
-    Case("OpenCV without threads in 2 workers on 2 cores", sound_opencv, real=True, long=True),
-    Case("OpenCV with 4 threads in 2 workers on 16 cores", wide_pool_on_a_wide_machine, real=True, long=True),
-    Case(
-        "pools that exist and idle",
-        described(settings=loader(), workers=[WorkerFacts(os_threads=80, busy_threads=0, cv2_threads=64, torch_threads=1)]),
-    ),
-    Case(
-        "OpenCV without threads in 2 workers on 2 cores, described",
-        described(
-            machine=machine(effective_cores=2.0),
-            settings=loader(num_workers=2),
-            workers=[WorkerFacts(os_threads=1, busy_threads=0, cv2_threads=1, torch_threads=1)],
-        ),
-    ),
-    Case(
-        "4 threads of OpenCV compute in 2 workers on 16 cores",
-        described(settings=loader(num_workers=2), workers=[WorkerFacts(os_threads=5, busy_threads=4, cv2_threads=4)]),
-    ),
     Case("paths in arrays, looked at", lambda: held(pipelines.PathArray(400_000))),
     Case("list of 20,000 tuples", lambda: held(pipelines.PathList(20_000))),
-    Case(
-        "persistent workers with a slow start, described",
-        described(settings=loader(persistent_workers=True), epoch_restart_s=0.5, epoch_s=1.0),
-    ),
     Case("paths in arrays", array_dataset, real=True, long=True),
     Case("list of 50,000 tuples", short_list, real=True, long=True),
     Case(
@@ -129,11 +99,6 @@ HEALTHY = [
         "memory that stays",
         described(settings=loader(), growth=MemoryGrowth(before_bytes=200 * MIB, after_bytes=205 * MIB, samples=20_000)),
     ),
-    Case("default_collate of exactly 32 MiB", exactly_32_mebibytes, real=True),
-    Case(
-        "80 MiB through a collate function of its own",
-        described(settings=loader(), batch=BatchFacts(bytes=80 * MIB, tensors=1, largest_bytes=80 * MIB), default_collate=False),
-    ),
     Case("forkserver with preload", preloaded),
     Case(
         "spawn on macOS, quick start",
@@ -148,12 +113,6 @@ HEALTHY = [
         described(machine=machine(system="Windows", shm_bytes=None, fd_soft=None), settings=loader(start_method="spawn")),
     ),
     Case("spawn, no workers", described(settings=loader(num_workers=0, start_method="spawn"))),
-    Case("persistent workers with a slow start", lambda: restarting(persistent_workers=True), real=True, long=True),
-    Case(
-        "workers restarted for a long epoch",
-        described(settings=loader(persistent_workers=False), epoch_restart_s=2.0, epoch_s=600.0),
-    ),
-    Case("batch class with a pin_memory of its own, pinned by the loader", lambda: looked_at(pipelines.own_batch), real=True),
     Case(
         "local disks", described(settings=loader(), filesystems={"/": Filesystem("ext4", "/"), "/data": Filesystem("xfs", "/data")})
     ),
@@ -161,15 +120,10 @@ HEALTHY = [
         "overlay of a container, and mergerfs",
         described(settings=loader(), filesystems={"/": Filesystem("overlay", "/"), "/pool": Filesystem("fuse.mergerfs", "/pool")}),
     ),
-    Case("swap in use with memory to spare", described(machine=machine(swap_bytes=8 * GB, swap_used_bytes=3 * GB))),
-    Case(
-        "deep prefetch of small batches", described(settings=loader(prefetch_factor=64), batch=BatchFacts(bytes=10_000, tensors=1))
-    ),
     Case(
         "GPU, driver and CUDA build",
         described(machine=machine(gpus=[Gpu("H200", 141 * GB)], driver="570.1", gpu_declined=None, versions={"torch": "2.9.0"})),
     ),
-    Case("OMP_NUM_THREADS as many as cores", described(machine=machine(environment={"OMP_NUM_THREADS": "16"}))),
     Case(
         "laptop: 4 cores, 3 workers, CPU-bound",
         described(
@@ -183,6 +137,8 @@ HEALTHY = [
     ),
     Case(
         "64 MiB of uint8 in two tensors, default_collate",
-        described(settings=loader(), batch=BatchFacts(bytes=64 * MIB, tensors=2, largest_bytes=32 * MIB), default_collate=True),
+        described(settings=loader(), batch=BatchFacts(bytes=64 * MIB, tensors=2, largest_bytes=32 * MIB)),
     ),
+    Case("FastLoader under forkserver, which loads modules by itself", fast_loader_from_a_server),
+    Case("no workers, ulimit -n 256", described(machine=machine(fd_soft=256), settings=loader(num_workers=0))),
 ]

@@ -30,7 +30,7 @@ def one(job):
     os.setsid()
     survey._part_samples = lambda samples, record_bytes: job["each"]
     paths = sorted(Path(job["pictures"]).rglob("*.jpg"))
-    convert(Files(paths), recipe_of(job["to"], job["store"]), Path(job["out"]), target="kills", workers=2)
+    convert(Files(paths), recipe_of(store=job["store"]), Path(job["out"]), target="kills", workers=2)
 
 print("ready", flush=True)
 for line in sys.stdin:

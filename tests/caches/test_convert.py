@@ -15,7 +15,6 @@ from types import SimpleNamespace
 
 import lmdb
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -37,7 +36,6 @@ from pipefix.vocabulary.errors import BadUsage, Interrupted, TargetError, Unread
 from pipefix.vocabulary.folder_lock import FolderLock
 from tests.caches.sources import Endless, Files, Noisy, Numbers, Stream, draw
 
-BOTH = pytest.mark.parametrize("to", ["lmdb", "parquet"])
 LISTING = v2.Compose([v2.Resize(24), v2.CenterCrop(20), v2.RandomHorizontalFlip(), v2.PILToTensor()])
 
 
@@ -52,23 +50,20 @@ def contents(folder: Path) -> dict[str, bytes]:
 # -- stores ----------------------------------------------------------------------------------------------------------------
 
 
-@BOTH
-def test_source_keeps_the_bytes(files, make, to):
-    cached = CachedDataset(make(files, "source", to).folder)
+def test_source_keeps_the_bytes(files, make):
+    cached = CachedDataset(make(files, "source").folder)
     for index, path in enumerate(files.paths):
         assert cached[index] == {Path(path).name: Path(path).read_bytes()}
 
 
-@BOTH
-def test_decoded_keeps_the_pixels(files, make, to):
-    cached = CachedDataset(make(files, "decoded", to).folder)
+def test_decoded_keeps_the_pixels(files, make):
+    cached = CachedDataset(make(files, "decoded").folder)
     image, label = cached[5]
     assert isinstance(image, Image.Image) and same(image, files[5][0]) and label == 5
 
 
-@BOTH
-def test_resized_keeps_kind_and_shape(files, make, to):
-    done = make(files, "resized", to, size=22)
+def test_resized_keeps_kind_and_shape(files, make):
+    done = make(files, "resized", size=22)
     cached = CachedDataset(done.folder)
     image, label = cached[3]
     assert (image.size, image.format, label) == ((30, 22), "JPEG", 3)
@@ -77,10 +72,9 @@ def test_resized_keeps_kind_and_shape(files, make, to):
     assert done.manifest.bytes < done.manifest.source.bytes * 3
 
 
-@BOTH
-def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make, to):
+def test_sample_keeps_all_up_to_the_first_random_operation(pictures, make):
     dataset = Files(pictures, LISTING)
-    done = make(dataset, "sample", to)
+    done = make(dataset, "sample")
     cut = done.manifest.cut
     assert (cut.attribute, cut.kept, cut.live) == (
         "transform",
@@ -103,26 +97,23 @@ def test_the_dataset_is_left_as_it_was(pictures, make):
     assert dataset.transform is LISTING and torch.equal(torch.get_rng_state(), state)
 
 
-@BOTH
-def test_whatever_a_sample_is(make, to):
-    cached = CachedDataset(make(Numbers(), "sample", to).folder)
+def test_whatever_a_sample_is(make):
+    cached = CachedDataset(make(Numbers(), "sample").folder)
     found = cached[7]
     assert (found["index"], found["name"]) == (7, "n7")
     assert torch.equal(found["value"], torch.arange(4) * 7) and found["weights"].dtype == np.float32
     assert [one["index"] for one in cached.__getitems__([99, 3, 50])] == [99, 3, 50]
 
 
-@BOTH
-def test_streams_end_when_they_end(make, to):
-    done = make(Stream(50), "sample", to)
+def test_streams_end_when_they_end(make):
+    done = make(Stream(50), "sample")
     cached = CachedDataset(done.folder)
     assert len(cached) == 50 and [int(cached[index][1]) for index in range(50)] == list(range(50))
 
 
-@BOTH
 @pytest.mark.parametrize("store", ["resized", "decoded", "sample"])
-def test_of_an_endless_stream_the_first_samples(pictures, make, to, store):
-    done = make(Endless(pictures), store, to, limit=20)
+def test_of_an_endless_stream_the_first_samples(pictures, make, store):
+    done = make(Endless(pictures), store, limit=20)
     cached = CachedDataset(done.folder)
     assert [cached[index][1] for index in range(len(cached))] == list(range(20))
     if store != "resized":
@@ -194,15 +185,6 @@ def test_lmdb_alone_reads_it(files, make):
     assert keys == list(range(12)) and picture.size == (30, 22)
 
 
-def test_parquet_alone_reads_it(files, make):
-    done = make(files, "source", "parquet")
-    table = pq.read_table(done.folder / "parts")
-    assert table.column("sample").to_pylist() == list(range(12))
-    assert table.column("record")[2].as_py().startswith(Path(files.paths[2]).read_bytes())
-    column = pq.ParquetFile(done.folder / "parts" / "00000.parquet").metadata.row_group(0).column(0)
-    assert column.has_offset_index and column.has_column_index and column.statistics.max == 11
-
-
 # -- parts are pure; nothing is lost ---------------------------------------------------------------------------------------
 
 
@@ -210,20 +192,18 @@ def small_parts(monkeypatch, size: int = 4) -> None:
     monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: size)
 
 
-@BOTH
 @pytest.mark.parametrize("store", ["source", "resized"])
-def test_processes_and_order_change_nothing(files, make, monkeypatch, to, store):
+def test_processes_and_order_change_nothing(files, make, monkeypatch, store):
     small_parts(monkeypatch)
-    one = make(files, store, to, name="one", workers=0)
-    many = make(files, store, to, name="many", workers=3)
+    one = make(files, store, name="one", workers=0)
+    many = make(files, store, name="many", workers=3)
     assert contents(one.folder) == contents(many.folder)
     assert len(one.manifest.parts) == 3
 
 
-@BOTH
-def test_it_goes_on_where_it_was(files, make, monkeypatch, to):
+def test_it_goes_on_where_it_was(files, make, monkeypatch):
     small_parts(monkeypatch)
-    whole = make(files, "decoded", to, name="whole")
+    whole = make(files, "decoded", name="whole")
     real, made = pool._here, []
 
     def interrupted(numbers, make):
@@ -236,13 +216,13 @@ def test_it_goes_on_where_it_was(files, make, monkeypatch, to):
 
     monkeypatch.setattr(pool, "_here", interrupted)
     with pytest.raises(Interrupted, match=r"2 of 3 parts are made and kept") as raised:
-        make(files, "decoded", to, name="cache")
+        make(files, "decoded", name="cache")
     assert raised.value.advice == "The same command goes on where it was."
     folder = whole.folder.parent / "cache"
     with pytest.raises(UnreadableFile, match=r"never finished"):
         CachedDataset(folder)
     monkeypatch.setattr(pool, "_here", real)
-    done = make(files, "decoded", to, name="cache")
+    done = make(files, "decoded", name="cache")
     assert (done.made, done.found) == (1, 2)
     assert contents(done.folder) == contents(whole.folder)
 
@@ -414,7 +394,7 @@ def test_another_recipe_does_not_overwrite(files, make):
     ("asked", "said"),
     [
         ({"to": "tar"}, "no 'tar' to choose"),
-        ({"store": "rows"}, "Rows are stored in columns"),
+        ({"store": "rows"}, "rows is not kept in lmdb"),
         ({"store": "source", "size": 256}, "--size 256 does not fit --store source"),
         ({"quality": 0}, "quality of 0"),
         ({"text": "a"}, "Tokenising takes"),
@@ -486,11 +466,10 @@ def test_a_damaged_sample_ends_it_with_its_name(files, make):
     assert "--on-bad quarantine" in raised.value.advice and "sources.py" in (raised.value.user_traceback or "")
 
 
-@BOTH
-def test_quarantine_names_file_index_and_error(files, make, to):
+def test_quarantine_names_file_index_and_error(files, make):
     Path(files.paths[4]).write_bytes(b"no picture")
     Path(files.paths[0]).unlink()
-    done = make(files, "decoded", to, on_bad="quarantine", workers=2)
+    done = make(files, "decoded", on_bad="quarantine", workers=2)
     cached = CachedDataset(done.folder)
     assert len(cached) == 10 and [cached[index][1] for index in range(10)] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
     assert [cached.sample_number(index) for index in range(10)] == [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]
@@ -539,7 +518,7 @@ def test_the_manifest_is_written_last(files, make, monkeypatch):
 
     monkeypatch.setattr("pipefix.caches.building.write_whole", noting)
     folder = make(files, "source").folder
-    assert names == ["plan.json", "manifest.copy", "manifest.json"] and not (folder / "plan.json").exists()
+    assert names == ["plan.json", "manifest.json"] and not (folder / "plan.json").exists()
 
 
 def test_convert_without_progress_or_workers(files, tmp_path):

@@ -17,12 +17,12 @@ import pytest
 from pipefix.caches import manifest as manifests
 from pipefix.caches import parquet, pictures, record
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.format import Index
+from pipefix.caches.index import Index
 from pipefix.caches.record import Decoder, Picture
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import write_whole
-from tests.caches.sources import Files, Numbers
+from tests.caches.sources import Files, Numbers, Texts
 
 
 def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = None, records: int | None = None) -> None:
@@ -59,30 +59,35 @@ def test_what_is_no_file_is_told_at_once(make: Any, name: str, kind: str) -> Non
         assert not verify(folder).sound
 
 
-def test_millions_of_rows_in_a_few_kilobytes(make: Any) -> None:
-    folder = make(Numbers(), "sample", "parquet").folder
-    rows = 3_000_000
-    data = folder / "parts" / "00000.parquet"
-    with pq.ParquetWriter(str(data), parquet._BLOBS, compression="zstd", use_dictionary=True) as writer:
-        few = pa.array([b"x" * 20], pa.binary())
-        same = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), few).cast(pa.binary())
-        writer.write_table(pa.table([pa.array(np.zeros(rows, np.int64)), same], parquet._BLOBS), row_group_size=rows)
-    assert data.stat().st_size < 2_000_000
-    sealed_again(folder, parquet._blocks(data, None, [rows]), rows)
+@pytest.fixture
+def rows(make: Any) -> Path:
+    return make(Texts(10), "rows", "parquet").folder
+
+
+def forged(folder: Path, count: int, text: Any, **how: Any) -> None:
+    """Its rows are replaced by so many others, in one row group, and all checksums made to fit."""
+    (data,) = (folder / "parts").iterdir()
+    schema = pq.read_schema(data)
+    columns = [text if field.name == "text" else pa.nulls(count, field.type) for field in schema]
+    pq.write_table(pa.table(columns, schema), str(data), row_group_size=count, **how)
+    sealed_again(folder, parquet.blocks_of(data), count)
+
+
+def test_millions_of_rows_in_a_few_kilobytes(rows: Path) -> None:
+    few = pa.array(["x" * 20], pa.string())
+    forged(
+        rows, 3_000_000, pa.DictionaryArray.from_arrays(np.zeros(3_000_000, np.int32), few).cast(pa.string()), compression="zstd"
+    )
     with pytest.raises(CacheDamaged):
-        CachedDataset(folder)[0]
-    assert not verify(folder).sound
+        CachedDataset(rows)[0]
+    assert not verify(rows).sound
 
 
-def test_a_dictionary_that_fills_the_memory(make: Any) -> None:
-    folder = make(Numbers(), "sample", "parquet").folder
-    data = folder / "parts" / "00000.parquet"
-    table = pa.table([pa.array(range(4000), pa.int64()), pa.array([bytes(1 << 18)] * 4000, pa.binary())], parquet._BLOBS)
-    pq.write_table(table, str(data), compression="zstd", row_group_size=4000)
-    del table
-    sealed_again(folder, parquet._blocks(data, None, [4000]), 4000)
+def test_a_dictionary_that_fills_the_memory(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_LARGEST_GROUP", 1 << 23)
+    forged(rows, 100, pa.array(["x" * (1 << 17)] * 100, pa.string()), compression="zstd")
     with pytest.raises(CacheDamaged, match="would fill the memory"):
-        CachedDataset(folder)[0]
+        CachedDataset(rows)[0]
 
 
 @pytest.mark.parametrize("name", ["qint8", "quint8", "qint32", "quint4x2", "bits8", "complex64", "strided", "Tensor"])

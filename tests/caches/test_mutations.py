@@ -13,7 +13,7 @@ from tests.caches import mutating
 from tests.caches.sources import Files, Texts
 
 
-@pytest.mark.parametrize(("store", "to"), [("resized", "lmdb"), ("decoded", "parquet"), ("source", "lmdb"), ("rows", "parquet")])
+@pytest.mark.parametrize(("store", "to"), [("resized", "lmdb"), ("decoded", "lmdb"), ("source", "lmdb"), ("rows", "parquet")])
 def test_right_or_told(pictures, make, tmp_path, monkeypatch, store, to):
     monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: max(4, (samples or 0) // 3))
     whole = make(Texts(300) if store == "rows" else Files(pictures), store, to).folder

@@ -127,9 +127,9 @@ def test_a_foreign_manifest_in_a_cache_is_not_overwritten(tmp_path: Path, templa
     shutil.copytree(templates / "finished", tmp_path / "cache")
     (tmp_path / "cache" / "manifest.json").write_bytes(FOREIGN)
     for update in (False, True):
-        with pytest.raises(UnreadableFile, match="not the manifest of a pipefix cache") as raised:
+        with pytest.raises(BadUsage, match="holds other things") as raised:
             make(tmp_path / "cache", update=update)
-        assert "Move it" in raised.value.advice and "rm " not in raised.value.advice
+        assert "rm " not in raised.value.advice
     assert (tmp_path / "cache" / "manifest.json").read_bytes() == FOREIGN
 
 
@@ -149,7 +149,7 @@ NAMES = (
     "notes.txt", "plan.json", "plan.json.draft", "manifest.json", "manifest.json.draft", "quarantine.jsonl", ".lock", ".repair/a",
     ".pipefix-notes", ".pipefix-0123456789ab", "parts", "index", "parts/holiday.jpg", "parts/00099.mdb", "parts/00001.mdb.bak",
     "parts/00001.txt", "parts/.hidden", "parts/deeper/00000.mdb", "index/notes.idx", "index/00099.facts", "index/b.draft",
-    "parts/00002.mdb", "index/00002.facts", "index/manifest.copy", "00000.mdb", "parts.mdb",
+    "parts/00002.mdb", "index/00002.facts", "index/manifest.gone", "00000.mdb", "parts.mdb",
 )  # fmt: skip
 """Names as people might use them, ours among them."""
 CONTENTS = st.sampled_from([b"", b"theirs", FOREIGN, b"123", b'{"index": "no"}\n'])
@@ -212,7 +212,7 @@ def test_nothing_of_theirs_is_changed_or_lost(
     cache, outside = place_of_all / "cache", place_of_all / "outside"
     folder = laid_out(templates, state, cache)
     outside.mkdir()
-    for name in ("photo.jpg", "00000.mdb", "00000.facts", "manifest.copy"):
+    for name in ("photo.jpg", "00000.mdb", "00000.facts", "manifest.gone"):
         (outside / name).write_bytes(b"theirs")
     if damage and state != "new":
         (folder / "parts" / "00001.mdb").write_bytes(b"damage")
@@ -233,7 +233,7 @@ def test_nothing_of_theirs_is_changed_or_lost(
 
 def _replaceable(state: str, name: str, what: tuple[Any, ...]) -> bool:
     """In a cache of ours, plain files with the very names of its parts are the cache's."""
-    return state != "new" and what[0] == "file" and name in ("parts/00002.mdb", "index/00002.facts", "index/manifest.copy")
+    return state != "new" and what[0] == "file" and name in ("parts/00002.mdb", "index/00002.facts")
 
 
 # -- what must go on -------------------------------------------------------------------------------------------------------

@@ -49,10 +49,11 @@ def test_a_whole_cache_is_removed_whole(cache):
     assert folders.remove(cache) is None
 
 
-@pytest.mark.parametrize("without", ["manifest.json", "index/manifest.copy"])
-def test_one_of_manifest_and_copy_is_enough(cache, without):
-    (cache / without).write_text("{}")
-    assert folders.remove(cache) is None and not cache.exists()
+def test_a_removal_that_was_interrupted_is_ended_by_the_next_conversion(cache, files):
+    with dying_at(4), pytest.raises(Killed):
+        folders.remove(cache)
+    assert folders.is_ours(cache) and not (cache / "manifest.json").exists()
+    assert convert(files, recipe_of("lmdb", "decoded"), cache, workers=0).made == 3 and verify(cache).sound
 
 
 def test_a_begun_cache_is_removed_by_its_blueprint(tmp_path, files):

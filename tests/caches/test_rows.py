@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.table import GroupSampler
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.caches.sources import Numbers, Texts
@@ -37,49 +39,6 @@ def test_columns_have_types_and_statistics(cache):
     }  # fmt: skip
     assert [file.metadata.row_group(number).num_rows for number in range(3)] == [1024, 1024, 952]
     assert file.metadata.row_group(1).column(0).statistics.min == 1024
-
-
-def test_some_columns_and_some_rows(cache):
-    cached = CachedDataset(cache, columns=["label", "score"], where=[("label", "==", 3), ("score", ">", 900.0)])
-    expected = [index for index in range(3000) if index % 7 == 3 and index / 3 > 900]
-    assert [cached[index] for index in range(len(cached))] == [{"label": 3, "score": index / 3} for index in expected]
-    assert cached.sample_number(0) == expected[0]
-
-
-def test_row_groups_that_cannot_match_are_not_read(cache, monkeypatch):
-    from pipefix.caches.parquet import ParquetReader
-
-    read = []
-    real = ParquetReader.group
-    monkeypatch.setattr(
-        ParquetReader, "group", lambda self, number, columns=None: (read.append(number), real(self, number, columns))[1]
-    )
-    assert len(CachedDataset(cache, where=[("score", "<", 100.0)])) == 300
-    assert read == [0]
-
-
-@pytest.mark.parametrize(
-    ("where", "said"),
-    [
-        ([("labl", "==", 3)], "no column 'labl'; the cache has text, label"),
-        ([("label", "~", 3)], "no condition '~'"),
-        ([("label", "==", "x")], "cannot be compared"),
-    ],
-)
-def test_conditions_that_make_no_sense(cache, where, said):
-    with pytest.raises(BadUsage, match=said):
-        CachedDataset(cache, where=where)
-
-
-def test_shuffled_by_row_groups_every_row_comes_once_and_quality_is_stated(cache):
-    cached = CachedDataset(cache, columns=["label"])
-    sampler = GroupSampler(cached, window=2, seed=1)
-    order = list(sampler)
-    assert sorted(order) == list(range(3000)) and order == list(sampler)
-    sampler.set_epoch(1)
-    assert list(sampler) != order
-    assert 0.3 < GroupSampler(cached, window=1).quality(64) < GroupSampler(cached, window=3).quality(64) <= 1.05
-    assert sum(len(batch["label"]) for batch in DataLoader(cached, batch_size=100, sampler=sampler)) == 3000
 
 
 def test_tuples_and_tensors(make):
@@ -115,7 +74,37 @@ def test_a_row_that_does_not_fit_is_named(make):
         make(Misfit(), "rows", "parquet")
 
 
-def test_pictures_are_no_rows(files, make):
-    with pytest.raises(TargetError, match="Sample 0 cannot be stored as rows") as raised:
-        make(files, "rows", "parquet")
-    assert "--store sample" in raised.value.advice
+def test_pictures_are_columns_that_other_libraries_open(files, make):
+    """Each as the file that it was read from, where that gives its pixels; else as PNG. The names are Hugging Face's."""
+
+    class Turned(type(files)):
+        def __getitem__(self, index):
+            picture, label = super().__getitem__(index)
+            return {"picture": picture.rotate(90) if index % 2 else picture, "label": label}
+
+    dataset = Turned(files.paths)
+    folder = make(dataset, "rows", "parquet").folder
+    table = pq.read_table(folder / "parts" / "00000.parquet")
+    assert str(table.schema.field("picture").type) == "struct<bytes: binary, path: string>"
+    assert json.loads(table.schema.metadata[b"huggingface"]) == {"info": {"features": {"picture": {"_type": "Image"}}}}
+    held = [row["bytes"] for row in table.column("picture").to_pylist()]
+    assert held[4] == Path(files.paths[4]).read_bytes() and held[5].startswith(b"\x89PNG")
+    for index in (4, 5):
+        found = CachedDataset(folder)[index]
+        assert np.array_equal(np.asarray(found["picture"]), np.asarray(dataset[index]["picture"])) and found["label"] == index
+    assert CachedDataset(folder, images="tensor")[4]["picture"].shape == (3, 44, 60)
+    assert CachedDataset(folder, images="none")[5] == {"picture": None, "label": 5}
+    assert verify(folder).sound
+
+
+def test_other_stores_are_refused_in_parquet(files, make):
+    for store, to in (("decoded", "parquet"), ("rows", "lmdb")):
+        with pytest.raises(BadUsage, match=f"{store} is not kept in {to}"):
+            make(files, store, to)
+
+
+def test_threads_share_a_cache(cache):
+    cached, source = CachedDataset(cache), Texts()
+    with ThreadPoolExecutor(8) as pool:
+        labels = list(pool.map(lambda index: cached[index * 7 % 3000]["label"], range(600)))
+    assert labels == [source[index * 7 % 3000]["label"] for index in range(600)]

@@ -19,7 +19,7 @@ from pipefix.stores.opening import open_store
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
 from tests.caches.sources import Numbers, Texts
 
-KINDS = {"sample in lmdb": ("lmdb", "sample"), "sample in parquet": ("parquet", "sample"), "rows": ("parquet", "rows")}
+KINDS = {"sample in lmdb": ("lmdb", "sample"), "rows": ("parquet", "rows")}
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_stopped_at_any_put_the_same_command_goes_on(url, monkeypatch):
 def test_another_cache_is_not_overwritten(url):
     convert_to_store(Numbers(60), recipe_of("lmdb", "sample"), url, workers=0)
     with pytest.raises(BadUsage, match="finished cache already, of another recipe"):
-        convert_to_store(Numbers(60), recipe_of("parquet", "sample"), url, workers=0)
+        convert_to_store(Numbers(60), recipe_of("lmdb", "decoded"), url, workers=0)
 
 
 def test_of_two_that_finish_at_once_one_is_told(url, monkeypatch):
@@ -144,7 +144,7 @@ def test_damage_is_told_before_it_is_used(url, kind):
     data.unlink()
     with pytest.raises(CacheDamaged, match="is missing"):
         CachedDataset(url).__getitems__([20])
-    assert list(verify_in_store(url, sample=60).damage) == [1]
+    assert list(verify_in_store(url).damage) == [1]
     (folder_of(url) / "index" / "00002.idx").write_bytes(b"short")
     with pytest.raises(CacheDamaged, match="its checksum does not fit"):
         CachedDataset(url)[40]

@@ -51,9 +51,10 @@ def test_it_says_what_was_made_and_how_to_use_it(target, capsys):
 
 
 def test_the_default_place_and_json(target, capsys):
-    assert main(["convert", target, "--to", "parquet", "--workers", "0", "--json", "-q"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["manifest"]["length"] == 5 and Path("cache-source/manifest.json").exists()
+    for to, store in (("lmdb", "source"), ("parquet", "rows")):
+        assert main(["convert", target, "--to", to, "--workers", "0", "--json", "-q"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["manifest"]["length"] == 5 and Path(f"cache-{store}/manifest.json").exists()
 
 
 STREAM = """
@@ -105,7 +106,7 @@ def test_a_forecast_writes_nothing(target, capsys):
     [
         (["convert", "{target}"], 2, "--to"),
         (["convert", "{target}", "--to", "tar"], 2, "invalid choice: 'tar'"),
-        (["convert", "{target}", "--to", "lmdb", "--store", "rows"], 2, "Store them as --to parquet --store rows"),
+        (["convert", "{target}", "--to", "lmdb", "--store", "rows"], 2, "Store rows as --to parquet --store rows"),
         (["convert", "{target}", "--to", "lmdb", "--size", "256"], 2, "--size 256 does not fit --store source"),
         (["convert", "{target}", "--to", "lmdb", "--limit", "3"], 2, "--limit is for streams, and this dataset has 5 samples"),
         (["convert", "{target}", "--to", "lmdb", "--limit", "0"], 2, "--limit"),

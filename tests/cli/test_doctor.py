@@ -40,7 +40,8 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_a_healthy_machine() -> None:
-    assert terminal.lines(doctor_report.report({}, [])) == ["Nothing was found that would slow a pipeline down or break it."]
+    (line,) = terminal.lines(doctor_report.report({}, []), width=200)
+    assert line.startswith("No mistake was found in what can be seen without running the pipeline")
 
 
 def test_narrow_and_ascii() -> None:

@@ -9,15 +9,18 @@ import pytest
 
 from pipefix.cli.main import main
 from pipefix.report import terminal, tune_report
-from pipefix.report.tunefile import BatchSize, Certificate, Resources, Setting, TrialFigures, TuneReport
+from pipefix.report.tunefile import Certificate, TuneReport
+from pipefix.tuning.limits import Usage
+from pipefix.tuning.results import BatchSize, Trial
+from pipefix.tuning.space import Settings
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
 
-USED = Resources(memory_bytes=4.1e8, shm_bytes=2e7, files=60, cores=1.9)
+USED = Usage(memory_bytes=4.1e8, shm_bytes=2e7, files=60, cores=1.9)
 REPORT = TuneReport(
     target="train.py:loader",
-    before=Setting(num_workers=0),
-    after=Setting(num_workers=6, prefetch_factor=2),
+    before=Settings(0),
+    after=Settings(6),
     sentence="Use 6 workers: 580 samples/s instead of 100 samples/s.",
     certificate=Certificate(
         fed=True, emulated=True, consumer="emulated: 25 ms a batch", allowed=0.01, stall=Interval(0.004, 0.002, 0.006),
@@ -25,13 +28,13 @@ REPORT = TuneReport(
     ),
     changes={"num_workers": 6, "persistent_workers": True},
     trials=[
-        TrialFigures(
-            settings=Setting(num_workers=0), said="no workers", status="run", why="the settings as they are",
+        Trial(
+            settings=Settings(0), status="run", why="the settings as they are",
             rate=Interval(100, 98, 102), stall=0.83, used=USED,
         ),
-        TrialFigures(settings=Setting(num_workers=9), said="9 workers", status="ended", reason="it took too much", used=USED),
+        Trial(settings=Settings(9), status="ended", reason="it took too much", used=USED),
         *(
-            TrialFigures(settings=Setting(num_workers=n), said=f"{n} workers", status="refused", reason="it would take about 9 GB")
+            Trial(settings=Settings(n), status="refused", reason="it would take about 9 GB")
             for n in range(10, 17)
         ),
     ],

@@ -21,8 +21,8 @@ def cache(target, capsys) -> Path:  # noqa: F811
 def test_a_sound_cache(cache, capsys):
     assert main(["verify", "made"]) == 0
     assert "made is sound: source in lmdb, 5 records checked." in capsys.readouterr().out.replace("\n", " ")
-    assert main(["verify", "made", "--sample", "2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["records"] == 2
+    assert main(["verify", "made", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 5
 
 
 def test_damage_fails_the_command_and_is_mended(cache, capsys):
@@ -40,19 +40,11 @@ def test_damage_fails_the_command_and_is_mended(cache, capsys):
     assert main(["verify", "made"]) == 0
 
 
-def test_a_manifest_is_mended_from_its_copy(cache, capsys):
+def test_a_damaged_manifest(cache, capsys):
     manifest = cache / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"samples": 5', '"samples": 6'))
     assert main(["verify", "made"]) == 4
     assert "its digest does not fit" in capsys.readouterr().err
-    sys.modules.pop("pictures_to_convert", None)
-    assert main(["convert", "pictures_to_convert.py:data", "--to", "lmdb", "--workers", "0", "--out", "made", "-q"]) == 0
-    assert main(["verify", "made"]) == 0
-    capsys.readouterr()
-    (cache / "index" / "manifest.copy").write_text("{}")
-    assert main(["verify", "made"]) == 1
-    said = capsys.readouterr().out.replace("\n", " ")
-    assert "The copy of its manifest is damaged; the cache itself can be used as ever." in said and "Its records are sound" in said
 
 
 def test_what_is_no_cache(tmp_path, capsys):

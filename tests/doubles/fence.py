@@ -22,8 +22,8 @@ PATHS = {
     "shutil.rmtree": ((0, 1),),
 }
 
-PYTHONS_OWN = {"__pycache__", ".hypothesis"}
-"""Folders that Python and hypothesis write to by themselves, wherever code lies."""
+PYTHONS_OWN = ("__pycache__", ".hypothesis", "pymp-")
+"""How folders begin that Python, its multiprocessing and hypothesis write to by themselves, wherever they lie."""
 
 _allowed: list[Path] = []
 _refused: list[str] = []
@@ -47,7 +47,9 @@ def _listen(event: str, arguments: tuple[Any, ...]) -> None:
         if isinstance(path, int):
             continue  # an open file, which whoever opened it answers for
         place = _place(path, arguments[descriptor] if descriptor is not None and descriptor < len(arguments) else None)
-        if PYTHONS_OWN.isdisjoint(place.parts) and not any(place.is_relative_to(root) and place != root for root in _allowed):
+        if not any(part.startswith(PYTHONS_OWN) for part in place.parts) and not any(
+            place.is_relative_to(root) and place != root for root in _allowed
+        ):
             _refused.append(f"{event} of {place}")
             raise PermissionError(f"{event} of {place}: outside the fence of this test")
 

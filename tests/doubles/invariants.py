@@ -12,7 +12,8 @@ from pipefix.report.page import page
 from pipefix.report.probe_report import full
 from pipefix.report.runfile import Run, StageFigures
 from pipefix.report.terminal import lines
-from pipefix.vocabulary.evidence import FEWEST_RESAMPLED
+from pipefix.report.wording import known
+from pipefix.vocabulary.gain import FEWEST_RESAMPLED
 from pipefix.vocabulary.quantity import Interval
 
 OWN_ARM = {
@@ -41,7 +42,7 @@ def _measured(run: Run, ran: dict[str, int]) -> Iterator[str]:
     for stage in run.stages:
         if OWN_ARM.get(stage.stage) in ran:
             continue
-        if stage.marginal_gain is not None or stage.gain_evidence == "measured":
+        if stage.marginal_gain is not None and (stage.marginal_gain.how == "measured" or known(stage.marginal_gain.value)):
             yield f"{stage.stage} has a measured gain, and its arm did not run"
         if FREE[stage.stage] in told:
             yield f"the card says {FREE[stage.stage]!r}, and that arm did not run"
@@ -63,7 +64,7 @@ def _named(run: Run, ran: dict[str, int], declined: dict[str, str]) -> Iterator[
     if arm in ran:
         if ran[arm] < 2 and verdict.stage != "step":
             yield f"{verdict.stage} is named from one block of its arm"
-        if stage.marginal_gain is None or stage.marginal_gain.value < 1.01:
+        if stage.marginal_gain is None or not stage.marginal_gain.value >= 1.01:
             yield f"{verdict.stage} is named, and without it the pipeline gains {stage.marginal_gain}"
         elif (
             verdict.stage != "step" and not _others(run, verdict.stage) and _saved(stage.marginal_gain) < 0.25 * (stage.share or 0)
@@ -107,7 +108,11 @@ def _blocks(run: Run, ran: dict[str, int]) -> Iterator[str]:
         if re.search(r"\(\d[\d.]*-\d", said.verdict):
             yield f"an interval from one block: {said.verdict}"
     for stage in run.stages:
-        if stage.marginal_gain is not None and ran.get(OWN_ARM[stage.stage], 0) < 2 and math.isfinite(stage.marginal_gain.low):
+        if (
+            stage.marginal_gain is not None
+            and ran.get(OWN_ARM.get(stage.stage, ""), 0) < 2
+            and math.isfinite(stage.marginal_gain.low)
+        ):
             yield f"{stage.stage}'s gain has an interval from one block"
 
 

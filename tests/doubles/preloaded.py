@@ -54,7 +54,7 @@ def serve(place: str) -> None:
     import ctypes
 
     import torch
-    import torch._dynamo  # most of what importing torchvision takes; torchvision itself would bring its seams with it
+    import torch._dynamo  # most of what importing torchvision takes; torchvision itself would bring its hooks with it
 
     torch.set_num_threads(1)
     here = os.getpid()

@@ -13,9 +13,10 @@ import pytest
 
 READING = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "thread_time_ns", "process_time", "process_time_ns")
 MEASUREMENT = (
-    "pipefix.measurement.bench", "pipefix.measurement.burner", "pipefix.measurement.consumer", "pipefix.measurement.measure",
-    "pipefix.measurement.plan", "pipefix.measurement.replay", "pipefix.measurement.stand_in_loader", "pipefix.measurement.startup",
-    "pipefix.seams.charges", "pipefix.seams.tap",
+    "pipefix.measurement.bench", "pipefix.measurement.consumer", "pipefix.measurement.consumer_alone",
+    "pipefix.measurement.measure", "pipefix.measurement.plan", "pipefix.measurement.replay",
+    "pipefix.measurement.stand_in_loader", "pipefix.measurement.startup",
+    "pipefix.hooks.charges", "pipefix.hooks.sample_timer",
 )  # fmt: skip
 """Whatever tells the time of batches and of the budget. Limits on what hangs keep the real clock."""
 PROBE = (*MEASUREMENT, "pipefix.api.probe")

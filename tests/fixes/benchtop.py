@@ -16,9 +16,10 @@ from pipefix.fixes.choice import Wishes
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.session import ProbeResult, Session
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.machine import Machine
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.subject.load import load
+from pipefix.system.machine import Machine
+from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
 
@@ -50,7 +51,7 @@ def about(value: float, spread: float = 0.03) -> Interval:
 
 def step(id: str, gain: float = 2.0, **facts: Any) -> Proposed:
     facts = {"stage": Stage.STORAGE, "title": f"Do {id}", "why": "it is slow", "command": f"do {id}", **facts}
-    return Proposed(id=id, speedup=about(gain), **facts)
+    return Proposed(id=id, gain=Modelled(about(gain)), **facts)
 
 
 def declined(id: str, why: str = "nothing is read") -> Declined:

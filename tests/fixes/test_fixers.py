@@ -20,10 +20,10 @@ from pipefix.fixes.registry import WHY_BY_HAND, ByHand, all_fixers, fixer_for
 from pipefix.fixes.whole_loader import WholeLoader
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
-from pipefix.measurement.bench import StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.replay import Pool
+from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedy import all_remedies
@@ -81,11 +81,6 @@ def test_the_hand_over_is_fastloaders(place):
         load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE
     )
     assert "already" in fixer.refuses(step("handover-slots"), theirs)
-    threads = FixContext(
-        load(FastLoader(place.subject.dataset, num_workers=1, engine="threads")), PlanFile(), place.folder, MACHINE
-    )
-    why = "threads of the process make the batches, which need not be handed over"
-    assert fixer.refuses(step("handover-slots"), threads) == why
 
 
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
@@ -109,7 +104,6 @@ def test_a_remedy_of_a_later_version_is_refused(place):
         ("workers-4", {"num_workers": 4}),
         ("workers-0", {"num_workers": 0}),
         ("persistent-workers", {"persistent_workers": True}),
-        ("start-method", {"start_method": "forkserver"}),
         ("tail-scheduling", {"in_order": False}),
         ("pinning", {"pin_memory": True}),
         ("thread-caps", {"worker_threads": 1}),

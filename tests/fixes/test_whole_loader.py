@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pipefix.fixes import whole_loader
 from pipefix.fixes.whole_loader import WholeLoader, suits
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import TargetError
 
@@ -119,6 +121,18 @@ def test_workers_that_cannot_be_started_are_told(running: Any) -> None:
     loader: DataLoader[Any] = DataLoader(unsendable, batch_size=2, num_workers=1, multiprocessing_context="spawn")
     with pytest.raises(TargetError, match=r"The worker processes \(spawn\) could not be started"):
         running(loader).block(PLAIN, 0.05)
+
+
+class Waits(Numbers):
+    def __getitem__(self, index: int) -> int:
+        threading.Event().wait()
+        raise AssertionError
+
+
+def test_workers_that_hand_over_nothing_are_told(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_loader, "BatchTimeLimit", lambda: BatchTimeLimit(0.2))
+    with pytest.raises(TargetError, match="No worker handed over a batch"):
+        running(DataLoader(Waits(), batch_size=2, num_workers=1)).block(PLAIN, 60)
 
 
 def test_streams_and_single_samples_do_not_suit() -> None:

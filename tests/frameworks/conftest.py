@@ -1,4 +1,4 @@
 """Rooms that tests of frameworks borrow from."""
 
+from tests.hooks.conftest import hooks  # noqa: F401
 from tests.loader.conftest import photo  # noqa: F401
-from tests.seams.conftest import seams  # noqa: F401

@@ -21,13 +21,13 @@ def tokenizer() -> Any:
     return made
 
 
-def test_transformers(seams: Any, tokenizer: Any) -> None:
+def test_transformers(hooks: Any, tokenizer: Any) -> None:
     transformers = package("transformers")
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[UNK]")
-    seams.contract(
+    hooks.contract(
         lambda: {key: list(value) for key, value in fast(["the cat sat", "down"], padding=True).items()},
         "tokenizers",
         "transformers",
         ops={"tokenizer()": "decode"},
     )
-    seams.contract(lambda: fast.encode("the cat"), "tokenizers", "transformers", ops={"tokenizer.encode": "decode"})
+    hooks.contract(lambda: fast.encode("the cat"), "tokenizers", "transformers", ops={"tokenizer.encode": "decode"})

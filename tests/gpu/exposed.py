@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.diagnosis.attribution import exposed_share
-from pipefix.measurement import burner, experiments
+from pipefix.measurement import consumer_alone, experiments
 from pipefix.measurement.consumer import UserStep
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Row
@@ -100,7 +100,7 @@ def demand() -> dict[str, float]:
     """Batches a second that a step of 10 ms takes whose call returns at once, and how many come in a block of 0.2 s."""
     torch.zeros(1, device="cuda")
     consumer = UserStep(lambda _: torch.cuda._sleep(10_000_000))
-    alone = burner.alone(consumer, KeptBatch(None), 1, 0.4, name="alone")
+    alone = consumer_alone.alone(consumer, KeptBatch(None), 1, 0.4, name="alone")
     running = planted.pool(DataLoader([torch.zeros(4)] * 4096, batch_size=1), UserStep(lambda _: torch.cuda._sleep(20_000_000)))
     try:
         block = running.block(experiments.PLAIN, 0.2)

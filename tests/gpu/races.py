@@ -24,8 +24,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "in this process": {"num_workers": 0},
     "processes": {"num_workers": 2, "engine": "processes"},
     "torch": {"num_workers": 1, "engine": "torch"},
-    "threads": {"num_workers": 2, "engine": "threads"},
-    "subprocess": {"num_workers": 2, "engine": "subprocess"},
+    "threads": {"num_workers": 1, "threads_per_worker": 2},
 }
 
 
@@ -85,7 +84,7 @@ def walk() -> dict[str, Any]:
     torch.zeros(1, device="cuda")
     combinations, found = 0, []
     for (name, engine), pin, moved in itertools.product(ENGINES.items(), (False, True), (False, True)):
-        kinds = [kind for kind in KINDS if not (kind in UNSHARED and name in ("processes", "torch", "subprocess"))]
+        kinds = [kind for kind in KINDS if not (kind in UNSHARED and name in ("processes", "torch", "threads"))]
         combinations += len(kinds)
         found += [f"{name}, pin_memory={pin}, device={moved}: {one}" for one in wrong(kinds, engine, pin=pin, moved=moved)]
     return {"combinations": combinations, "wrong": found, "waits": getattr(ctypes.CDLL(None), "fake_waits", int)()}
@@ -193,6 +192,6 @@ def fused(folder: str) -> dict[str, Any]:
 
 FUSED: dict[str, dict[str, Any]] = {
     "in this process": {"num_workers": 0},
-    "threads": {"num_workers": 2, "engine": "threads"},
+    "threads": {"num_workers": 2},
     "processes": {"num_workers": 2, "engine": "processes"},
 }

@@ -8,7 +8,7 @@ from tests.gpu import ahead
 from tests.gpu.conftest import FakeDevice
 
 
-@pytest.mark.parametrize(("engine", "workers", "pin"), [("processes", 2, True), ("threads", 2, False)])
+@pytest.mark.parametrize(("engine", "workers", "pin"), [("processes", 2, True), ("torch", 2, False)])
 def test_copies_begin_ahead(engine: str, workers: int, pin: bool, fake_device: FakeDevice) -> None:
     found = fake_device(ahead.begun, engine, workers, pin)
     assert found["batches"] == ahead.BATCHES

@@ -180,7 +180,7 @@ def early() -> dict[str, float]:
     """Seconds of an epoch whose steps copy their batch themselves, and of one whose loader does that ahead. 16 batches of 8 MB."""
     found = {}
     for name, device in (("in the step", None), ("ahead", "cuda")):
-        loader = FastLoader(Rows(), batch_size=8, num_workers=2, engine="threads", device=device)
+        loader = FastLoader(Rows(), batch_size=8, num_workers=2, device=device)
         took = []
         for _ in range(3):
             begun = time.perf_counter()

@@ -149,7 +149,7 @@ def test_where_no_alarm_was_set_none_is_afterwards(monkeypatch: pytest.MonkeyPat
 
 
 def test_streams_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"a stream that has raised cannot go on\. This is a Stream"):
+    with pytest.raises(ValueError, match=r"asked for by index, which a stream's are not\. This is a Stream"):
         FastLoader(pipelines.Stream(), on_bad="skip")
 
 

@@ -175,9 +175,7 @@ class MadeAtRunTime(Dataset[Any]):
         return torch.tensor([index])
 
 
-@pytest.mark.parametrize(
-    "options", [{"engine": "torch"}, {"engine": "processes"}, {"engine": "subprocess"}, {"rng": "sample", "scheduling": "sample"}]
-)
+@pytest.mark.parametrize("options", [{"engine": "torch"}, {"engine": "processes"}, {"threads_per_worker": 2}, {"rng": "sample"}])
 def test_an_error_whose_class_cannot_be_sent_is_told(options: dict[str, Any]) -> None:
     batches = iter(FastLoader(MadeAtRunTime(), batch_size=2, num_workers=2, **options))
     seen = [next(batches).tolist() for _ in range(2)]

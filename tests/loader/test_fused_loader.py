@@ -279,6 +279,7 @@ class TestProcesses:
         assert [list(map(int, batch[1])) for batch in made] == [batch[1].tolist() for batch in own]
         assert all(batch[2] for batch in made if len(batch) > 2)
         assert loader.explain().startswith(f"Worker processes ({why}) make batches by fused calls. ")
+        assert "is known to the workers alone" in loader.explain()
 
     def test_the_twin_is_called_in_them(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its many short calls would have threads wait for each other."""
@@ -287,8 +288,6 @@ class TestProcesses:
         assert_same(made, own)
         assert loader.explain().startswith("Worker processes (without the native kernel threads take turns) make batches by fused")
         assert "in one twin call" in loader.explain()
-        asked = FastLoader(ImageFolder(str(folder), TRAIN), fuse="exact", num_workers=2, engine="threads")
-        assert asked.explain().startswith("2 threads of this process make")
 
     def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN)
@@ -371,11 +370,6 @@ class TestPace:
         assert "Worker processes (to be compared: threads were held up for 80% of their time) make" in loader.explain()
         list(loader)
         assert "Worker processes (measured: " in loader.explain()
-
-    def test_threads_that_were_asked_for_are_not_compared(self, folder: Path) -> None:
-        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, fuse="exact", num_workers=1, engine="threads")
-        loader._fusing.pace.ended(THREADS, 100, 1000.0, 0.5, 0.2)
-        assert loader.explain().startswith("A thread of this process makes batches by fused calls.")
 
 
 class TestDeclined:

@@ -390,11 +390,6 @@ class TestManners:
         for transform in (SIMCLR, VIEWS["two views"]):
             list(FastLoader(Records(folder, transform), 4, fuse="exact", num_workers=1, worker_init_fn=looked))
 
-    @pytest.mark.parametrize("engine", ["threads", "subprocess"])
-    def test_threads_that_were_asked_for_would_take_turns(self, engine: str, folder: Path) -> None:
-        told = FastLoader(ImageFolder(str(folder), SIMCLR), fuse="exact", num_workers=2, engine=engine).explain()
-        assert f"; in part neither, as engine={engine!r} would have threads take turns at your own code." in told
-
     def test_what_spawned_workers_are_sent(self, folder: Path) -> None:
         dataset = ImageFolder(str(folder), SIMCLR)
         fusion = Fusing("exact").decide(FastLoader(dataset, num_workers=1), dataset, moved=False)

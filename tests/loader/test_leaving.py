@@ -15,8 +15,8 @@ from pipefix import FastLoader
 from tests.loader.pipelines import Tensors
 
 held = []
-for engine in ("torch", "auto", "processes", "subprocess", "threads"):
-    loader = FastLoader(Tensors(64, (64, 64)), batch_size=4, num_workers=1, engine=engine, persistent_workers={persistent})
+for options in ({{"engine": "torch"}}, {{"engine": "auto"}}, {{"threads_per_worker": 2}}, {{"rng": "sample", "num_workers": 2}}):
+    loader = FastLoader(Tensors(64, (64, 64)), 4, **{{"num_workers": 1, "persistent_workers": {persistent}, **options}})
     batches = iter(loader)
     held.append((loader, batches, [next(batches) for _ in range(2)]))
 """

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipefix.hooks.ipc_timer import Counters, IpcTimer
+from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.loader.metering.cost_record import LENGTH, READY, CostRecord, TimedBatch, samples_in
 from pipefix.loader.metering.meter import Meter, Metered
 from pipefix.loader.metering.stage_clock import A_SAMPLE, FIRST, SHARE, StageClock, stages
-from pipefix.seams.handover import Counters, HandoverClock
-from pipefix.seams.tap import Tap
 from pipefix.vocabulary.stage import Stage
 
 MS = 1_000_000
@@ -272,7 +272,7 @@ def test_libraries_and_fetchers_are_left_as_found():
         fetcher.fetch([1])
     between = builtins.open
     clock.close()
-    assert between is before[0], "between looks the seams are out"
+    assert between is before[0], "between looks the hooks are out"
     assert (builtins.open, json.loads) == before
     assert fetcher.collate_fn is collate
 
@@ -282,7 +282,7 @@ def test_errors_pass_and_leave_nothing_under_the_clock():
     try:
         with pytest.raises(ZeroDivisionError):
             fetcher.fetch([0])
-        assert not clock._tap.live
+        assert not clock._timer.live
         assert fetcher.collate_fn is list
         assert fetcher.fetch([1]) == [1]
     finally:
@@ -334,12 +334,12 @@ def test_without_stages_nothing_is_looked_at():
 
 
 def test_own_code_is_charged_by_what_it_works_on():
-    def charged(**walls: int) -> Tap:
-        tap = Tap()
+    def charged(**walls: int) -> SampleTimer:
+        timer = SampleTimer()
         for stage in (Stage.STORAGE, Stage.DECODE, Stage.AUGMENT):
-            tap.wall[tap.op_id(stage, stage.value)] = walls.get(stage.value, 0)
-        tap.wall[0], tap.wall[1], tap.wall[2] = (walls.get(name, 0) for name in ("before", "raw", "decoded"))
-        return tap
+            timer.wall[timer.op_id(stage, stage.value)] = walls.get(stage.value, 0)
+        timer.wall[0], timer.wall[1], timer.wall[2] = (walls.get(name, 0) for name in ("before", "raw", "decoded"))
+        return timer
 
     read = charged(storage=10, decode=20, augment=5, raw=3, decoded=4, before=7)
     assert stages(read, 100, 0.0) == {Stage.STORAGE: 10, Stage.DECODE: 23, Stage.AUGMENT: 9, None: 7}
@@ -350,10 +350,10 @@ def test_own_code_is_charged_by_what_it_works_on():
 
 
 def test_what_other_threads_read_is_what_the_batch_waited_for():
-    tap = Tap()
-    tap.wall[0] = 100
-    tap.foreign = {tap.op_id(Stage.STORAGE, "read"): 30, tap.op_id(Stage.DECODE, "load"): 90}
-    sums = stages(tap, 5, 0.0)
+    timer = SampleTimer()
+    timer.wall[0] = 100
+    timer.foreign = {timer.op_id(Stage.STORAGE, "read"): 30, timer.op_id(Stage.DECODE, "load"): 90}
+    sums = stages(timer, 5, 0.0)
     assert (sums[Stage.STORAGE], sums[Stage.DECODE]) == (25, 75)
 
 
@@ -363,7 +363,7 @@ def test_packing_and_sending_are_counted_and_put_back():
     from time import thread_time_ns
 
     before = multiprocessing.queues._ForkingPickler, dict(vars(multiprocessing.connection.Connection))
-    handed = HandoverClock(thread_time_ns).attach()
+    handed = IpcTimer(thread_time_ns).attach()
     try:
         multiprocessing.queues._ForkingPickler.dumps(list(range(10_000)))
         _reader, writer = multiprocessing.Pipe(duplex=False)

@@ -40,15 +40,6 @@ def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch, tmp_path
     assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["PIPEFIX_TEST_WORKER"] == "5"
 
 
-def test_memory_is_shared_as_the_plan_has_it(monkeypatch, tmp_path):
-    monkeypatch.setenv("PIPEFIX_TEST_WORKER", "")
-    asked = []
-    monkeypatch.setattr(torch.multiprocessing, "set_sharing_strategy", asked.append)
-    theirs = DataLoader(DATA, num_workers=2, worker_init_fn=_first)
-    as_planned.loader(theirs, PlanFile(loader=LoaderChange(sharing="file_system")), tmp_path).worker_init_fn(3)
-    assert asked == ["file_system"] and os.environ["PIPEFIX_TEST_WORKER"] == "3"
-
-
 @pytest.mark.parametrize(
     "options",
     [

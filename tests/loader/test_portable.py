@@ -106,12 +106,12 @@ def test_a_collators_settings_can_be_seen_and_it_travels() -> None:
         ({"fuse": "exact"}, "fuse='exact'"),
         ({"augment": pipelines.wrap}, "augment="),
         ({"device": "cpu"}, "device="),
-        ({"engine": "threads"}, "engine='threads'"),
+        ({"threads_per_worker": 2}, "threads_per_worker="),
         ({"engine": "torch"}, "engine='torch'"),
         ({"rng": "sample"}, "rng='sample'"),
         ({"sample_timeout": 3, "rng": "sample"}, "rng='sample', sample_timeout="),
         ({"plan": "[loader]\nfuse = 'exact'"}, "the plan's fuse"),
-        ({"plan": "[loader]\nworker_threads = 0\nengine = 'subprocess'"}, "the plan's worker_threads, the plan's engine"),
+        ({"plan": "[loader]\nworker_threads = 0\nengine = 'torch'"}, "the plan's worker_threads, the plan's engine"),
     ],
 )
 def test_what_a_fast_loader_would_lose_is_refused_by_name(options: dict[str, Any], told: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
 
@@ -53,13 +53,6 @@ def test_a_cut_anywhere_changes_nothing(name: str, cut: int, epoch: int, rng: st
     look = list if rng == "sample" else indices
     before, after = ({"rng": rng, "num_workers": number} for number in workers)
     gone_on_with(pipelines.Drawing(), look, name, cut, epoch, before, after)
-
-
-@settings(max_examples=10)  # each starts workers
-@given(some.sampled_from(sorted(SAMPLERS)), some.integers(0, 11), some.integers(0, 1), some.sampled_from([(2, 0), (0, 2), (1, 3)]))
-def test_a_cut_anywhere_changes_nothing_by_threads(name: str, cut: int, epoch: int, workers: tuple[int, int]) -> None:
-    before, after = ({"engine": "threads", "num_workers": number} for number in workers)
-    gone_on_with(pipelines.Tensors(40), list, name, cut, epoch, before, after)
 
 
 def gone_on_with(dataset: Any, look: Any, name: str, cut: int, epoch: int, before: Any, after: Any) -> None:
@@ -111,13 +104,12 @@ def test_after_an_epoch_the_next_one_begins() -> None:
     assert_same(list(other), following)
 
 
-@pytest.mark.parametrize("engine", ["auto", "threads"])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_epochs_after_the_one_gone_on_with_are_the_same(persistent: bool, engine: str) -> None:
+def test_epochs_after_the_one_gone_on_with_are_the_same(persistent: bool) -> None:
     def loader() -> Any:
         generator = torch.Generator().manual_seed(5)
         options: dict[str, Any] = {"num_workers": 2, "persistent_workers": persistent, "generator": generator, "shuffle": True}
-        return FastLoader(pipelines.Tensors(16), batch_size=4, engine=engine, **options)
+        return FastLoader(pipelines.Tensors(16), batch_size=4, **options)
 
     whole = loader()
     list(whole)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from torch.utils.data import Dataset
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.slots import arena as arenas
@@ -238,3 +239,20 @@ def _runs(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+class TextFirst(Dataset[Any]):
+    """Its first samples have nothing for a slot."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> Any:
+        return "text" if index < 6 else torch.full((64, 64), index, dtype=torch.float32)
+
+
+def test_batches_of_text_at_the_beginning_do_not_end_the_use_of_slots() -> None:
+    loader = FastLoader(TextFirst(), batch_size=1, num_workers=1, engine="processes")
+    batches = list(loader)
+    assert batches[0] == ["text"] and first_value(batches[-1]) == 59.0
+    assert loader._latest is not None and loader._latest.handed["slots"] > 0

@@ -12,11 +12,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
 from pipefix.measurement import trace as traces
-from pipefix.measurement.bench import Delivered, StandInOptions
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.replay import Pool
 from pipefix.measurement.stand_in import StandInDataset, StreamStandIn
+from pipefix.measurement.stand_in_options import Delivered, StandInOptions
 from pipefix.measurement.trace import BatchTrace
 from pipefix.subject.subject import Subject
 

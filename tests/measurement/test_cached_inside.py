@@ -1,4 +1,4 @@
-"""A cached dataset that is read inside a probe for the first time: its seams and the probe's are in place at once."""
+"""A cached dataset that is read inside a probe for the first time: its hooks and the probe's are in place at once."""
 
 from __future__ import annotations
 

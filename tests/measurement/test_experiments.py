@@ -21,7 +21,7 @@ def test_a_leave_one_out_arm_leaves_out_just_that_stage() -> None:
 
 
 def test_names_are_their_own() -> None:
-    names = [arm.name for arm in POOL] + [experiments.ALONE, experiments.BURNER]
+    names = [arm.name for arm in POOL] + [experiments.ALONE]
     assert len(set(names)) == len(names)
 
 

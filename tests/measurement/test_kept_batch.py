@@ -106,7 +106,7 @@ def test_a_probe_with_such_a_step(workers: int, tmp_path: Path, monkeypatch: pyt
     loader = DataLoader(Labelled(planted.files(tmp_path)), batch_size=4, num_workers=workers)
     run = pipefix.probe(loader, step=train_step, budget=12.0, trial_workers=())  # fake clock
     told = {arm.name for arm in run.arms}
-    assert told >= {experiments.ALONE, experiments.FLOOR.name, experiments.NO_COLLATE.name, experiments.BURNER}
+    assert told >= {experiments.ALONE, experiments.FLOOR.name, experiments.NO_COLLATE.name}
 
 
 def test_a_tensor_of_one_element_is_no_stand_in(tmp_path: Path) -> None:

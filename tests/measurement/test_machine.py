@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipefix.measurement import machine as machine_file
-from pipefix.measurement.cgroups import QuotaLevel, limits
-from pipefix.measurement.machine import Throttle, filesystem, filesystems, look, throttle
+from pipefix.system import machine as machine_file
+from pipefix.system import resources
+from pipefix.system.cgroups import QuotaLevel, limits, memory_left
+from pipefix.system.machine import Throttle, filesystem, filesystems, look, throttle
 
 GIB = 1 << 30
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
@@ -178,6 +179,35 @@ def test_a_memory_limit_above_the_machine_is_no_limit(tmp_path: Path) -> None:
     assert look(root).memory_limit_bytes is None
 
 
+V1_MOUNT = "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
+
+
+@pytest.mark.parametrize(
+    ("group", "mount", "limit", "used", "prefix"),
+    [
+        ("sys/fs/cgroup", V2_MOUNT, "memory.max", "memory.current", ""),
+        ("sys/fs/cgroup/memory", V1_MOUNT, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    ],
+)
+def test_what_every_level_leaves_and_the_page_cache_is_part_of_it(
+    group: str, mount: str, limit: str, used: str, prefix: str, tmp_path: Path
+) -> None:
+    root = eight_cores(
+        tmp_path,
+        **{
+            "proc/self/mountinfo": f"{mount}\n",
+            "proc/self/cgroup": "0::/job/step\n" if mount is V2_MOUNT else "3:memory:/job/step\n",
+            f"{group}/job/step/{limit}": f"{10 * GIB}\n",
+            f"{group}/job/step/{used}": f"{9 * GIB}\n",
+            f"{group}/job/step/memory.stat": f"anon 1\n{prefix}inactive_file {5 * GIB}\n{prefix}active_file {2 * GIB}\n",
+            f"{group}/job/{limit}": "4096\n",
+            f"{group}/job/{used}": "1024\n",
+        },
+    )
+    assert memory_left(root) == [8 * GIB, 3072]
+    assert resources.memory_left() > 0
+
+
 def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
     files = {"sys/fs/cgroup/cpu.max": "100000 100000\n"}
     root = eight_cores(
@@ -187,7 +217,6 @@ def test_throttling_is_the_difference_of_two_readings(tmp_path: Path) -> None:
     tree(root, {"sys/fs/cgroup/cpu.stat": "usage_usec 9\nnr_periods 200\nnr_throttled 60\nthrottled_usec 2500000\n"})
     after = throttle(root)
     assert after.share_since(before) == 0.5
-    assert after.seconds_since(before) == 2.0
     assert before.share_since(before) == 0.0
 
 
@@ -196,7 +225,6 @@ def test_throttling_without_a_quota_is_unknown_and_the_worst_level_counts() -> N
     before = Throttle({"a": QuotaLevel(0, 0, 0.0), "b": QuotaLevel(0, 0, 0.0)})
     after = Throttle({"a": QuotaLevel(100, 1, 0.1), "b": QuotaLevel(10, 9, 0.5), "new": QuotaLevel(5, 5, 5.0)})
     assert after.share_since(before) == 0.9
-    assert after.seconds_since(before) == 0.5
 
 
 MOUNTS = """\
@@ -319,6 +347,6 @@ class TestHere:
 
     def test_a_narrowed_affinity_is_seen(self) -> None:
         code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        code += "from pipefix.measurement.machine import look; print(look().effective_cores)"
+        code += "from pipefix.system.machine import look; print(look().effective_cores)"
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert 0 < float(ran.stdout) <= 1, "one core, or what a quota leaves of it"

@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from pipefix.diagnosis.diagnose import diagnose
-from pipefix.measurement import experiments, residency, schedule, startup
+from pipefix.measurement import experiments, residency, schedule, startup, transfer
 from pipefix.measurement.consumer import Consumer, Emulated, ModelStep, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.kept_batch import KeptBatch
@@ -88,11 +88,11 @@ class TestArms:
     @pytest.mark.parametrize("kind", KINDS)
     def test_each_arm_ran_or_says_why_not(self, kind: str, workers: int, paths: list[str]) -> None:
         planted.WORK[:] = torch.tensor([0.0002, 0.0002, 0.0])
-        found = measured(loader(kind, paths, workers=workers), Emulated(0.001, name="1 ms"), budget=1.0)
+        found = measured(loader(kind, paths, workers=workers), Emulated(0.001, name="1 ms"), budget=1.0)  # fake clock
         ran = {block.arm for block in found.blocks}
         assert {"real", "plain", experiments.ALONE} <= ran
         apart = {experiments.RECORD.name, experiments.TRACED.name}
-        named = {arm.name for arm in POOL} - apart | {experiments.ALONE, experiments.BURNER}
+        named = {arm.name for arm in POOL} - apart | {experiments.ALONE}
         assert ran | found.declined.keys() >= named
         assert not ran & apart
         assert all(found.declined[name] for name in named - ran)
@@ -102,7 +102,7 @@ class TestArms:
     def test_arms_are_interleaved(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         """Neighbouring blocks share whatever the machine was doing just then."""
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)
+        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)  # fake clock
         order = [block.arm for block in found.blocks if block.arm in ("real", "plain")]
         assert len(order) >= 4
         assert order[:2] == ["real", "plain"]
@@ -111,7 +111,7 @@ class TestArms:
     def test_a_recorded_decode_is_faster_by_its_planted_cost(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         planted.WORK[:2] = torch.tensor([0.02, 0.01])
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)
+        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)  # fake clock
         rates = {name: max(block.rate for block in found.of(name)) for name in ("real", "decode-recorded")}
         assert 0.5 < rates["decode-recorded"] / rates["real"] / 3 < 1.5
 
@@ -155,7 +155,7 @@ class TestArms:
             asked.append(len(found.of("real")))
             return True
 
-        measured(loader("map", paths), budget=AMPLE, enough=enough)
+        measured(loader("map", paths), budget=AMPLE, enough=enough)  # fake clock
         assert asked == [3], "asked after the third round, and not again"
 
     def test_arms_that_the_verdict_needs_run_once_more(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +166,12 @@ class TestArms:
         def wanting(found: Measurement) -> tuple[str, ...]:
             return ("decode-recorded", "an arm that is not scheduled") if len(found.of("decode-recorded")) < 5 else ()
 
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True, wanting=wanting)
+        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True, wanting=wanting)  # fake clock
         assert len(found.of("decode-recorded")) == 5
         assert len(found.of("plain")) == 3, "after the three rounds only what was asked for"
 
     def test_an_epoch_of_very_few_samples(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths[:2], batch=2), budget=1.0)
+        found = measured(loader("map", paths[:2], batch=2), budget=1.0)  # fake clock
         assert found.of("real")
 
 
@@ -180,13 +180,13 @@ class TestTrials:
         planted.WORK[0] = 0.0005
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         tried = {"trial_workers": (0, 1), "enough": lambda found: len(found.trials.get("workers-1", ())) >= 2}
-        found = measured(loader("map", paths), budget=60.0, **tried)
+        found = measured(loader("map", paths), budget=60.0, **tried)  # fake clock
         assert found.trials.keys() == {"workers-1"}, "the count that is set is no trial"
         assert all(tried > 0 and base > 0 for pairs in found.trials.values() for tried, base in pairs)
         assert len(found.trials["workers-1"]) >= 2
 
     def test_none_are_run_unasked(self, paths: list[str]) -> None:
-        assert measured(loader("map", paths), budget=1.0).trials == {}
+        assert measured(loader("map", paths), budget=1.0).trials == {}  # fake clock
 
 
 class TestBudget:
@@ -213,7 +213,7 @@ class TestBudget:
         monkeypatch.setattr(
             "pipefix.measurement.consumer.time", SimpleNamespace(perf_counter=lambda: now[0], perf_counter_ns=lambda: 0)
         )
-        plan = MeasurementPlan(budget=1.0)
+        plan = MeasurementPlan(budget=1.0)  # fake clock
         session: Any = _Session(
             cast("Any", None), UserStep(train_step), plan, BudgetClock(1.0), cast("Any", None), cast("Any", None)
         )
@@ -227,12 +227,33 @@ class TestBudget:
         monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
         monkeypatch.setattr("torch.accelerator.current_accelerator", lambda: torch.device("mps"))
         monkeypatch.setattr("torch.accelerator.synchronize", lambda: waited.append(None))
-        found = measured(loader("map", paths), consumer=UserStep(lambda batch: None), budget=1.0)
+        found = measured(loader("map", paths), consumer=UserStep(lambda batch: None), budget=1.0)  # fake clock
         assert waited
         assert found.declined["transfer"].startswith("the device here is mps: steps are waited for")
 
+    def test_copies_that_would_wake_cuda_wait_until_all_workers_are_forked(
+        self, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those of a loader whose workers use the device could not, afterwards."""
+        done: list[str] = []
+        monkeypatch.setattr(transfer, "would_wake_cuda", lambda: True)
+        monkeypatch.setattr(transfer, "measure", lambda batch: (done.append("copies"), {})[1])
+        rounds = _Session.rounds
+        monkeypatch.setattr(_Session, "rounds", lambda session: (done.append("rounds"), rounds(session))[1])
+        measured(loader("map", paths))
+        assert done == ["rounds", "copies"]
+
+    def test_batches_of_arms_that_nobody_looks_at_one_by_one_keep_their_sums(self, paths: list[str]) -> None:
+        found = measured(loader("map", paths))
+        assert all(row.trace.charges and row.trace.unit_walls for row in found.rows("real"))
+        for block in found.of("storage-from-memory"):
+            first, *others = [row.trace for row in block.rows]
+            assert others and not any(trace.charges or trace.unit_walls for trace in others)
+            (decoding,) = [charge for charge in first.charges if charge.op.endswith("decode")]
+            assert decoding.calls == block.samples
+
     def test_the_bytes_of_all_recordings_are_kept(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths, workers=2), recording_bytes=4_000, budget=1.0)
+        found = measured(loader("map", paths, workers=2), recording_bytes=4_000, budget=1.0)  # fake clock
         assert 0 < found.recorded_bytes < 4_000 + 2 * 3_000
 
     def test_progress_never_falls_and_begins_with_the_recording(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +288,7 @@ class TestInterrupted:
     ) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         decode = planted.decode
-        found = measured(loader("map", paths, workers=workers), budget=60.0, progress=interrupt_at(phase))
+        found = measured(loader("map", paths, workers=workers), budget=60.0, progress=interrupt_at(phase))  # fake clock
         assert found.partial
         assert planted.decode is decode
         assert bool(found.of("real")) == (phase != "recording")
@@ -288,7 +309,7 @@ class TestApart:
 
     def test_start_up_is_measured_where_time_is_left(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
-        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)
+        found = measured(loader("map", paths), budget=AMPLE, enough=lambda found: True)  # fake clock
         assert found.first_batch is not None
 
     def test_persistent_workers_restart_for_the_price_of_a_batch(self, paths: list[str]) -> None:
@@ -310,7 +331,7 @@ class TestApart:
         """As ultralytics makes it: one iterator, begun with the loader, for all epochs."""
         monkeypatch.setattr(schedule, "LONGEST", schedule.SHORTEST)
         built: Any = Endless(planted.Mapped(paths), batch_size=4, collate_fn=planted.collate)
-        found = measured(built, budget=AMPLE, enough=lambda found: True)
+        found = measured(built, budget=AMPLE, enough=lambda found: True)  # fake clock
         assert found.of("real")
         assert found.first_batch is None
         assert "hands batches out of one iterator" in found.declined[startup.NAME]
@@ -326,7 +347,7 @@ class TestApart:
             return proofs[-1]
 
         monkeypatch.setattr(residency, "cold", proven)
-        found = measured(loader("map", paths), budget=5.0)
+        found = measured(loader("map", paths), budget=5.0)  # fake clock
         assert len(found.of("real-cold")) == len(proofs) > 0
         assert found.cold["cold"]
         assert found.cold["after"] == proofs[-1].after
@@ -335,18 +356,18 @@ class TestApart:
     def test_pages_that_stay_are_not_called_cold(self, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         stays = residency.ColdProof(files=24, before=1.0, after=0.5, why="another process maps them")
         monkeypatch.setattr(residency, "cold", lambda files: stays)
-        found = measured(loader("map", paths), budget=5.0)
+        found = measured(loader("map", paths), budget=5.0)  # fake clock
         assert not found.of("real-cold")
         assert found.declined["real-cold"] == "another process maps them"
         assert not found.cold["cold"]
 
     def test_without_files_there_is_no_cold(self) -> None:
         data = torch.utils.data.TensorDataset(torch.randn(64, 4))
-        found = measured(torch.utils.data.DataLoader(data, batch_size=4), budget=1.0)
-        assert found.declined["real-cold"] == "no file was read through a seam, so there is nothing to evict"
+        found = measured(torch.utils.data.DataLoader(data, batch_size=4), budget=1.0)  # fake clock
+        assert found.declined["real-cold"] == "no file was read through a hook, so there is nothing to evict"
 
     def test_files_that_were_read_are_known(self, paths: list[str]) -> None:
-        found = measured(loader("map", paths), budget=1.0)
+        found = measured(loader("map", paths), budget=1.0)  # fake clock
         assert found.paths
         assert set(found.paths) <= {os.path.realpath(path) for path in paths} | set(paths)
 
@@ -355,7 +376,7 @@ class TestApart:
         def look(batch: Any) -> dict[str, float]:
             return {"pid": float(os.getpid())}
 
-        found = measured(loader("map", paths, workers=workers), observe=look, budget=1.0)
+        found = measured(loader("map", paths, workers=workers), observe=look, budget=1.0)  # fake clock
         assert len(found.looks) == max(1, workers)
         for pid, looks in found.looks.items():
             assert all(facts["pid"] == pid for _, facts in looks)
@@ -366,21 +387,20 @@ class TestApart:
     @pytest.mark.parametrize("workers", [0, 2])
     def test_a_trace_is_an_uninterrupted_run_of_its_own(self, workers: int, paths: list[str]) -> None:
         planted.WORK[0] = 0.001
-        found = measured(loader("map", paths, workers=workers), events=True, budget=1.5)
+        found = measured(loader("map", paths, workers=workers), events=True, budget=1.5)  # fake clock
         assert found.traced
         assert all(row.trace.events for row in found.traced)
         assert all(one.done <= after.asked for one, after in zip(found.traced, found.traced[1:], strict=False))
         assert not any(row.trace.events for block in found.blocks for row in block.rows)
 
     def test_no_trace_unasked(self, paths: list[str]) -> None:
-        assert measured(loader("map", paths), budget=1.0).traced == []
+        assert measured(loader("map", paths), budget=1.0).traced == []  # fake clock
 
     def test_a_step_is_split_where_there_is_time(self, paths: list[str], children: Callable[[], list[Any]]) -> None:
         model = torch.nn.Linear(planted.SIDE, 1)
         step = UserStep(lambda batch: model(batch[0]).sum().backward())
-        found = measured(loader("map", paths), step, budget=10.0, progress=interrupt_at("round 1"))
+        found = measured(loader("map", paths), step, budget=10.0, progress=interrupt_at("round 1"))  # fake clock
         assert found.step_split.keys() == {"forward", "backward", "optimizer", "other"}
-        assert found.of(experiments.BURNER)
         assert children() == []
 
 
@@ -394,7 +414,7 @@ class TestLeftAsFound:
         np.random.seed(1)
         torch.manual_seed(1)
         before = self.states(generator, built.generator)
-        measured(built, UserStep(lambda batch: (torch.rand(1), random.random(), np.random.rand())), budget=1.0)
+        measured(built, UserStep(lambda batch: (torch.rand(1), random.random(), np.random.rand())), budget=1.0)  # fake clock
         assert self.states(generator, built.generator) == before
 
     @staticmethod
@@ -406,7 +426,7 @@ class TestLeftAsFound:
     @pytest.mark.parametrize("workers", [0, 2])
     def test_the_loader_gives_the_same_batches_afterwards(self, workers: int, paths: list[str]) -> None:
         built = loader("map", paths, workers=workers, shuffle=True, generator=torch.Generator().manual_seed(5))
-        measured(built, budget=1.0)
+        measured(built, budget=1.0)  # fake clock
         names = [name for _, batch in built for name in batch]
         again = loader("map", paths, workers=workers, shuffle=True, generator=torch.Generator().manual_seed(5))
         assert names == [name for _, batch in again for name in batch]
@@ -418,7 +438,7 @@ class TestLeftAsFound:
 class TestGarbage:
     def test_collections_pass_over_what_was_there_before_and_the_users_setting_comes_back(self, paths: list[str]) -> None:
         seen: list[int] = []
-        measured(loader("map", paths), budget=1.0, progress=lambda phase, done: seen.append(gc.get_freeze_count()))
+        measured(loader("map", paths), budget=1.0, progress=lambda phase, done: seen.append(gc.get_freeze_count()))  # fake clock
         assert seen[0] > 1000
         assert gc.get_freeze_count() == 0
 
@@ -427,7 +447,7 @@ class TestGarbage:
         try:
             before = gc.get_freeze_count()
             made_since = [[number] for number in range(10_000)]
-            measured(loader("map", paths), budget=1.0)
+            measured(loader("map", paths), budget=1.0)  # fake clock
             assert 1000 < gc.get_freeze_count() < before + len(made_since)
         finally:
             gc.unfreeze()

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipefix.measurement import neighbours
-from pipefix.measurement.neighbours import Neighbours
+from pipefix.system import neighbours
+from pipefix.system.neighbours import Neighbours
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

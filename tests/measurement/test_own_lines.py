@@ -1,4 +1,4 @@
-"""The line of the user's own code that runs where no seam cuts it."""
+"""The line of the user's own code that runs where no hook times it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 
 from pipefix.diagnosis.diagnose import diagnose
+from pipefix.hooks.charges import OWN_NAMES
+from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.measurement.own_lines import EVERY, OwnLines, users_line
 from pipefix.measurement.trace import Charge
-from pipefix.seams.charges import OWN_NAMES
-from pipefix.seams.tap import Tap
 from tests.doubles.measured import measured
 
 NAME = Path(__file__).name
@@ -25,24 +25,24 @@ def test_the_innermost_line_of_the_user_is_told() -> None:
 
 
 def test_lines_are_counted_while_a_sample_runs_and_the_thread_is_gone_after() -> None:
-    tap = Tap()
-    tap.active = True
-    lines = OwnLines(tap)
+    timer = SampleTimer()
+    timer.active = True
+    lines = OwnLines(timer)
     lines.turn(on=True)
     here = "test_lines_are_counted_while_a_sample_runs_and_the_thread_is_gone_after"
     pause = threading.Event()
-    tap.begin(0)
+    timer.begin(0)
     line = sys._getframe().f_lineno + 2
     while lines.seen[f"{here} ({NAME}:{line})"] < 5:
         pause.wait(0.002)
-    tap.end()
+    timer.end()
     lines.turn(on=False)
     assert not [thread for thread in threading.enumerate() if thread.name == "pipefix-own-lines"]
 
 
 def test_code_that_never_waits_is_looked_at_more_often_than_threads_change_by_themselves() -> None:
     before = sys.getswitchinterval()
-    lines = OwnLines(Tap())
+    lines = OwnLines(SampleTimer())
     lines.turn(on=True)
     assert sys.getswitchinterval() < EVERY
     lines.turn(on=False)

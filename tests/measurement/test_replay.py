@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler, get_worker_info
 
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.measurement import experiments
+from pipefix.measurement import experiments, replay
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
@@ -98,7 +98,7 @@ class TestBlock:
     def test_it_lasts_as_long_as_asked(self, paths: list[str], ticks: Ticks) -> None:
         planted.WORK[0] = 0.001
         running = pool(loader("map", paths))
-        block = running.block(experiments.PLAIN, 0.2)
+        block = running.block(experiments.PLAIN, 0.2)  # fake clock
         running.close()
         assert block.seconds == pytest.approx(0.2)
         assert len(block.rows) == 50, "4 ms each"
@@ -111,16 +111,45 @@ class TestBlock:
         running.close()
         assert 0.1 - 2 * 0.004 <= block.seconds <= 0.1 + 2 * 0.004, "the first batch of the arm counts too"
 
-    def test_a_rest_is_as_long_as_the_batches_in_flight_take(self, paths: list[str], ticks: Ticks) -> None:
-        """And a round more; how long a batch takes is told by the latest."""
+    def test_a_rest_is_over_when_the_batches_in_flight_are_made(self, paths: list[str]) -> None:
+        running = pool(loader("map", paths, workers=2, prefetch_factor=2))
+        try:
+            for _ in range(6):
+                running.next(consume=False)
+            running._taken.extend([0, 1 << 62])  # a pace that would have it wait as long as it may
+            running.rest()
+            assert running.switch[2:].tolist() == [5, 5]
+        finally:
+            running.close()
+
+    def test_a_rest_ends_by_the_pace_where_fewer_batches_are_in_flight(self, paths: list[str], ticks: Ticks) -> None:
         running = pool(loader("map", paths, workers=2, prefetch_factor=2))
         try:
             running._taken.extend(round(each * 10 * MS) for each in range(3))
-            ticks.passes(0.02)
             running.rest()
         finally:
             running.close()
-        assert ticks.sleeps == [pytest.approx(0.010 * 2 * (2 + 1))]
+        assert ticks.now >= 0.020 + 2 * 0.010 * 2 * (2 + 1)
+
+    def test_what_the_loop_does_for_itself_is_charged_to_nobody(
+        self, paths: list[str], ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Reading the trace of a batch, noting when it came: neither the step's nor the loader's time, and told."""
+        planted.WORK[0] = 0.001
+        running = pool(loader("map", paths), Emulated(0.002, name="2 ms"))
+        decode = replay.traces.decode
+
+        def slow(written: bytes) -> BatchTrace:
+            ticks.passes(0.010)
+            return decode(written)
+
+        monkeypatch.setattr(replay.traces, "decode", slow)
+        monkeypatch.setattr(running, "_sampler_ns", lambda: (ticks.passes(0.001), 0)[1])
+        block = running.block(experiments.PLAIN, 0.2)  # fake clock
+        running.close()
+        assert {row.done - row.got for row in block.rows} == {2 * MS}
+        assert 0.010 < block.own_seconds / len(block.rows) <= 0.012, "the last one's trace is read too late to count"
+        assert block.rate == pytest.approx(4 / 0.006, rel=0.1)
 
     def test_the_cold_arm_ends_where_evicted_samples_end(self, paths: list[str]) -> None:
         """A second pass would read from the page cache what the first has brought there."""

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pipefix.measurement import residency
-from pipefix.measurement.mounts import Filesystem
 from pipefix.measurement.residency import PAGE, cold, evict, resident
+from pipefix.system.mounts import Filesystem
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="eviction and its proof are Linux only")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import os
 import pickle
 import signal
@@ -16,7 +17,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from PIL import Image
+from torch.utils.data import DataLoader, Sampler, get_worker_info
 
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer
@@ -24,6 +26,7 @@ from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
 from pipefix.measurement.replay import Pool
 from pipefix.measurement.stand_in import _unless_left, close_benches
+from pipefix.measurement.stand_in_loader import SampleOrders
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
@@ -343,9 +346,9 @@ class TestLateImports:
             monkeypatch.delitem(sys.modules, name)
         ours = Alone(_Late(paths))
         told = ours.record(batches=1)[-1]
-        assert "imageio" not in told.seams
+        assert "imageio" not in told.hooks
         ours.turn_to(RECORD)
-        assert "imageio" in ours.ask([0, 1])[1].seams
+        assert "imageio" in ours.ask([0, 1])[1].hooks
 
 
 class _Late(Mapped):
@@ -515,6 +518,35 @@ def test_samplers_may_name_samples_by_anything(paths: list[str]) -> None:
     assert list(batch[1]) == ["001.bin", "001.bin"]
 
 
+class _ByLength(Sampler[list[int]]):
+    """Batches of two, three or four samples, none of which is of two of these."""
+
+    BATCHES = ([0, 1], [5, 6, 7], [2, 3], [8, 9, 10, 11])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.BATCHES)
+
+
+def test_batches_of_the_users_own_batch_sampler_are_replayed_whole(paths: list[str]) -> None:
+    seen: list[Any] = []
+    built: DataLoader[Any] = DataLoader(Mapped(paths), batch_sampler=_ByLength(), collate_fn=collate)
+    running = pool(built, _Keeps(seen))
+    rows = running.record(9, 60.0)
+    known = [order for row in rows for order in pickle.loads(row.trace.units)]
+    for arm in (experiments.REAL, experiments.PLAIN, experiments.SAMPLES):
+        running.turn_to(arm)
+        rows = [running.next(consume=True) for _ in range(8)]
+        assert [row.trace.samples for row in rows] == [len(batch[1]) for batch in seen[-8:]]
+    whole = [[f"{index:03d}.bin" for index in batch] for batch in _ByLength.BATCHES]
+    assert all(list(batch[1]) in whole for batch in seen)
+    assert all(order in _ByLength.BATCHES for order in known)
+    running.turn_to(experiments.PREBUILT)
+    assert [running.next(consume=False).trace.samples for _ in range(4)] == [2] * 4  # the first batch, again and again
+    running.close()
+    orders = SampleOrders(planted.subject(built), known)
+    assert all(order in known for order in itertools.islice(iter(orders), 12))
+
+
 def test_a_plain_loader_is_the_plain_loader_again(paths: list[str]) -> None:
     """After a probe nothing of it runs any more."""
     ours = alone("map", paths)
@@ -626,3 +658,19 @@ class TestBufferedStreams:
         ours.turn_to(experiments.REAL)
         ours.ask()
         assert calls()["decode"] == 4
+
+
+@pytest.mark.parametrize("where", [builtins, Image])
+def test_the_plain_arm_is_plain(where: Any, paths: list[str]) -> None:
+    """Nothing stands in the place of any function, and all of it is back in the next arm."""
+    original = where.open
+    ours = Alone(Mapped(paths))
+    ours.record()
+    assert where.open is not original
+    ours.turn_to(experiments.PLAIN)
+    ours.ask([0, 1])
+    assert where.open is original
+    ours.turn_to(experiments.REAL)
+    _, trace = ours.ask([0, 1])
+    assert where.open is not original
+    assert trace.bytes_read == 2 * BYTES

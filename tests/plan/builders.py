@@ -9,12 +9,13 @@ from typing import Any
 from pipefix.diagnosis.diagnosis import Diagnosis, OpCost, StageCost, Stations, Verdict
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import POOL
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.advise import advise
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Plan, Step
+from pipefix.system.machine import Machine
+from pipefix.vocabulary.gain import NotTried
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.settings import LoaderSettings
 from pipefix.vocabulary.stage import Stage
@@ -153,7 +154,7 @@ class World:
             cpu=None if stage in (Stage.IPC, Stage.STEP) else exactly(spent * self.computing.get(stage.value, 1.0)),
             share=0.0,
             hidden=False,
-            gain=None,
+            gain=NotTried(),
             bytes=self.source_bytes if stage is Stage.STORAGE and spent else None,
             ops=tuple(OpCost(name, spent / len(names), spent / len(names), 1.0) for name in names),
         )
@@ -177,9 +178,14 @@ class World:
         return advise(self.measurement(), self.diagnosis(), **{"machine": MACHINE, **options})
 
     def step_called(self, id: str, **options: Any) -> Step:
-        step = self.plan(**options).find(id)
-        assert step is not None, [one.id for one in self.plan(**options)]
-        return step
+        return find(self.plan(**options), id)
+
+
+def find(plan: Plan, id: str) -> Step:
+    """The one of this id."""
+    steps = {step.id: step for step in plan}
+    assert id in steps, list(steps)
+    return steps[id]
 
 
 JPEGS = World(storage=0.0002, decode=0.006, augment=0.003, collate=0.0002, ipc=0.0004, taking=0.0001)

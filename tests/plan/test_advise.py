@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from pipefix.plan.advise import WORTH_MAKING, saved
 from pipefix.plan.plan import Declined, Plan, Proposed
+from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import INPUT
 from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, STEP_BOUND, TEXTS, World
-from tests.plan.test_model import worlds
+from tests.plan.test_throughput import worlds
 
 
 def ids(plan: Plan) -> list[str]:
@@ -27,12 +28,11 @@ class TestRanking:
             "workers-4",
             "augment-gpu",
             "cache-resized-256",
-            "uint8-wire",
             "handover-slots",
         ]
 
     def test_a_store_that_answers_late(self) -> None:
-        assert ids(SLOW_NETWORK.with_arms().plan()) == ["workers-32", "cache-resized-256", "storage-memory", "batched-fetch"]
+        assert ids(SLOW_NETWORK.with_arms().plan()) == ["workers-16", "cache-resized-256", "batched-fetch"]
 
     def test_texts(self) -> None:
         assert ids(TEXTS.with_arms().plan()) == ["cache-decoded", "workers-4", "collate-faster"]
@@ -61,14 +61,14 @@ class TestRanking:
         assert isinstance(cheap, Proposed)
         free = saved(cheap, case)
         costly = Proposed(
-            id="x", stage=cheap.stage, title="x", why="x", speedup=cheap.speedup, command="x", seconds=100.0, disk_bytes=50e9
+            id="x", stage=cheap.stage, title="x", why="x", gain=cheap.gain, command="x", seconds=100.0, disk_bytes=50e9
         )
         assert free - saved(costly, case) == 150.0
 
     def test_the_lower_end_counts(self) -> None:
         case = JPEGS.case()
         sure, unsure = (
-            Proposed(id="x", stage=INPUT[0], title="x", why="x", speedup=gain, command="x")
+            Proposed(id="x", stage=INPUT[0], title="x", why="x", gain=Modelled(gain), command="x")
             for gain in (exactly(1.5), Interval(2.0, 1.2, 3.0))
         )
         assert saved(sure, case) > saved(unsure, case)
@@ -78,7 +78,7 @@ class TestWhatFallsAway:
     def test_less_than_three_per_cent(self) -> None:
         step = JPEGS.step_called("cache-source")
         assert isinstance(step, Declined)
-        assert step.why == "would gain under 3 %: 1.02x (1.01-1.02x)"
+        assert step.why == "would gain under 3 %: 1.02x (1.01-1.02)"
         assert step.speedup is not None
         assert step.disk_bytes == 5e9
 
@@ -132,9 +132,3 @@ def test_any_measurement_gives_a_plan(
             assert 0 < step.speedup.low <= step.speedup.value <= step.speedup.high
             assert step.speedup.value >= WORTH_MAKING or step.frees is not None
             assert step.seconds is None or step.seconds >= 0
-
-
-def test_no_command_is_named_that_this_version_lacks() -> None:
-    for world in (JPEGS, SLOW_NETWORK, TEXTS):
-        for step in world.with_arms().plan(cuda=True).proposed:
-            assert not step.command.startswith("pipefix")

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipefix.plan import advise, case, model
-from pipefix.plan.remedies import caches, fetching, starting, storage, wire
+from pipefix.diagnosis import throughput
+from pipefix.plan import advise, case
+from pipefix.plan.remedies import caches, fetching, wire
 from pipefix.plan.remedy import all_remedies
 
 PAGE = " ".join((Path(__file__).resolve().parents[2] / "docs" / "remedies.md").read_text(encoding="utf-8").split())
 
 
 def test_every_remedy_is_in_the_list() -> None:
-    ids = {"workers-N" if kind.id == "workers" else kind.id for kind in all_remedies()}
+    ids = {{"workers": "workers-N", "fuse": "fuse-MODE"}.get(kind.id, kind.id) for kind in all_remedies()}
     listed = {line.split("`")[1] for line in PAGE.split("| `")[1:] for line in [f"`{line}"]}
     assert ids == listed
 
 
 def test_its_figures_are_the_codes() -> None:
     said = [
-        f"{model.FLOOR_MAKING * 1e3:g} ms in the worker, {model.FLOOR_TAKING * 1e3:g} ms in the training process",
-        f"{model.MAKING_RATE.value / 1e9:g} GB/s into fresh shared memory, {model.TAKING_RATE.value / 1e9:g} GB/s out of it",
-        f"the logarithm of a speed-up to {model.MODEL_DOUBT:.0%}".replace("%", " %"),
+        f"{throughput.FLOOR_MAKING * 1e3:g} ms in the worker, {throughput.FLOOR_TAKING * 1e3:g} ms in the training process",
+        f"{throughput.MAKING_RATE.value / 1e9:g} GB/s into fresh shared memory",
+        f"{throughput.TAKING_RATE.value / 1e9:g} GB/s out of it",
+        f"up to {throughput.CROWDING.value:.0%} of its CPU time more".replace("%", " %"),
+        f"the logarithm of a speed-up to {throughput.MODEL_DOUBT:.0%}".replace("%", " %"),
         f"What gains less than {advise.WORTH_MAKING - 1:.0%} is declined".replace("%", " %"),
-        f"{storage.FIND_SECONDS.value * 1e6:g} µs to find them",
         f"copying the batch at {wire.STACK_RATE.value / 1e9:g} GB/s",
         f"{wire.SLOT_RATE.value / 1e9:g} GB/s into memory that was used before",
-        f"with {starting.FORK_SECONDS.value * 1e3:g} ms a worker",
         f"{fetching.CALL_SECONDS.value * 1e6:g} µs less Python a text",
         f"A record is looked up in {caches.FIND_SECONDS.value * 1e6:g} µs and copied at {caches.COPY_RATE.value / 1e9:g} GB/s",
         f"writing it at {caches.WRITE_RATE / 1e6:g} MB/s",

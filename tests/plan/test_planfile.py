@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.plan import planfile
-from pipefix.plan.planfile import AugmentationChange, CacheChange, Evidence, LoaderChange, PlanFile, TunedOn
+from pipefix.plan.planfile import AugmentationChange, BeforeAfter, CacheChange, LoaderChange, PlanFile, TunedOn
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 
@@ -21,7 +21,7 @@ FULL = PlanFile(
     loader=LoaderChange(
         num_workers=4,
         persistent_workers=True,
-        evidence=Evidence(before=Interval(500.0, 490.0, 510.0), after=Interval(1320.0, 1290.0, 1350.0), run="run.json"),
+        evidence=BeforeAfter(before=Interval(500.0, 490.0, 510.0), after=Interval(1320.0, 1290.0, 1350.0), run="run.json"),
     ),
     cache=CacheChange(path="cache-decoded", store="decoded"),
     augmentation=AugmentationChange(backend="kornia", operations=["RandomResizedCrop", "RandomHorizontalFlip"]),
@@ -82,7 +82,7 @@ def test_any_text_and_figure_survives(target: str, names: list[str], value: floa
     plan = PlanFile(
         target=target,
         augmentation=AugmentationChange(
-            backend="dali", operations=names, evidence=Evidence(before=Interval(value, 0, 1), after=Interval(1, 1, 1))
+            backend="dali", operations=names, evidence=BeforeAfter(before=Interval(value, 0, 1), after=Interval(1, 1, 1))
         ),
     )
     assert planfile.decode(planfile.encode(plan), origin="it") == plan
@@ -143,3 +143,8 @@ def test_says_how_a_machine_differs() -> None:
         "it was tuned with H100, here there is no GPU",
         "it was tuned with 16.0 GB of memory, here there are 4.00 GB",
     ]
+
+
+def test_keys_of_earlier_versions_are_read_over() -> None:
+    text = f'format = "{planfile.FORMAT}"\n[loader]\nnum_workers = 2\nsharing = "file_system"\nbatched_fetch = false\n'
+    assert planfile.decode(text, origin="plan").loader == planfile.LoaderChange(num_workers=2)

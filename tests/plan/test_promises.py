@@ -9,7 +9,7 @@ import pytest
 from pipefix.measurement.measurement import Block
 from pipefix.plan.advise import advise
 from pipefix.plan.plan import Declined, Plan, Proposed
-from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, World
+from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, World, find
 
 WAITING = World(
     storage=0.0002, decode=0.006, augment=0.0001, collate=0.0001, ipc=0.0002, taking=0.0001, workers=1, cores=4.0,
@@ -44,7 +44,7 @@ def test_no_more_workers_than_a_stream_has_shards(shards: int) -> None:
     counts = [int(step.id.removeprefix("workers-")) for step in planned(world).proposed if step.id.startswith("workers-")]
     assert all(count <= shards for count in counts)
     if shards == 1:
-        step = planned(world).find("workers")
+        step = find(planned(world), "workers")
         assert isinstance(step, Declined)
         assert step.why.startswith("the stream has 1 shard, which feeds one worker: ")
 
@@ -55,7 +55,7 @@ def test_no_more_workers_where_others_have_the_cores() -> None:
     assert any(step.id.startswith("workers-") for step in planned(world, cpu=0.001).proposed)
     plan = planned(world, cpu=0.001, starved=0.74)
     assert not any(step.id.startswith("workers-") for step in plan.proposed)
-    step = plan.find("workers")
+    step = find(plan, "workers")
     assert isinstance(step, Declined)
     assert step.why.startswith(
         "for 74 % of the time the pipeline was ready to run and had no CPU, though it uses only 0.2 of 4 cores"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pipefix.measurement.machine import Machine
 from pipefix.measurement.measurement import Block, FusedCall, KeptRecord, Row
 from pipefix.measurement.trace import BatchTrace, Charge
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Declined, Proposed
 from pipefix.plan.remedy import all_remedies
+from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import Interval, exactly
 from pipefix.vocabulary.stage import Stage
-from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, STEP_BOUND, TEXTS, World
+from tests.plan.builders import JPEGS, MACHINE, SLOW_NETWORK, STEP_BOUND, TEXTS, World, find
 
 ALONE = JPEGS.but(workers=0)
 STREAM = JPEGS.but(settings={"kind": "iterable", "length": None})
@@ -46,11 +46,11 @@ class TestWorkerCount:
         assert step.speedup.value == pytest.approx(1.8, abs=0.01)
         assert step.title == "Use 4 workers instead of 2"
         assert step.why == "2 workers now, 4 cores; 4 workers were really tried beside today's setting"
-        assert step.command == "DataLoader(..., num_workers=4)"
+        assert step.command == "DataLoader(..., num_workers=4)  # or all settings at once: pipefix tune TARGET"
 
     def test_the_others_say_what_they_gave(self) -> None:
         assert declined(self.TRIED, "workers-1") == (
-            "1 worker gave 0.52x (0.47-0.57x) of today's throughput, 4 workers 1.80x (1.78-1.82x)"
+            "1 worker gave 0.52x in one block of today's throughput, 4 workers 1.80x (1.78-1.82)"
         )
 
     def test_the_smallest_of_equals_is_taken(self) -> None:
@@ -71,13 +71,14 @@ class TestWorkerCount:
     def test_declined_where_the_cores_are_full(self) -> None:
         world = JPEGS.but(workers=4, cores=4.0)
         assert declined(world, "workers") == (
-            "4 workers keep up with the 4 cores; 8 workers would give 1.00x (1.00-1.00x) (predicted, no other count was tried)"
+            "more workers than the 4 in use would not help, 4 cores have no more to give: 8 workers would give 0.90x (0.83-0.98) "
+            "(predicted, no other number was tried)"
         )
 
     def test_counts_around_todays_are_told_where_none_was_tried(self) -> None:
         world = JPEGS.but(workers=4, cores=16.0)
         assert declined(world, "workers-2") == (
-            "2 workers would give 0.50x (0.42-0.59x) of today's throughput (predicted, no other count was tried)"
+            "2 workers would give 0.50x (0.42-0.59) of today's throughput (predicted, no other number was tried)"
         )
         assert proposed(world, "workers-16").speedup.value == pytest.approx(4.0, rel=0.02)
 
@@ -100,45 +101,6 @@ class TestWorkerCount:
         )
 
 
-class TestStorageMemory:
-    def test_proposed_for_a_store_that_answers_late(self) -> None:
-        step = proposed(SLOW_NETWORK.with_arms(), "storage-memory")
-        assert step.why == "Reading takes 10.0 ms a sample, mostly waiting"
-        assert step.speedup.value == pytest.approx(0.0124 / 0.002402)
-        assert step.seconds == pytest.approx(500.0)
-        assert step.risk == "It takes 5.00 GB of memory for as long as training runs."
-
-    def test_declined_where_memory_is_too_small(self) -> None:
-        world = SLOW_NETWORK.but(source_bytes=1e6)
-        assert declined(world, "storage-memory") == "the dataset would take 50.0 GB, and 16.0 GB of memory are free"
-
-    def test_spawned_workers_hold_a_copy_each(self) -> None:
-        world = SLOW_NETWORK.but(workers=4, settings={"start_method": "spawn"})
-        assert declined(world, "storage-memory") == (
-            "the dataset would take 25.0 GB in 5 processes, and 16.0 GB of memory are free"
-        )
-
-    def test_declined_where_the_page_cache_has_them(self) -> None:
-        assert (
-            declined(JPEGS, "storage-memory") == "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.03x)"
-        )
-
-    def test_declined_with_the_cold_epochs_figure(self) -> None:
-        world = JPEGS.but(arms={"real-cold": Interval(0.5, 0.45, 0.55)})
-        assert declined(world, "storage-memory") == (
-            "reading takes 200 µs a sample from the page cache; without it: 1.02x (1.02-1.03x) (an epoch that finds the cache "
-            "empty is "
-            "2.00x (1.82-2.22x) slower)"
-        )
-
-    def test_declined_where_nothing_is_read(self) -> None:
-        assert declined(JPEGS.but(storage=0.0), "storage-memory") == "nothing is read from storage while samples are made"
-
-    def test_declined_where_the_code_only_waits(self) -> None:
-        world = SLOW_NETWORK.but(source_bytes=0.0).with_arms()
-        assert declined(world, "storage-memory") == "storage takes 10.0 ms a sample, but no bytes were seen that could be kept"
-
-
 class TestArmsThatRanSomethingLive:
     """An arm whose stage was only partly answered from the recording speaks for that part, and the model for the rest."""
 
@@ -149,12 +111,12 @@ class TestArmsThatRanSomethingLive:
 
         gain = exactly(SLOW_NETWORK.seconds / SLOW_NETWORK.but(storage=SLOW_NETWORK.storage * left).seconds)
         blocks = [block("real", 320_000_000), block("storage-from-memory", int(320_000_000 * left))]
-        return SLOW_NETWORK.but(arms={"storage-from-memory": gain}, found={"blocks": blocks})
+        return SLOW_NETWORK.but(arms={"storage-from-memory": gain}, found={"blocks": blocks}, ops={})
 
     @pytest.mark.parametrize("left", [0.0, 0.5, 0.95])
     def test_the_speedup_is_that_of_all_of_it(self, left: float) -> None:
-        step = proposed(self.world(left), "storage-memory")
-        assert step.speedup.value == pytest.approx(0.0124 / 0.002402, rel=0.01)
+        step = proposed(self.world(left), "cache-source")
+        assert step.speedup.value == pytest.approx(0.0124 / 0.0024163, rel=0.01)
 
 
 class TestCacheSource:
@@ -163,17 +125,13 @@ class TestCacheSource:
         assert step.why == "Reading takes 10.0 ms a sample; reading a record of 100 kB back takes about 16.3 µs"
         assert step.disk_bytes == pytest.approx(5e9)
         assert step.seconds == pytest.approx(525.0)
-        assert (
-            step.command
-            == "Pack the files into one LMDB (key: the index; value: the file's bytes) and read them from it in __getitem__."
-        )
 
-    def test_names_the_command_once_there_is_one(self) -> None:
-        step = proposed(SLOW_NETWORK.but(ops={}), "cache-source", verbs=frozenset({"convert"}), target="my data.py")
+    def test_its_command(self) -> None:
+        step = proposed(SLOW_NETWORK.but(ops={}), "cache-source", target="my data.py")
         assert step.command == "pipefix convert 'my data.py' --to lmdb --store source --out cache-source"
 
     def test_declined_where_it_gains_next_to_nothing(self) -> None:
-        assert declined(JPEGS, "cache-source") == "would gain under 3 %: 1.02x (1.01-1.02x)"
+        assert declined(JPEGS, "cache-source") == "would gain under 3 %: 1.02x (1.01-1.02)"
 
     def test_declined_for_streams(self) -> None:
         assert declined(STREAM, "cache-source") == "an IterableDataset has no index that records could be looked up by"
@@ -209,7 +167,7 @@ class TestCacheResized:
         )
 
     def test_its_command(self) -> None:
-        step = proposed(JPEGS, "cache-resized-256", verbs=frozenset({"convert"}))
+        step = proposed(JPEGS, "cache-resized-256")
         assert step.command == "pipefix convert TARGET --to lmdb --store resized --size 256 --out cache-resized"
 
     def test_declined_for_small_images(self) -> None:
@@ -243,7 +201,7 @@ class TestCacheDecoded:
         assert isinstance(world.but(augment=0.002).step_called("cache-decoded"), Proposed), "what is decoded is another thing"
 
     def test_worth_what_the_loader_over_such_records_showed(self) -> None:
-        kept = KeptRecord(exactly(25e-6), 2048.0, gain=Interval(7.0, 6.5, 7.5))
+        kept = KeptRecord(exactly(25e-6), 2048.0, gain=Interval(7.0, 6.5, 7.5), pairs=3)
         step = proposed(TEXTS.but(found={"record": kept}).with_arms(), "cache-decoded")
         assert step.speedup == kept.gain and step.measured
         assert step.why.endswith("reading a record of 2.05 kB back takes about 25.0 µs, and the loader was run over a few of them")
@@ -254,19 +212,19 @@ class TestCacheDecoded:
         world = TEXTS.but(augment=0.0002, ops=ops)
         alone = proposed(world.with_arms(), "cache-decoded").speedup
         assert not proposed(world.with_arms(), "cache-decoded").measured
-        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(0.5 * alone.value))
+        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(0.5 * alone.value), pairs=3)
         assert proposed(world.but(found={"record": kept}).with_arms(), "cache-decoded").speedup.value == 0.5 * alone.value
-        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(2 * alone.value))
+        kept = KeptRecord(exactly(10e-6), 2048.0, gain=exactly(2 * alone.value), pairs=3)
         assert proposed(world.but(found={"record": kept}).with_arms(), "cache-decoded").speedup.value == pytest.approx(
             alone.value, rel=0.05
         )
 
     def test_from_the_disk_it_is_not_worth_what_it_was_in_memory(self) -> None:
-        kept = KeptRecord(exactly(25e-6), 2048.0, gain=exactly(7.0))
+        kept = KeptRecord(exactly(25e-6), 2048.0, gain=exactly(7.0), pairs=3)
         world = JPEGS.but(
             ops={Stage.DECODE: ("PIL.Image.load",)}, augment=0.0, arms={"real-cold": exactly(0.5)}, found={"record": kept}
         )
-        assert declined(world, "cache-decoded").startswith("would gain under 3 %: 0.1")
+        assert declined(world, "cache-decoded").startswith("would be slower: 0.1")
 
     def test_declined_where_it_fits_nowhere(self) -> None:
         assert declined(JPEGS, "cache-decoded") == (
@@ -276,7 +234,7 @@ class TestCacheDecoded:
     def test_read_from_the_disk_where_that_was_measured(self) -> None:
         """A cold epoch at half speed: the disk takes 4.9 ms for each 100 kB, so 857 kB from it are no gain."""
         world = JPEGS.but(arms={"real-cold": exactly(0.5)})
-        assert declined(world, "cache-decoded").startswith("would gain under 3 %: 0.1")
+        assert declined(world, "cache-decoded").startswith("would be slower: 0.1")
 
     def test_declined_where_nothing_is_decoded(self) -> None:
         assert declined(JPEGS.but(decode=0.0), "cache-decoded") == "nothing is decoded"
@@ -286,7 +244,7 @@ class TestCacheDecoded:
             augment=0.002, ops={Stage.DECODE: ("json.loads",), Stage.AUGMENT: ("Normalize",)}, source_bytes=5000.0
         ).with_arms()
         assert declined(world, "cache-decoded") == (
-            "cache-sample gains 26.2x (24.1-28.6x) for 102 MB of disk, this 1.94x (1.87-2.02x) for 102 MB"
+            "cache-sample gains 26.2x (24.1-28.6) for 102 MB of disk, this 1.94x (1.87-2.02) for 102 MB"
         )
 
 
@@ -333,8 +291,8 @@ class TestAugmentGpu:
         assert step.why == (
             "Augmentation takes 3.00 ms a sample (RandomResizedCrop most); the GPU's own share of it is not in the figure"
         )
-        assert "on the GPU" in step.command
-        assert proposed(JPEGS, "augment-gpu", cuda=True, verbs=frozenset({"swap"})).command == "pipefix swap TARGET --to kornia"
+        assert "swap" in step.command
+        assert proposed(JPEGS, "augment-gpu", cuda=True).command == "pipefix swap TARGET --to kornia"
 
     def test_what_stays_on_the_cpu_is_not_promised(self) -> None:
         world = JPEGS.but(ops={Stage.DECODE: ("PIL.Image.load",), Stage.AUGMENT: ("RandomResizedCrop", "ColorJitter")}).with_arms()
@@ -351,7 +309,7 @@ class TestAugmentGpu:
         assert declined(JPEGS, "augment-gpu") == (
             "no CUDA device here; augmentation takes 3.00 ms a sample (RandomResizedCrop most), so beside a GPU with time to "
             "spare it would "
-            "gain 1.44x (1.32-1.57x)"
+            "gain 1.44x (1.32-1.57)"
         )
 
     def test_declined_without_augmentation(self) -> None:
@@ -370,11 +328,11 @@ class TestDecodeGpu:
     WHOLE = Moving(frozenset({"RandomResizedCrop"}))
 
     def test_proposed_beside_a_gpu_as_the_most_it_can_bring(self) -> None:
-        step = proposed(JPEGS.with_arms(), "decode-gpu", cuda=True, whole=self.WHOLE, verbs=frozenset({"swap"}))
+        step = proposed(JPEGS.with_arms(), "decode-gpu", cuda=True, whole=self.WHOLE)
         assert step.speedup.low == 1.0 < 2 < step.speedup.value
         assert "which is the most that it can bring" in step.why
         assert step.command == "pipefix swap TARGET --to dali"
-        assert "DALI" in proposed(JPEGS, "decode-gpu", cuda=True, whole=self.WHOLE).command
+        assert "dali" in proposed(JPEGS, "decode-gpu", cuda=True, whole=self.WHOLE).command
 
     def test_declined_with_the_reason(self) -> None:
         assert declined(JPEGS, "decode-gpu", cuda=True) == "whether DALI can make these samples could not be told"
@@ -387,35 +345,6 @@ class TestDecodeGpu:
         )
 
 
-class TestUint8Wire:
-    def test_proposed_beside_a_gpu(self) -> None:
-        step = proposed(JPEGS.but(ipc=0.004), "uint8-wire", cuda=True)
-        assert step.why == "19.3 MB cross for each batch; as bytes it would be 4.82 MB"
-        floor = 0.0006 / 32
-        after = 0.0062 + 0.003 - 0.5 * 0.002 + 0.0002 * 0.25 + floor + (0.004 - floor) / 4
-        assert step.speedup.value == pytest.approx(0.0134 / after, rel=1e-3)
-
-    def test_declined_without_a_gpu(self) -> None:
-        assert declined(JPEGS, "uint8-wire") == (
-            "no CUDA device here to make them float on; beside one it would gain at most 1.17x (1.13-1.22x)"
-        )
-
-    def test_declined_without_workers(self) -> None:
-        assert declined(ALONE, "uint8-wire", cuda=True) == "no workers: nothing crosses a process border"
-
-    def test_declined_for_whole_numbers(self) -> None:
-        assert declined(TEXTS, "uint8-wire", cuda=True) == "the largest tensor of a batch (65.5 kB) does not hold floats"
-
-    def test_declined_where_floats_may_be_more_than_pixels(self) -> None:
-        world = JPEGS.but(ops={Stage.DECODE: ("numpy.load",), Stage.AUGMENT: ("scale",)})
-        assert declined(world, "uint8-wire", cuda=True) == (
-            "nothing that decodes pictures was seen, so the floats in a batch may be more than bytes can hold"
-        )
-
-    def test_declined_where_nobody_looked(self) -> None:
-        assert declined(JPEGS.but(found={"looks": {}}), "uint8-wire", cuda=True) == "what a batch is made of could not be looked at"
-
-
 class TestHandoverSlots:
     def test_proposed(self) -> None:
         step = proposed(JPEGS.but(ipc=0.004), "handover-slots")
@@ -424,7 +353,7 @@ class TestHandoverSlots:
         assert step.speedup.value == pytest.approx(0.0134 / (0.0094 + slot), rel=1e-3)
 
     def test_declined_where_the_hand_over_is_cheap(self) -> None:
-        assert declined(JPEGS.but(ipc=0.0001), "handover-slots") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(JPEGS.but(ipc=0.0001), "handover-slots") == "would gain under 3 %: 1.00x"
 
     def test_declined_without_workers(self) -> None:
         assert declined(ALONE, "handover-slots") == "no workers: nothing crosses a process border"
@@ -454,7 +383,7 @@ class TestCollateFaster:
         assert proposed(own, "collate-faster").command.startswith("In pad_batch, allocate the batch once")
 
     def test_declined_where_it_is_a_copy_already(self) -> None:
-        assert declined(JPEGS.but(collate=0.0001), "collate-faster") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(JPEGS.but(collate=0.0001), "collate-faster") == "would gain under 3 %: 1.00x"
 
     def test_declined_without_cost_or_size(self) -> None:
         assert declined(JPEGS.but(collate=0.0), "collate-faster") == "collating takes no time"
@@ -483,7 +412,7 @@ class TestPinning:
             declined(JPEGS.but(found=even), "pinning", cuda=True)
             == "a batch is copied as fast without: 4.00 ms against 4.00 ms pinned"
         )
-        assert declined(JPEGS.but(found=self.COPIES), "pinning", cuda=True) == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(JPEGS.but(found=self.COPIES), "pinning", cuda=True) == "would gain under 3 %: 1.00x"
 
 
 class TestEarlyCopy:
@@ -541,42 +470,9 @@ class TestPersistentWorkers:
             "an epoch takes 4.00 s to begin, but the dataset tells no length to compare it with"
         )
         sampled = self.SHORT.but(settings={"length": 3200, "drawn": 1_000_000})
-        assert declined(sampled, "persistent-workers") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(sampled, "persistent-workers") == "would gain under 3 %: 1.00x"
         long = JPEGS.but(found={"epoch_restart": 2.0})
-        assert declined(long, "persistent-workers") == "would gain under 3 %: 1.01x (1.00-1.01x)"
-
-
-class TestStartMethod:
-    SPAWNED = JPEGS.but(settings={"length": 3200, "start_method": "spawn"}, found={"first_batch": 6.0, "epoch_restart": 6.0})
-
-    def test_proposed_for_spawned_workers(self) -> None:
-        step = proposed(self.SPAWNED, "start-method")
-        assert step.why == (
-            "2 workers started by spawn took 6.00 s to the first batch, at every epoch; forked from a server that has torch "
-            "loaded it would "
-            "be about 384 ms"
-        )
-        steady = 3200 * 0.0049
-        assert step.speedup.value == pytest.approx((6 + steady) / (0.07 + 0.0098 * 32 + steady))
-        assert "set_forkserver_preload" in step.command
-
-    def test_knows_the_platforms_default(self) -> None:
-        world = self.SPAWNED.but(settings={"length": 3200})
-        newer = Machine(system="Linux", kernel="6.1", python="3.14.0", effective_cores=4.0)
-        assert proposed(world, "start-method", machine=newer).why.startswith("2 workers started by forkserver took 6.00 s")
-        mac = Machine(system="Darwin", kernel="24", python="3.11.0", effective_cores=4.0)
-        assert proposed(world, "start-method", machine=mac).why.startswith("2 workers started by spawn")
-        assert declined(world, "start-method") == "workers are forked already: the first batch was there after 6.00 s"
-
-    def test_declined(self) -> None:
-        assert declined(ALONE, "start-method") == "no workers: there is none to start"
-        assert declined(JPEGS, "start-method") == "how long the first batch takes was not measured: the time budget was spent"
-        windows = Machine(system="Windows", kernel="11", python="3.11.0")
-        assert declined(self.SPAWNED, "start-method", machine=windows) == "Windows can only spawn processes"
-        endless = self.SPAWNED.but(settings={"length": None, "start_method": "spawn"})
-        assert (
-            declined(endless, "start-method") == "the first batch takes 6.00 s, but the dataset tells no length to compare it with"
-        )
+        assert declined(long, "persistent-workers") == "would gain under 3 %: 1.01x (1.00-1.01)"
 
 
 class TestTailScheduling:
@@ -589,7 +485,7 @@ class TestTailScheduling:
 
         found, diagnosis = self.WORLD.measurement(), self.WORLD.diagnosis()
         diagnosis.sample = exactly(0.0065)
-        step = advise(found, diagnosis, machine=MACHINE).find("tail-scheduling")
+        step = find(advise(found, diagnosis, machine=MACHINE), "tail-scheduling")
         assert isinstance(step, Proposed)
         assert step.why == (
             "The slowest sample in a hundred takes 75.0x the median (4.00 ms), and finished batches waited 1.60 ms a sample "
@@ -606,7 +502,7 @@ class TestTailScheduling:
         assert declined(JPEGS, "tail-scheduling") == "how unequal samples are was not measured"
         alike = JPEGS.but(tail={**self.TAIL, "p99": 0.006})
         assert declined(alike, "tail-scheduling") == "samples are alike: the slowest in a hundred takes 1.50x the median (4.00 ms)"
-        assert declined(self.WORLD, "tail-scheduling") == "would gain under 3 %: 1.00x (1.00-1.00x)"
+        assert declined(self.WORLD, "tail-scheduling") == "would gain under 3 %: 1.00x"
 
 
 def with_threads(world: World, process: int, thread: int) -> World:
@@ -701,7 +597,7 @@ def fused(world: World = JPEGS, **calls: FusedCall) -> World:
     return world.but(found={"fused": calls})
 
 
-class TestFuseExact:
+class TestFuse:
     def test_it_takes_the_place_of_decoding_transforming_collating_and_handing_over(self) -> None:
         step = proposed(fused(exact=EXACT), "fuse-exact")
         assert step.why == (
@@ -737,20 +633,18 @@ class TestFuseExact:
         assert proposed(fused(world, exact=quick), "fuse-exact").speedup.value == pytest.approx(unseen.value)
 
     def test_declined(self) -> None:
-        assert declined(JPEGS, "fuse-exact") == (
+        assert declined(JPEGS, "fuse") == (
             "whether one call can make a sample was not tried: that takes a budget of 8 s, and decoding and transforming that are "
             "10 % of a sample's making"
         )
-        assert declined(STREAM, "fuse-exact") == (
+        assert declined(STREAM, "fuse") == (
             "an IterableDataset is not asked for indices, so its samples cannot be made by one call each"
         )
         odd = FusedCall(why_not="the dataset has no transforms (an attribute such as transform)")
-        assert declined(fused(exact=odd), "fuse-exact") == (
+        assert declined(fused(exact=odd), "fuse") == (
             "one call cannot make these samples: the dataset has no transforms (an attribute such as transform)"
         )
 
-
-class TestFuseClose:
     def test_it_is_proposed_where_it_gains_more_than_equal_pixels_and_says_how_far_it_is_off(self) -> None:
         step = proposed(fused(exact=EXACT, close=CLOSE), "fuse-close")
         assert step.risk == (
@@ -761,5 +655,5 @@ class TestFuseClose:
 
     def test_equal_pixels_are_preferred(self) -> None:
         alike = FusedCall(left=EXACT.left, pictures=16, apart=CLOSE.apart, draws=True)
-        why = declined(fused(exact=EXACT, close=alike), "fuse-close")
-        assert why.startswith("fuse-exact gains 2.5") and why.endswith("and changes no pixel")
+        steps = [step for step in fused(exact=EXACT, close=alike).plan() if step.id.startswith("fuse")]
+        assert [step.id for step in steps] == ["fuse-exact"]

@@ -10,14 +10,15 @@ from torch.utils.data import DataLoader
 
 from pipefix.api.tune import Tuned, _reading_its_cache, _tuned
 from pipefix.caches import convert as conversion
-from pipefix.measurement.machine import Machine
 from pipefix.plan import planfile
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.subject.load import load
+from pipefix.system.machine import Machine
 from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import Trial
 from pipefix.tuning.space import Settings, Space
-from pipefix.tuning.tuner import Found, TrialLine
+from pipefix.tuning.tuner import TuneResult
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings
@@ -37,8 +38,8 @@ def tuned(folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool =
         planfile.write(older, path)
     rate = Interval(100.0, 99.0, 101.0)
     kept = "it could not be beaten" if chosen == Settings(2) else None
-    rows = (TrialLine(chosen, "", "run"),) if ran else ()
-    found = Found(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
+    rows = (Trial(chosen, rate),) if ran else ()
+    found = TuneResult(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     telling = TuneReporter(
         "data.py", LoaderSettings(batch_size=4, num_workers=2), Settings(2), space, ResourceLimits(), found,

@@ -26,6 +26,7 @@ from pipefix.report.runfile import (
     Arm,
     Caveat,
     Finding,
+    GainFigures,
     LoopFigures,
     LoopSpan,
     OpFigures,
@@ -176,19 +177,20 @@ def test_nothing_in_a_name_becomes_markup() -> None:
 
 def everywhere(said: str) -> Run:
     """The same text wherever text can come from outside."""
-    half, op = Interval(2.0, 1.5, 2.5), OpFigures(name=said, wall_s=1.0, opaque=said)
+    half, gain = Interval(2.0, 1.5, 2.5), GainFigures(2.0, 1.5, 2.5)
+    op = OpFigures(name=said, wall_s=1.0, opaque=said)
     return Run(
         pipefix=said, created=said, target=said, machine={"cpu_model": said, "gpus": [{"name": said}], "note": said}, consumer=said,
         verdict=VerdictFigures(kind=said, stage=said, sentence=said, confidence=0.5, rule=said),
         throughput=Throughput(delivered=half, unit=said),
         stages=[
-            StageFigures(stage=said, wall_s=half, share=0.5, marginal_gain=half, ops=[op]),
+            StageFigures(stage=said, wall_s=half, share=0.5, marginal_gain=gain, ops=[op]),
             StageFigures(stage=said, declined=said),
         ],
         cold={"declined": said},
         arms=[Arm(name=said, replaces=[said], rates=[1.0]), Arm(name=said, declined=said)],
         remedies=[
-            RemedyFigures(id=said, stage=said, title=said, status="proposed", why=said, speedup=half, command="one two"),
+            RemedyFigures(id=said, stage=said, title=said, status="proposed", why=said, speedup=gain, command="one two"),
             RemedyFigures(id=said, stage=said, title=said, status="declined", why=said),
         ],
         audit=[Finding(id=said, severity=said, found=said, advice=said, rule=said)],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -25,7 +27,7 @@ from pipefix.report.document import (
     to_do,
 )
 from pipefix.report.probe_report import full
-from pipefix.report.runfile import OpFigures, RemedyFigures, Run, StageFigures, VerdictFigures, read
+from pipefix.report.runfile import GainFigures, OpFigures, RemedyFigures, Run, StageFigures, VerdictFigures, read
 from pipefix.report.terminal import lines
 from pipefix.vocabulary.quantity import Interval
 from tests.conftest import ROOT
@@ -36,6 +38,12 @@ GOLDEN = ROOT / "fixtures" / "reports"
 
 def printed(*blocks: object, **how: object) -> list[str]:
     return lines(Document(sections=[Section(title="", blocks=list(blocks))]), **how)  # type: ignore[arg-type]
+
+
+def test_the_users_random_numbers_go_on_where_it_is_imported() -> None:
+    """rich draws a number at its first import: in the middle of a training program, where a probe is called from Python."""
+    code = "import random; before = random.getstate(); import pipefix.report.terminal; assert random.getstate() == before"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
@@ -149,12 +157,19 @@ def test_columns_that_do_not_fit_are_left_out_in_their_order() -> None:
 
 @given(st.text(max_size=40), st.floats(), st.floats(), st.integers(min_value=40, max_value=130))
 def test_any_run_is_told(name: str, first: float, second: float, width: int) -> None:
-    interval = Interval(first, second, first)
+    interval, gain = Interval(first, second, first), GainFigures(first, second, first)
     stage = StageFigures(
-        stage=name, wall_s=interval, cpu_s=interval, share=second, bytes=first, marginal_gain=interval,
+        stage=name, wall_s=interval, cpu_s=interval, share=second, bytes=first, marginal_gain=gain,
         ops=[OpFigures(name=name, wall_s=first)],
     )  # fmt: skip
-    remedy = RemedyFigures(id=name, stage=name, title=name, status="proposed", why=name, speedup=interval)
+    remedy = RemedyFigures(
+        id=name,
+        stage=name,
+        title=name,
+        status="proposed",
+        why=name,
+        speedup=gain,
+    )
     run = Run(target="x", created=name, stages=[stage], remedies=[remedy], unattributed_s=first, sample_s=interval)
     for line in lines(full(run), width=width):
         assert cell_len(line) <= width or line.strip().startswith("pipefix probe")

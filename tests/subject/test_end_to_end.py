@@ -1,4 +1,7 @@
-"""Every kind of pipeline is probed to a verdict, in the training process and in workers, under every start method."""
+"""Every kind of pipeline is probed to a verdict, in the training process and in workers, under every start method.
+
+Time is counted, not read: the probe's clock moves by a tick a look, so blocks and budgets end after so many batches on any machine.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import pipefix
+from tests.doubles.ticks import PROBE, Ticks
 from tests.subject import pipelines
 
 BUDGET = 0.25
@@ -18,8 +22,13 @@ ALONE = ("map", "batched", "single", "generator", "sharded", "single stream")
 """Kinds that go other ways where there are no workers; of the others two workers tell as much."""
 
 
+@pytest.fixture(autouse=True)
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    return Ticks().given_to(PROBE, monkeypatch)
+
+
 def probe(loader: DataLoader[Any], **options: Any) -> Any:
-    run = pipefix.probe(loader, budget=BUDGET, **options)
+    run = pipefix.probe(loader, budget=BUDGET, **options)  # fake clock
     assert not run.partial
     assert run.verdict is not None and run.verdict.sentence
     real = next(arm for arm in run.arms if arm.name == "real")

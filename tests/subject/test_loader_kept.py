@@ -99,6 +99,8 @@ def test_another_batch_size_or_worker_count_keeps_the_rest(batch_size: int | Non
     assert ours.num_workers == (2 if workers is None else workers)
     for name in ("dataset", "sampler", "collate_fn", "worker_init_fn", "generator", "pin_memory", "drop_last", "in_order"):
         assert getattr(ours, name) is getattr(theirs, name), name
+    theirs.pin_memory_device = "cuda:1"
+    assert load(theirs, workers=1).loader.pin_memory_device == "cuda:1"
     if ours.num_workers:
         assert (ours.prefetch_factor, ours.persistent_workers, ours.timeout) == (5, True, 7)
         assert ours.multiprocessing_context is theirs.multiprocessing_context

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import install_all
-from pipefix.seams.tap import Tap
-from pipefix.subject.user_code import UserCodeSeams
+from pipefix.hooks.install import install_all
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.subject.user_code import UserCodeHooks
 
 PIXELS = np.arange(48, dtype=np.float32).reshape(4, 4, 3)
 RAW = bytes(range(48))
@@ -125,22 +125,22 @@ class Watched:
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
-        self.tap, self.patches = Tap(), Patches()
-        self.user_code = UserCodeSeams(self.tap, self.patches)
+        self.timer, self.patches = SampleTimer(), Patches()
+        self.user_code = UserCodeHooks(self.timer, self.patches)
         self.user_code.dataset(dataset)
-        self.tap.active = True
+        self.timer.active = True
 
     def sample(self, index: int = 0) -> Any:
-        self.tap.begin(index)
+        self.timer.begin(index)
         try:
             return self.dataset[index]
         finally:
-            self.tap.end()
+            self.timer.end()
 
     @property
     def ops(self) -> dict[str, str]:
         """Operations that were called, and the stage of each."""
-        named = zip(self.tap.names, self.tap.calls, strict=True)
+        named = zip(self.timer.names, self.timer.calls, strict=True)
         return {op: str(stage) for (stage, op), calls in named if stage is not None and calls}
 
 
@@ -150,7 +150,7 @@ def watched(dataset: Any) -> Iterator[Watched]:
     try:
         yield watch
     finally:
-        watch.tap.active = False
+        watch.timer.active = False
         watch.patches.undo()
 
 
@@ -450,7 +450,7 @@ def test_recursion_reaches_as_deep_as_before() -> None:
     deepest = sys.getrecursionlimit() - 200
     with watched(case(lambda self, index: depth(PIXELS, deepest))) as watch:
         assert watch.sample() is PIXELS
-        assert watch.tap.calls[watch.tap.op_id(*next(name for name in watch.tap.names if name[1] == "depth"))] == 1
+        assert watch.timer.calls[watch.timer.op_id(*next(name for name in watch.timer.names if name[1] == "depth"))] == 1
 
 
 def test_a_dataset_can_be_copied_and_pickled_while_it_is_cut() -> None:
@@ -559,14 +559,14 @@ def test_a_file_that_the_dataset_opened_before_is_read_under_the_clock_and_put_b
 
     shard = Shard()
     opened, expected = shard.file, Shard()[3]
-    tap, patches = Tap(), Patches()
-    install_all(tap, patches)
-    UserCodeSeams(tap, patches).dataset(shard)
-    tap.active = True
-    tap.begin(3)
+    timer, patches = SampleTimer(), Patches()
+    install_all(timer, patches)
+    UserCodeHooks(timer, patches).dataset(shard)
+    timer.active = True
+    timer.begin(3)
     assert shard[3] == expected
-    tap.end()
-    assert tap.bytes_read >= 65536
+    timer.end()
+    assert timer.bytes_read >= 65536
     patches.undo()
     assert shard.file is opened
     assert shard[3] == expected

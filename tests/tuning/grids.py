@@ -13,13 +13,29 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pipefix.tuning.results import Goal, Preview, TrialResult
+from pipefix.tuning.block_figures import around
+from pipefix.tuning.limits import FRESH_RATE, HANDING_S, BatchCost
+from pipefix.tuning.results import Goal, Trial
 from pipefix.tuning.space import Settings, Space
 
 MEASURED = Path(__file__).resolve().parents[2] / "fixtures" / "grids" / "measured.json"
+
+
+def tried(settings: Settings, rate: float = 0.0, doubt: float = 0.03, *, ended: str = "", **more: Any) -> Trial:
+    """A trial that was run, or ended."""
+    if ended:
+        return Trial(settings, status="ended", reason=ended)
+    return Trial(settings, around(rate, doubt), **more)
+
+
+def looked(rate: float, *, handing: float = 0.0, cpu_s: float = 0.0) -> BatchCost:
+    """A look at batches of 16 samples; ``handing``: of the making of one, ``cpu_s``: of a sample."""
+    seconds = 16 / rate
+    return BatchCost(max(0.0, handing * seconds - HANDING_S) * FRESH_RATE, 1, 3e8, 40, 16 * cpu_s, seconds, 16)
 
 
 @dataclass(frozen=True)
@@ -90,25 +106,23 @@ class Grid:
 
     # -- measured with noise -------------------------------------------------------------------------------------------
 
-    def measured(self, settings: Settings, draw: np.random.Generator, *, noise: float | None = None) -> TrialResult:
+    def measured(self, settings: Settings, draw: np.random.Generator, *, noise: float | None = None) -> Trial:
         sigma = self.noise if noise is None else noise
         rate = self.delivered(settings) * math.exp(sigma * draw.standard_normal())
-        told = TrialResult(
-            settings.normal(), rate, sigma * math.exp(0.3 * draw.standard_normal()), tail=self.tail, threads=self.threads
-        )
+        doubt = sigma * math.exp(0.3 * draw.standard_normal())
         if self.demand is None:
-            return told
+            return tried(settings.normal(), rate, doubt, tail=self.tail, threads=self.threads)
         stall = min(1.0, max(0.0, self.stall(settings) + 0.002 * draw.standard_normal()))
         potential = self.supply(settings) * math.exp(0.1 + 0.1 * draw.standard_normal()) if settings.workers else None
-        rate = min(rate, self.demand) if stall < 0.02 else rate
-        return replace(
-            told, rate=rate, stall=stall, demand=self.demand * math.exp(0.005 * draw.standard_normal()), potential=potential
-        )
+        return tried(
+            settings.normal(), min(rate, self.demand) if stall < 0.02 else rate, doubt, tail=self.tail, threads=self.threads,
+            stall=stall, demand=self.demand * math.exp(0.005 * draw.standard_normal()), potential=potential,
+        )  # fmt: skip
 
-    def looked_at(self, draw: np.random.Generator) -> Preview:
+    def looked_at(self, draw: np.random.Generator) -> BatchCost:
         alone = self.curve(0)
         rate = alone * math.exp(0.08 * draw.standard_normal())
-        return Preview(rate, cpu_s=self.computing * self.threads / alone * math.exp(0.05 * draw.standard_normal()))
+        return looked(rate, cpu_s=self.computing * self.threads / alone * math.exp(0.05 * draw.standard_normal()))
 
 
 def _uneven(name: str, workers: int) -> float:

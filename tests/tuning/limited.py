@@ -90,16 +90,16 @@ def real(seed: int) -> dict[str, Any]:
     limit = usage.read([os.getpid()]).memory_bytes * 1.2 + float(draw.choice([50e6, 250e6, 500e6]))
     loader: DataLoader[Any] = DataLoader(Hungry(most), batch_size=8, num_workers=int(draw.choice([0, 2, 4])))
     before = set(like_this_one())
-    shm = set(os.listdir(usage.SHM))
+    shm = set(os.listdir("/dev/shm"))
     told = {"said": f"workers that grow to {most // 1_000_000} MB, starting with {loader.num_workers}", "limit_mb": limit / 1e6}
     memory = 0.0
     try:
         tuned = pipefix.tune(loader, budget=6.0, trials=4, max_memory=limit, max_shm=float(draw.choice([1e6, 50e6, 1e9])))
-        memory = max((one.used.memory_bytes for one in tuned.report.trials if one.used is not None), default=0.0)
+        memory = max((trial.used.memory_bytes for trial in tuned.report.trials), default=0.0)
         ending = tuned.report.sentence
     except (BadUsage, TargetError) as error:
         ending = f"refused: {error}"
-    left = [name for name in set(os.listdir(usage.SHM)) - shm if name.startswith("torch_")]
+    left = [name for name in set(os.listdir("/dev/shm")) - shm if name.startswith("torch_")]
     stayed = sorted(set(like_this_one()) - before)
     return {
         **told, "ending": ending, "memory_mb": memory / 1e6,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipefix.tuning.results import Goal, TrialResult
+from pipefix.tuning.results import Goal, Trial
 from pipefix.tuning.search import Finished, NextTrial, Search
 from pipefix.tuning.space import Settings
 from tests.tuning.grids import Grid
@@ -25,7 +25,7 @@ class Played:
     workers: int
     fewest: int | None
     """That feed the consumer, where any do."""
-    path: tuple[TrialResult, ...]
+    path: tuple[Trial, ...]
 
 
 def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
@@ -33,14 +33,14 @@ def play(grid: Grid, start: Settings, *, seed: int, most: int = 8) -> Played:
     goal = Goal(has_consumer=grid.demand is not None)
     search = Search(grid.space, goal, start, most_trials=most)
     look = grid.looked_at(draw)
-    seen: list[TrialResult] = []
+    seen: list[Trial] = []
     while True:
         said = search.next(seen, look=look)
         if isinstance(said, Finished):
             break
         assert isinstance(said, NextTrial)
         seen.append(grid.measured(said.settings, draw))
-    best = search.best(seen, look=look)
+    best = search.best(seen)
     assert best is not None
     chosen = best.settings if confirmed(grid, best.settings, start, goal, draw) else start
     regret = max(0.0, 1 - grid.delivered(chosen) / grid.best())

@@ -28,6 +28,13 @@ def test_uneven_waits_widen_its_interval() -> None:
     assert uneven.high - uneven.low > 5 * (even.high - even.low)
 
 
+def test_waits_that_come_in_turns_of_the_workers_do_not_widen_it() -> None:
+    """Four workers that are done at the same time: one wait for all four of their batches."""
+    in_turns = [block([0.04, 0.0, 0.0, 0.0] * 10, [0.01] * 40, workers=4)] * 3
+    found = figures.stall(in_turns)
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+
+
 def test_what_the_workers_could_make() -> None:
     assert figures.potential([block([0.0] * 10, [0.1] * 10, making=0.02, workers=3)]) == pytest.approx(3 * 8 / 0.02)
     assert figures.potential([block([0.0] * 10, [0.1] * 10, workers=0)]) is None

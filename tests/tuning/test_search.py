@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from pipefix.tuning.results import Goal, Preview, TrialResult
+from pipefix.tuning.results import Goal, Trial
 from pipefix.tuning.search import Finished, NextTrial, Search
 from pipefix.tuning.space import Settings, Space, most_workers, said
 from pipefix.tuning.verdict import beaten
 from tests.tuning import grids
+from tests.tuning.grids import looked, tried
 from tests.tuning.replaying import play
 
 SPACE = Space(most_workers=32, cores=8)
@@ -23,13 +23,73 @@ def test_it_begins_with_the_settings_as_they_are() -> None:
 
 def test_no_trial_is_made_twice_and_eight_are_the_most() -> None:
     played = play(BY_NAME["noisy-usl"], Settings(4), seed=1)
-    tried = [one.settings for one in played.path]
-    assert len(tried) == len(set(tried)) <= 8
+    settings = [trial.settings for trial in played.path]
+    assert len(settings) == len(set(settings)) <= 8
 
 
-@pytest.mark.parametrize("name", ["lightning-19391", "eight-cores", "far-store", "huge-batches", "steep-usl", "two-cores-quota"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lightning-19391",
+        "eight-cores",
+        "far-store",
+        "far-store-wide",
+        "huge-batches",
+        "steep-usl",
+        "two-cores-quota",
+        "page-cache-lost",
+    ],
+)
 def test_the_choice_is_near_the_best_of_the_grid(name: str) -> None:
-    assert np.median([play(BY_NAME[name], Settings(start), seed=seed).regret for seed, start in enumerate((0, 4, 16))]) <= 0.03
+    for seed, start in enumerate((0, 4, 16)):
+        assert play(BY_NAME[name], Settings(start), seed=seed).regret <= 0.03
+
+
+def rates(supply: dict[int, float]) -> list[Trial]:
+    return [tried(Settings(workers), rate) for workers, rate in supply.items()]
+
+
+@pytest.mark.parametrize(
+    ("supply", "cores", "asked"),
+    [
+        ({4: 400.0}, 16, 16),
+        ({4: 400.0, 16: 1600.0}, 16, 32),
+        ({4: 400.0, 16: 720.0}, 16, 8),
+        ({4: 400.0, 16: 720.0, 32: 700.0}, 16, 8),
+        ({4: 400.0, 16: 720.0, 32: 700.0, 8: 800.0}, 16, 11),
+        ({0: 100.0, 16: 285.0}, 16, 8),
+        ({2: 150.0, 8: 300.0, 11: 250.0}, 8, 4),
+    ],
+    ids=["the cores", "double", "halve where it bends", "halve", "bisect", "halve first", "bisect below"],
+)
+def test_counts_are_doubled_halved_and_bisected(supply: dict[int, float], cores: float, asked: int) -> None:
+    following = Search(Space(most_workers=64, cores=cores, most_prefetch=2, reorder=False), Goal(), Settings(4)).next(rates(supply))
+    assert isinstance(following, NextTrial)
+    assert following.settings.workers == asked
+
+
+def test_no_more_is_tried_where_the_cores_are_busy() -> None:
+    search = Search(Space(most_workers=64, cores=8, most_prefetch=2, reorder=False), Goal(), Settings(4))
+    seen = rates({4: 400.0, 6: 600.0, 8: 790.0})
+    assert isinstance(search.next(seen, look=looked(100.0, cpu_s=0.01)), Finished)
+    assert isinstance(search.next(seen, look=looked(100.0, cpu_s=0.001)), NextTrial), "they mostly wait"
+
+
+def test_what_another_setting_changed_carries_over_to_other_counts() -> None:
+    search = Search(Space(most_workers=16, cores=8, most_prefetch=8), Goal(), Settings(4))
+    seen = [*rates({4: 400.0, 6: 600.0, 8: 790.0, 16: 780.0}), tried(Settings(8, prefetch=8), 1000.0)]
+    asked = search.next(seen)
+    assert not isinstance(asked, NextTrial) or asked.settings.workers not in (4, 6, 16)
+
+
+def test_workers_that_feed_a_consumer_are_counted_by_what_one_supplies() -> None:
+    search = Search(Space(most_workers=64, cores=64), Goal(has_consumer=True), Settings(4))
+    hungry = tried(Settings(4), 400.0, stall=0.6, demand=1000.0)
+    asked = search.next([hungry])
+    assert isinstance(asked, NextTrial) and asked.settings.workers == 10
+    wide = tried(Settings(16), 1000.0, stall=0.0, demand=1000.0, potential=1600.0)
+    asked = search.next([hungry, wide])
+    assert isinstance(asked, NextTrial) and asked.settings.workers == 11 - 1
 
 
 def test_a_consumer_is_fed_by_hardly_more_workers_than_it_needs() -> None:
@@ -50,30 +110,21 @@ def test_late_batches_suggest_another_order_and_threads_a_cap() -> None:
     capped = play(BY_NAME["threads-everywhere"], Settings(4), seed=0)
     assert capped.chosen.worker_threads == 1
     kept = Search(replace(SPACE, reorder=False), Goal(), Settings(4))
-    seen = [TrialResult(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
+    seen = [tried(Settings(n), 100.0 * min(n, 8), tail=50.0) for n in (4, 8, 9, 12)]
     asked = kept.next(seen)
     assert not isinstance(asked, NextTrial) or asked.settings.in_order
 
 
-@pytest.mark.parametrize(
-    ("look", "turned"),
-    [
-        (Preview(100.0, handing=0.3), {"engine": "processes"}),
-        (Preview(100.0, tensors=40), {"sharing": "file_system"}),
-        (Preview(100.0, handing=0.01, tensors=2), {}),
-    ],
-)
-def test_batches_that_are_large_or_scattered_are_handed_over_another_way(look: Preview, turned: dict[str, str]) -> None:
-    space = Space(most_workers=4, cores=2, slots=True, sharing=True, reorder=False)
-    search = Search(space, Goal(), Settings(2))
-    seen: list[TrialResult] = []
-    while isinstance(asked := search.next(seen, look=look), NextTrial):
-        better = 1.3 if asked.settings.engine or asked.settings.sharing else 1.0
-        seen.append(TrialResult(asked.settings, 100.0 * better * min(2, asked.settings.workers or 1), doubt=0.01))
-    best = search.best(seen, look=look)
+@pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.01, False)])
+def test_batches_that_are_large_are_handed_over_another_way(handing: float, turned: bool) -> None:
+    search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), Goal(), Settings(2))
+    seen: list[Trial] = []
+    while isinstance(asked := search.next(seen, look=looked(100.0, handing=handing)), NextTrial):
+        better = 1.3 if asked.settings.engine else 1.0
+        seen.append(tried(asked.settings, 100.0 * better * min(2, asked.settings.workers or 1), doubt=0.01))
+    best = search.best(seen)
     assert best is not None
-    assert {name: getattr(best.settings, name) for name in turned} == turned
-    assert all(one.settings.engine is one.settings.sharing is None for one in seen) == (not turned)
+    assert (best.settings.engine == "processes") == turned == any(one.settings.engine is not None for one in seen)
 
 
 @pytest.mark.parametrize(
@@ -85,34 +136,24 @@ def test_workers_that_idle_though_batches_are_waited_for_hand_over_another_way(
 ) -> None:
     goal = Goal(has_consumer=stall is not None)
     search = Search(Space(most_workers=4, cores=2, slots=True, reorder=False), goal, Settings(2))
-    seen: list[TrialResult] = []
-    while isinstance(asked := search.next(seen, look=Preview(100.0)), NextTrial):
+    seen: list[Trial] = []
+    while isinstance(asked := search.next(seen, look=looked(100.0)), NextTrial):
         of = asked.settings
         rate = 100.0 * (1.4 if of.engine else 1.0) * min(2, of.workers or 1)
         more = potential * min(2, of.workers) if potential is not None and of.workers else None
-        seen.append(TrialResult(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
-    best = search.best(seen, look=Preview(100.0))
+        seen.append(tried(of, rate, doubt=0.01, stall=stall, demand=1000.0 if stall is not None else None, potential=more))
+    best = search.best(seen)
     assert best is not None
     assert (best.settings.engine == "processes") == turned
 
 
 @pytest.mark.parametrize(("handing", "turned"), [(0.3, True), (0.06, False)])
-def test_what_is_thought_to_gain_more_than_another_count_is_tried_before_it(handing: float, turned: bool) -> None:
+def test_what_is_thought_to_gain_much_is_tried_before_another_count(handing: float, turned: bool) -> None:
     search = Search(Space(most_workers=16, cores=4, slots=True, reorder=False), Goal(), Settings(2))
-    seen = [TrialResult(Settings(2), 200.0, doubt=0.02), TrialResult(Settings(5), 380.0, doubt=0.02)]
-    asked = search.next(seen, look=Preview(105.0, handing=handing))
+    seen = [tried(Settings(2), 200.0, doubt=0.02), tried(Settings(5), 380.0, doubt=0.02)]
+    asked = search.next(seen, look=looked(105.0, handing=handing))
     assert isinstance(asked, NextTrial)
     assert (asked.settings.engine is not None) == turned
-
-
-def test_open_files_that_do_not_fit_are_shared_by_name() -> None:
-    def fits(settings: Settings) -> str | None:
-        return None if settings.sharing or not settings.workers else "it would take about 300 open files"
-
-    asked = Search(replace(SPACE, sharing=True), Goal(), Settings(4)).next([], fits=fits)
-    assert isinstance(asked, NextTrial)
-    assert asked.settings == Settings(2, sharing="file_system")
-    assert isinstance(Search(SPACE, Goal(), Settings(4)).next([], fits=fits), NextTrial)
 
 
 def test_what_does_not_fit_is_not_asked_for() -> None:
@@ -121,10 +162,10 @@ def test_what_does_not_fit_is_not_asked_for() -> None:
     def fits(settings: Settings) -> str | None:
         return "too much" if settings.workers > 5 or settings.prefetch > 2 else None
 
-    seen: list[TrialResult] = []
-    while isinstance(asked := search.next(seen, fits=fits, look=Preview(100.0)), NextTrial):
+    seen: list[Trial] = []
+    while isinstance(asked := search.next(seen, fits=fits, look=looked(100.0)), NextTrial):
         assert fits(asked.settings) is None
-        seen.append(TrialResult(asked.settings, 100.0 * max(1, asked.settings.workers)))
+        seen.append(tried(asked.settings, 100.0 * max(1, asked.settings.workers)))
     best = search.best(seen)
     assert best is not None
     assert best.settings.workers == 5
@@ -140,26 +181,26 @@ def test_a_start_that_does_not_fit_gives_way_to_a_smaller_one() -> None:
 
 def test_what_takes_more_than_a_trial_that_was_ended_is_not_tried() -> None:
     search = Search(SPACE, Goal(), Settings(4))
-    seen = [TrialResult(Settings(4), 400.0), TrialResult(Settings(8), ended="it took too much")]
+    seen = [tried(Settings(4), 400.0), tried(Settings(8), ended="it took too much")]
     for _ in range(4):
         asked = search.next(seen)
         if isinstance(asked, Finished):
             break
         assert asked.settings.workers < 8
-        seen.append(TrialResult(asked.settings, 100.0 * asked.settings.workers))
+        seen.append(tried(asked.settings, 100.0 * asked.settings.workers))
 
 
 def test_the_start_is_kept_unless_it_is_beaten() -> None:
     goal = Goal()
-    start, more = TrialResult(Settings(2), 100.0, 0.02), TrialResult(Settings(8), 103.0, 0.02)
+    start, more = tried(Settings(2), 100.0, 0.02), tried(Settings(8), 103.0, 0.02)
     assert beaten(start, more, goal) == "measured side by side, the settings found deliver 3.0 % more, which is within the noise"
-    assert beaten(start, replace(more, rate=130.0), goal) is None
-    assert "deliver 20 % less" in str(beaten(start, replace(more, rate=80.0), goal))
+    assert beaten(start, tried(Settings(8), 130.0, 0.02), goal) is None
+    assert "deliver 20 % less" in str(beaten(start, tried(Settings(8), 80.0, 0.02), goal))
     fed = Goal(has_consumer=True)
-    both = replace(start, settings=Settings(8), stall=0.0), replace(more, settings=Settings(3), stall=0.005)
+    both = tried(Settings(8), 100.0, 0.02, stall=0.0), tried(Settings(3), 103.0, 0.02, stall=0.005)
     assert beaten(*both, fed) is None
     assert "no more than is needed" in str(beaten(both[1], both[0], fed))
-    assert "did not run again" in str(beaten(start, replace(more, ended="it failed"), goal))
+    assert "did not run again" in str(beaten(start, tried(Settings(8), ended="it failed"), goal))
 
 
 def test_words_and_counts() -> None:
@@ -170,7 +211,7 @@ def test_words_and_counts() -> None:
         == "8 workers, prefetch 4, batches as they come, 1 thread a worker"
     )
     assert Settings(0, prefetch=8, in_order=False).normal() == Settings(0)
-    assert Settings(2).changes(Settings(4, prefetch=4)) == {"workers": 4, "prefetch": 4}
+    assert Settings(2).changes(Settings(4, prefetch=4)) == {"num_workers": 4, "prefetch_factor": 4}
     assert most_workers(2, 0) == 16
     assert most_workers(2, 0, computing=0.05) == 128
     assert Space(most_workers=70, cores=8).worker_counts()[-1] == 64

@@ -9,9 +9,9 @@ from torch.utils.data import DataLoader
 
 from pipefix.api.tune import _limits, _space
 from pipefix.measurement.consumer import consumer_for
-from pipefix.measurement.machine import Machine
 from pipefix.report.tune_figures import ConsumerName, TuneReporter
 from pipefix.subject.load import load
+from pipefix.system.machine import Machine
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.results import Goal
 from pipefix.tuning.share import own_cpus, ranks_here

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import default_collate
 
+from pipefix.hooks.torch_internals import pin_memory, stacks_as_ever
 from pipefix.kernels.picture import Target
 from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.stand_in import collated, placed
@@ -31,7 +32,6 @@ from pipefix.loader.policy.read_policy import (
 from pipefix.loader.slots.batch_in_slot import room_for
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.threads.pool import PendingBatch
-from pipefix.seams.torch_internals import pin_memory, stacks_as_ever
 
 if TYPE_CHECKING:
     from pipefix.loader.fusing.source import FusedSource

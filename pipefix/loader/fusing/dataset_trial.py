@@ -21,7 +21,7 @@ from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import difference, spread
 from pipefix.loader.metering.meter import samples_in
 from pipefix.loader.planning import as_planned
-from pipefix.loader.workers.settings import CappedThreads, SharedBy
+from pipefix.loader.workers.settings import CappedThreads
 from pipefix.plan.planfile import LoaderChange, PlanFile
 
 if TYPE_CHECKING:  # it imports torchvision, which takes as long as torch: loaded where something is to be fused
@@ -111,7 +111,7 @@ def fused_by(theirs: DataLoader[Any], mode: str) -> DataLoader[Any]:
         warnings.simplefilter("ignore")
         loader = as_planned.loader(theirs, PlanFile(loader=change), Path())
     init: Any = loader.worker_init_fn
-    while isinstance(init, (CappedThreads, SharedBy)):
+    while isinstance(init, CappedThreads):
         init = init.then  # a plan's, which need no workers; the user's own do
     loader.worker_init_fn, loader.pin_memory = init, False
     return loader

@@ -10,14 +10,16 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default
 
 from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.epoch_rates import EpochRates
-from pipefix.loader.limits import cores
+from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.threads.fitness import STREAM, users_init
+from pipefix.loader.workers.settings import CappedThreads
+from pipefix.system.resources import cores
 
 if TYPE_CHECKING:  # it imports torchvision
     from pipefix.loader.fusing.in_part import ReadInPart
 
 MODES = ("close", "exact")
+STREAM = "the dataset is a stream, or made of data pipes: its samples are not asked for by index"
 
 
 @dataclass
@@ -29,16 +31,17 @@ class Fusion:
     pace: EpochRates
     memory: Memory
     why_processes: str | None = None
-    apart: bool = False
-    """Threads of one worker process, and not of this one."""
 
     def explain(self) -> str:
         number = f"{self.threads} threads" if self.threads > 1 else "A thread"
         make = "make" if self.threads > 1 else "makes"
-        who = f"{number} of {'one worker' if self.apart else 'this'} process {make}"
-        if self.why_processes is not None and not self.apart:
+        who = f"{number} of this process {make}"
+        if self.why_processes is not None:
             who = f"Worker processes ({self.why_processes}) make" if self.threads else "This process makes"
-        return f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
+        told = f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
+        if self.threads and self.why_processes is not None:
+            told += " How many samples went another way is known to the workers alone."
+        return told
 
 
 class Fusing:
@@ -66,15 +69,11 @@ class Fusing:
         self._tell(source.fused)
         if not loader.num_workers:
             return Fusion(source, max(1, int(cores())), self.pace, self.memory)
-        # Threads that were asked for are not compared with processes.
-        slower = None if loader._engine == "threads" else _in_turns(source, loader.num_workers) or self.pace.processes()
-        apart = loader._engine == "subprocess" and not loader.sample_timeout
-        return Fusion(source, loader.num_workers, self.pace, self.memory, _for_processes(loader) or slower, apart)
+        why_processes = _for_processes(loader) or _in_turns(source, loader.num_workers) or self.pace.processes()
+        return Fusion(source, loader.num_workers, self.pace, self.memory, why_processes)
 
     def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart | str:
         """The user's own code runs, in worker processes: threads would take turns at it."""
-        if loader.num_workers and loader._engine in ("threads", "subprocess"):
-            return f"{why}; in part neither, as engine={loader._engine!r} would have threads take turns at your own code"
         from pipefix.loader.fusing.in_part import in_part
         from pipefix.loader.fusing.recipe import NotFused
 
@@ -110,6 +109,14 @@ def _unfit(loader: Any, *, moved: bool) -> str | None:
     return None
 
 
+def users_init(loader: Any) -> Any:
+    """The user's own ``worker_init_fn``, without what is put around it here."""
+    init = loader.worker_init_fn
+    while isinstance(init, (StageClock, CappedThreads)):
+        init = init.users if isinstance(init, StageClock) else init.then
+    return init
+
+
 def _in_turns(source: Any, workers: int) -> str | None:
     """Why threads would keep each other waiting. The twin's dozen calls a sample each take up the interpreter's lock again: two
     threads make about 0.7 of what two processes make."""
@@ -118,7 +125,7 @@ def _in_turns(source: Any, workers: int) -> str | None:
 
 def _for_processes(loader: Any) -> str | None:
     """Why workers make the batches rather than threads; None: threads do."""
-    if loader._engine in ("processes", "subprocess"):
+    if loader._engine == "processes":
         return f"engine={loader._engine!r}"
     collate = loader.collate_fn.collate_fn if isinstance(loader.collate_fn, Portable) else loader.collate_fn
     if collate is not default_collate:

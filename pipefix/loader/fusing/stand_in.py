@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 from pipefix.caches import cut as cuts
-from pipefix.seams.torch_internals import collate_by, collate_table
+from pipefix.hooks.torch_internals import collate_by, collate_table
 
 _made: list[weakref.ref[Any]] | None = None
 """Stand-ins, while they are counted."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
+from pipefix.hooks.torch_internals import makes_streams
 from pipefix.loader.metering.cost_record import BLIND, FAILED, CostRecord
 from pipefix.loader.metering.cost_record import TimedBatch as TimedBatch
 from pipefix.loader.metering.cost_record import Totals as Totals
 from pipefix.loader.metering.cost_record import samples_in as samples_in
 from pipefix.loader.metering.stage_clock import StageClock as StageClock
 from pipefix.loader.metering.stage_clock import preload as preload
-from pipefix.seams.torch_internals import makes_streams
 
 LENGTH = 4096
 """Steps that the ring holds: at 200 a second, those of twenty seconds."""

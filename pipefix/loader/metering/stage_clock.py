@@ -1,7 +1,7 @@
 """Where batches are made: what each stage of some of them costs, without being felt by the rest.
 
-A look costs some microseconds a call that crosses a seam, so few batches are looked at: as many as `SHARE` of the maker's time and
-`A_SAMPLE` allow, by what looks have cost so far. Between looks the seams are out of the libraries again.
+A look costs some microseconds a call that crosses a hook, so few batches are looked at: as many as `SHARE` of the maker's time and
+`A_SAMPLE` allow, by what looks have cost so far. Between looks the hooks are out of the libraries again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from time import perf_counter_ns, thread_time_ns
 from types import TracebackType
 from typing import Any
 
-from pipefix import seams
+from pipefix import hooks
+from pipefix.hooks.charges import OWN_BEFORE, OWN_DECODED, OWN_RAW
+from pipefix.hooks.install import install_all, names
+from pipefix.hooks.ipc_timer import IpcTimer
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.torch_internals import fetchers
 from pipefix.loader.metering.cost_record import BLIND, FAILED, READY, CostPage, CostRecord, TimedBatch, samples_in
-from pipefix.seams.charges import OWN_BEFORE, OWN_DECODED, OWN_RAW
-from pipefix.seams.handover import HandoverClock
-from pipefix.seams.patches import Patches
-from pipefix.seams.seam import install_all, names
-from pipefix.seams.tap import Tap
-from pipefix.seams.torch_internals import fetchers
 from pipefix.vocabulary.stage import Stage
 
 SHARE = 0.0015
@@ -32,7 +32,7 @@ A_SAMPLE = 1500
 """Nanoseconds a sample that looking may cost."""
 FIRST = 3
 """Looks before any batch is left out: libraries that are imported with the first samples are found by then."""
-_HERE = str(Path(seams.__file__).parent.parent) + os.sep
+_HERE = str(Path(hooks.__file__).parent.parent) + os.sep
 LONGEST = 10_000
 """Batches between two looks, at most."""
 TYPICAL_OF = 5
@@ -56,9 +56,9 @@ class StageClock:
         """``a_sample``: nanoseconds a sample that looking may cost, besides `SHARE`."""
         self._record, self._init, self._stages, self._a_sample = record, init, stages, a_sample
         self._page: CostPage | None = None
-        self._tap = Tap()
+        self._timer = SampleTimer()
         self._patches = Patches()
-        self._handed = HandoverClock(thread_time_ns)
+        self._handed = IpcTimer(thread_time_ns)
         """What a worker's feeder thread computes to pack batches and to send them."""
         self._batches = self._samples = self._made = self._cost = 0
         self._batched = batched
@@ -84,14 +84,14 @@ class StageClock:
         """This process writes to its page from now on."""
         self._page = self._record.page(worker)
         self._batches, self._samples, self._made, self._cost, _ = self._page.totals
-        self._tap = Tap()
+        self._timer = SampleTimer()
         self._state = READY if self._stages else BLIND
         self._next = 0 if self._stages else -1
         self._page.count(self._batches, self._samples, self._made, self._cost, self._state)
 
     def close(self) -> None:
         """Everything in this process is as it was."""
-        self._tap.active = False
+        self._timer.active = False
         self._patches.undo()
         self._handed.detach()
 
@@ -132,13 +132,13 @@ class StageClock:
 
     def _look(self, fetch: Callable[..., Any], fetcher: Any, order: Any) -> Any:
         begun = self._begun
-        tap, collate = self._tap, fetcher.collate_fn
+        timer, collate = self._timer, fetcher.collate_fn
         between = [0, 0]
         samples = 0
 
         def timed_collate(drawn: Any) -> Any:
             nonlocal samples
-            tap.end()
+            timer.end()
             if getattr(fetcher, "auto_collation", False):
                 samples = len(drawn)
             between[0] = perf_counter_ns()
@@ -148,16 +148,16 @@ class StageClock:
 
         fetcher.collate_fn = timed_collate
         cpu = thread_time_ns()
-        tap.active = True
-        tap.begin(None)
+        timer.active = True
+        timer.begin(None)
         ready = perf_counter_ns()
         try:
             data = fetch(fetcher, order)
         finally:
             # Of a batch that was not made nothing is written down; the next one is looked at.
-            if tap.live:
-                tap.end()
-            tap.active = False
+            if timer.live:
+                timer.end()
+            timer.active = False
             fetcher.collate_fn = collate
             done = perf_counter_ns()
             cpu = thread_time_ns() - cpu
@@ -169,12 +169,12 @@ class StageClock:
         return data
 
     def _prepared(self) -> bool:
-        """The seams are in. Where they cannot be, the training goes on without being looked into."""
+        """The hooks are in. Where they cannot be, the training goes on without being looked into."""
         self._begun = perf_counter_ns()
         try:
             self._patches.resume()
             if self._looks < FIRST:
-                install_all(self._tap, self._patches)
+                install_all(self._timer, self._patches)
             if self._looks == 0:
                 self._call_ns = calibrate()
         except Exception:  # noqa: BLE001 - whatever a library does to being patched, it is not the training's fault
@@ -182,18 +182,18 @@ class StageClock:
             self._next, self._state = -1, FAILED
             return False
         self._looks += 1
-        self._tap.clear()
+        self._timer.clear()
         return True
 
     def _note(self, samples: int, collate: int, made: int, at: int, cpu: int) -> int:
-        sums = stages(self._tap, cpu, self._call_ns)
-        calls = sum(self._tap.calls)
+        sums = stages(self._timer, cpu, self._call_ns)
+        calls = sum(self._timer.calls)
         handed = self._handed.take()
         assert self._page is not None
         self._page.write(
             TimedBatch(
                 0, at, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], collate,
-                self._tap.bytes_read, cpu, made, handed.dumps_ns + handed.send_ns, handed.count, calls,
+                self._timer.bytes_read, cpu, made, handed.dumps_ns + handed.send_ns, handed.count, calls,
             )
         )  # fmt: skip
         return calls
@@ -211,25 +211,26 @@ class StageClock:
         self._next = min(LONGEST, max(1, int(median_low(self._look_costs) / allowed)))
 
 
-def stages(tap: Tap, cpu: int, call_ns: float) -> dict[Stage | None, int]:
-    """The tap's charges by stage, less what timing them took; None for the user's own code of no stage.
+def stages(timer: SampleTimer, cpu: int, call_ns: float) -> dict[Stage | None, int]:
+    """The timer's charges by stage, less what timing them took; None for the user's own code of no stage.
 
-    Own code after a read works on raw bytes, after a decode on values. Before either, it waits for a source that no seam knows, or
+    Own code after a read works on raw bytes, after a decode on values. Before either, it waits for a source that no hook knows, or
     works on data in memory, or only looks things up.
     """
     sums: dict[Stage | None, int] = dict.fromkeys((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT, None), 0)
-    for key, (stage, _) in enumerate(tap.names):
-        wall = max(0, tap.wall[key] - int(tap.calls[key] * call_ns))
+    before = 0
+    for key, (stage, _) in enumerate(timer.names):
+        wall = max(0, timer.wall[key] - int(timer.entered[key] * call_ns))
         if key == OWN_BEFORE:
+            before = wall
             continue
         home = Stage.DECODE if key == OWN_RAW else Stage.AUGMENT if key == OWN_DECODED else stage
         sums[home] = sums.get(home, 0) + wall
-    before = tap.wall[OWN_BEFORE]
-    if tap.foreign:
-        # Other threads crossed the seams, while this one waited for them: its waiting is theirs, in proportion.
-        total = sum(tap.foreign.values())
-        for key, spent in tap.foreign.items():
-            home = tap.names[key][0]
+    if timer.foreign:
+        # Other threads crossed the hooks, while this one waited for them: its waiting is theirs, in proportion.
+        total = sum(timer.foreign.values())
+        for key, spent in timer.foreign.items():
+            home = timer.names[key][0]
             sums[home] = sums.get(home, 0) + before * spent // max(1, total)
     elif cpu < WAITING * before:
         sums[Stage.STORAGE] += before
@@ -240,32 +241,32 @@ def stages(tap: Tap, cpu: int, call_ns: float) -> dict[Stage | None, int]:
 
 def calibrate(calls: int = 200) -> float:
     """Nanoseconds that a timed call adds, here and now."""
-    tap = Tap()
-    tap.active = True
+    timer = SampleTimer()
+    timer.active = True
 
     def nothing() -> None:
         return None
 
     best = float("inf")
     for _ in range(3):
-        tap.begin(None)
+        timer.begin(None)
         begun = perf_counter_ns()
         for _ in range(calls):
-            tap.through(Stage.DECODE, "nothing", nothing)
+            timer.timed_call(Stage.DECODE, "nothing", nothing)
         spent = perf_counter_ns() - begun
-        tap.end()
+        timer.end()
         best = min(best, spent / calls)
     return best
 
 
 def preload() -> None:
-    """Import every seam here and now: processes that are forked from this one find them loaded."""
+    """Import every hook here and now: processes that are forked from this one find them loaded."""
     for name in names():
-        importlib.import_module(f"{seams.__name__}.{name}")
+        importlib.import_module(f"{hooks.__name__}.{name}")
 
 
 def without_our_frames(error: BaseException | None) -> None:
-    """An error of the user's code shows the frames that it would show unwatched, also where it came through a seam."""
+    """An error of the user's code shows the frames that it would show unwatched, also where it came through a hook."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
+from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.loader.workers import dataset_once
-from pipefix.loader.workers.settings import CappedThreads, SharedBy
+from pipefix.loader.workers.settings import CappedThreads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
-from pipefix.seams.torch_internals import takes
 
 
 def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
@@ -30,8 +30,7 @@ def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[
 
 def with_settings(theirs: DataLoader[Any], *, batch_size: int | None = None, **settings: Any) -> DataLoader[Any]:
     """A loader like another with other settings, called as a plan calls them; what is None stays as it is."""
-    change = LoaderChange(**settings)
-    return _like(theirs, planned.asked(theirs.dataset, change), change, batch_size)
+    return _like(theirs, theirs.dataset, LoaderChange(**settings), batch_size)
 
 
 def _like(
@@ -39,32 +38,13 @@ def _like(
     whole: bool = False,
 ) -> DataLoader[Any]:  # fmt: skip
     """``whole``: a `FastLoader`, whose plan has batches made whole. ``collate_fn``: in place of theirs."""
-    given: dict[str, Any] = {
-        "num_workers": theirs.num_workers,
-        "collate_fn": collate_fn or theirs.collate_fn,
-        "pin_memory": theirs.pin_memory,
-        "timeout": theirs.timeout,
-        "worker_init_fn": theirs.worker_init_fn,
-        "multiprocessing_context": theirs.multiprocessing_context,
-        "generator": theirs.generator,
-        "prefetch_factor": theirs.prefetch_factor,
-        "persistent_workers": theirs.persistent_workers,
-    }
-    if takes("in_order"):
-        given["in_order"] = theirs.in_order
-    size = batch_size or theirs.batch_size
-    if isinstance(theirs.dataset, IterableDataset):
-        given |= {"batch_size": size, "drop_last": theirs.drop_last}
-    elif size is None and theirs.batch_sampler is not None:
-        given["batch_sampler"] = theirs.batch_sampler
-    else:
-        given |= {"batch_size": size, "drop_last": theirs.drop_last, "sampler": theirs.sampler}
+    given = loader_arguments(theirs, batch_size=batch_size)
+    if collate_fn is not None:
+        given["collate_fn"] = collate_fn
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
     wraps = change.fuse is None or theirs.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
         given["worker_init_fn"] = CappedThreads(change.worker_threads, given["worker_init_fn"])
-    if change.sharing is not None and wraps:
-        given["worker_init_fn"] = SharedBy(change.sharing, given["worker_init_fn"])
     made = planned.arguments(change, given)
     if made.get("multiprocessing_context") == "forkserver":
         dataset_once.preload(reads, theirs.collate_fn)
@@ -77,7 +57,8 @@ def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLo
     """What the plan's loader is made by: as the plan says, or as ``theirs`` was told to hand batches over."""
     if change.fuse is not None:
         theirs_is = theirs.engine if isinstance(theirs, FastLoader) else "auto"
-        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or theirs_is)
-    if change.engine is None:
+        return functools.partial(FastLoader, fuse=change.fuse, engine=planned.engine_of(change) or theirs_is)
+    engine = planned.engine_of(change)
+    if engine is None:
         return getattr(theirs, "another", DataLoader)
-    return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)
+    return DataLoader if engine == "torch" else functools.partial(FastLoader, engine=engine)

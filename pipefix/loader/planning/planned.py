@@ -18,11 +18,10 @@ from torch.utils.data import IterableDataset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader.limits import cores
-from pipefix.loader.planning.one_by_one import OneByOne
+from pipefix.hooks.torch_internals import takes
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
-from pipefix.seams.torch_internals import takes
+from pipefix.system.resources import cores
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage
 
@@ -40,19 +39,13 @@ _AS_THEY_ARE = ("num_workers", "prefetch_factor", "pin_memory", "persistent_work
 def dataset(given: Any, plan: PlanFile, folder: Path) -> Any:
     """``given`` as the plan has it: reading from the cache, without the operations that move to the batch."""
     if plan.augmentation is None or by_dali(plan):
-        return asked(given if plan.cache is None else cached(given, plan.cache, folder), plan.loader)
-    return asked(moved(given, plan, folder)[0], plan.loader)
+        return given if plan.cache is None else cached(given, plan.cache, folder)
+    return moved(given, plan, folder)[0]
 
 
 def by_dali(plan: PlanFile) -> bool:
     """Whether DALI makes batches whole, from the dataset's files."""
     return plan.augmentation is not None and plan.augmentation.backend == "dali"
-
-
-def asked(reads: Any, change: LoaderChange | None) -> Any:
-    """The dataset as it is to be asked: for whole batches where it takes them, or for one sample after the other."""
-    single = change is not None and change.batched_fetch is False and getattr(reads, "__getitems__", None) is not None
-    return OneByOne(reads) if single else reads
 
 
 def module(given: Any, plan: PlanFile, folder: Path) -> OnBatch | None:
@@ -163,7 +156,7 @@ class Planned:
     def __init__(self, plan: PlanFile, path: Path, given: Any) -> None:
         self.plan, self.path = plan, path
         self._given = given
-        self.reads = asked(given if plan.cache is None else cached(given, plan.cache, path.parent), plan.loader)
+        self.reads = given if plan.cache is None else cached(given, plan.cache, path.parent)
         """What samples are read from."""
         self.module: Any = None
         """What is done to batches; made when the first is asked for."""
@@ -188,11 +181,7 @@ class Planned:
 
     @property
     def engine(self) -> str | None:
-        return self.plan.loader.engine if self.plan.loader is not None else None
-
-    @property
-    def sharing(self) -> str | None:
-        return self.plan.loader.sharing if self.plan.loader is not None else None
+        return engine_of(self.plan.loader) if self.plan.loader is not None else None
 
     def begin(self) -> None:
         """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""
@@ -200,8 +189,7 @@ class Planned:
             return
         self._moved = True
         try:
-            reads, self.module = moved(self._given, self.plan, self.path.parent)
-            self.reads = asked(reads, self.plan.loader)
+            self.reads, self.module = moved(self._given, self.plan, self.path.parent)
         except BadUsage as error:
             warnings.warn(f"{self.path}: {error} It stays in the dataset. {error.advice}", RuntimeWarning, stacklevel=2)
 
@@ -274,3 +262,8 @@ def _gpus() -> list[str]:
             name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number))
             names.append(name.decode() if isinstance(name, bytes) else str(name))
     return names
+
+
+def engine_of(change: LoaderChange) -> str | None:
+    """Plans of earlier versions may name engines that are gone, and whose samples threads made."""
+    return "processes" if change.engine in ("threads", "subprocess") else change.engine

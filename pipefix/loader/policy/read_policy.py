@@ -16,18 +16,20 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import Subset, get_worker_info
 
+from pipefix.hooks.torch_internals import pin_memory
 from pipefix.loader.fusing.deferred_reads import DeferredReads
 from pipefix.loader.fusing.sample_random import sample_key, seeded
+from pipefix.loader.policy.sample_threads import SampleThreads
 from pipefix.loader.workers.errors import send_any_error
 from pipefix.loader.workers.parent import end_with_parent
 from pipefix.loader.workers.settings import cap_threads
-from pipefix.seams.torch_internals import pin_memory
 
 LONGEST_TEXT = 1000
 """Characters of an error, a path or an index that are kept."""
@@ -46,9 +48,11 @@ class ReadPolicy:
     """That a sample may take; 0: as long as it likes."""
     seed: int | None = None
     """Random numbers are keyed by this seed, the epoch and the index; None: they are torch's, as ever."""
+    threads: int = 1
+    """That read the samples of a batch, in each process that makes batches."""
 
     def __bool__(self) -> bool:
-        return self.on_bad != "raise" or self.seconds > 0 or self.seed is not None
+        return self.on_bad != "raise" or self.seconds > 0 or self.seed is not None or self.threads > 1
 
 
 class Asked(NamedTuple):
@@ -56,8 +60,6 @@ class Asked(NamedTuple):
 
     epoch: int
     index: Any
-    share: Any = None
-    """Where other workers may make some of the samples: a `pipefix.loader.stealing.queue.SharedBatch`."""
 
 
 class Outcome(NamedTuple):
@@ -108,6 +110,10 @@ class FlawedBatch:
 class PolicedDataset:
     def __init__(self, dataset: Any, rules: ReadPolicy) -> None:
         self.dataset, self.rules = dataset, rules
+        self._threads: SampleThreads | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_threads": None}
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -122,7 +128,7 @@ class PolicedDataset:
 
     def __getitems__(self, asked: Asked) -> list[Any]:
         indices = list(asked.index)
-        batched = getattr(self.dataset, "__getitems__", None)
+        batched = self._batched
         if batched is not None and not self.rules.seconds and self.rules.seed is None:
             try:
                 return list(batched(indices))
@@ -130,26 +136,31 @@ class PolicedDataset:
                 if self.rules.on_bad == "raise":
                     raise
                 # One of them cannot be read: which one is seen when they are read one after the other.
-        read, share = self._read, asked.share
+        read_one = partial(Outcome.of, partial(self._one, self._read, asked.epoch))
+        return self._together(asked.epoch, indices, self._in_threads(read_one, indices))
 
-        def make(number: int) -> Any:
-            return self._one(read, asked.epoch, indices[number])
+    def _in_threads(self, read_one: Callable[[Any], Outcome], indices: list[Any]) -> Iterable[Outcome]:
+        """The samples in their order."""
+        if self.rules.threads <= 1:
+            return map(read_one, indices)
+        if self._threads is None:
+            self._threads = SampleThreads(self.rules.threads, self.dataset)
+        return self._threads.map(read_one, indices)
 
-        every = range(len(indices))
-        go_on = self.rules.on_bad != "raise"
-        outcomes = (Outcome.of(make, number) for number in every) if share is None else share.outcomes(make, go_on=go_on)
-        return self.together(asked.epoch, indices, outcomes)
+    @property
+    def _batched(self) -> Callable[[list[Any]], Any] | None:
+        """The dataset's own way to read a batch. A `Subset` only passes the question on: threads ask for its samples one by one."""
+        inner = self.dataset
+        while self.rules.threads > 1 and type(inner) is Subset:
+            inner = inner.dataset
+        return getattr(self.dataset, "__getitems__", None) if hasattr(inner, "__getitems__") else None
 
     @property
     def _read(self) -> Callable[[Any], Any]:
-        batched = getattr(self.dataset, "__getitems__", None)
+        batched = self._batched
         return self.dataset.__getitem__ if batched is None else lambda index: batched([index])[0]
 
-    def one(self, epoch: int, index: Any) -> Any:
-        """A sample by itself."""
-        return self._one(self._read, epoch, index)
-
-    def together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
+    def _together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
         """A batch's samples, as the rules have it where some could not be read."""
         strict = self.rules.on_bad == "raise"
         made: list[tuple[Any]] = []
@@ -229,32 +240,25 @@ class PolicedCollate:
 
 
 class WorkerStart:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads and sharing are set, its end is tied
+    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads are set, its end is tied
     to the training process's."""
 
     def __init__(
         self,
         init_fn: Callable[[int], Any] | None,
         threads: int | None,
-        sharing: str | None = None,
-        reads: Any = None,
     ) -> None:
-        """``reads``: by what batches are asked for, where that reads samples itself: it is given the dataset as its ``reader``."""
-        self.init_fn, self.threads, self.sharing, self.reads = init_fn, threads, sharing, reads
+        self.init_fn, self.threads = init_fn, threads
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
         if info is not None:
-            if self.reads is not None and isinstance(info.dataset, PolicedDataset):
-                self.reads.reader = info.dataset
             while isinstance(info.dataset, (PolicedDataset, DeferredReads)):
                 object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         end_with_parent()
         send_any_error()
         if self.threads is not None:
             cap_threads(self.threads)
-        if self.sharing is not None:
-            torch.multiprocessing.set_sharing_strategy(self.sharing)
         if self.init_fn is not None:
             self.init_fn(worker)
 

@@ -22,8 +22,8 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-from pipefix.loader.limits import memory_left
 from pipefix.loader.slots.anonymous_memory import AnonymousMemory
+from pipefix.system.resources import memory_left
 
 FREE, LENT, RETIRED = 0, 1, 2
 SPARE = 16
@@ -89,13 +89,13 @@ class Arena(AnonymousMemory):
         super().__setstate__({**state, "receiver": None, "_closed": False, "_lent": {}, "_retired": {}})
 
     @property
-    def verdict(self) -> int:
-        """What the trial has shown, for the workers to read: a number of `pipefix.loader.slots.comparison`."""
-        return self._map[self.workers * self.slots]
+    def arrived(self) -> bool:
+        """Whether the receiving process has this arena, where its worker made it."""
+        return bool(self._map[self.workers * self.slots])
 
-    @verdict.setter
-    def verdict(self, number: int) -> None:
-        self._map[self.workers * self.slots] = number
+    @arrived.setter
+    def arrived(self, arrived: bool) -> None:
+        self._map[self.workers * self.slots] = arrived
 
     @property
     def writer_ended(self) -> bool:

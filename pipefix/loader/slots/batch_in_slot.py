@@ -4,8 +4,6 @@
 arrays of the batch are copied there once; the rest (numbers, strings, the user's own types) is pickled. What does not fit, or what
 only torch knows how to send (tensors on a device, sparse, sharing memory with something else), goes torch's way, tensor by tensor;
 where no slot is free, the whole batch does. So every batch that torch can hand over is handed over.
-
-While a trial runs, every other batch goes torch's way, and each says what it took to make and to send.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import io
 import pickle
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,16 +21,16 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from pipefix.loader.limits import shared_memory_left
+from pipefix.hooks.torch_internals import collate_tensors, pin_memory, stack_by, stacks_as_ever
 from pipefix.loader.slots.arena import Arena, Lease, arena_of
-from pipefix.loader.slots.comparison import SLOTS, TORCH, UNDECIDED
-from pipefix.seams.torch_internals import collate_tensors, pin_memory, stack_by, stacks_as_ever
 
 ALIGNED = 64
 SMALL = 4096
 """Bytes of an array below which it travels with the rest."""
 PATIENCE = 3
-"""Batches in a row with nothing for a slot, after which none is looked for."""
+"""Batches in a row with nothing for a slot, after which none is looked for but now and then."""
+RESTS = 32
+"""Batches after which one is looked for again: a dataset's first samples may be unlike the others."""
 _here = threading.local()
 
 
@@ -125,30 +122,25 @@ class Assembler:
     """The collate function of a worker: the user's own, made in a slot."""
 
     def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena, *, alone: bool = False) -> None:
-        """``alone``: the arena is this worker's only, and nothing is compared."""
+        """``alone``: the arena is this worker's only."""
         self.collate_fn = collate_fn
         self.arena = arena
         self.alone = alone
         self._looks: dict[int, weakref.ref[Lease]] = {}
         """Windows on slots that this worker's own code may still look at."""
         self._in_vain = 0
-        self._turn = -1
-        self._size = 0
-        """Bytes of the latest batch that went through a slot."""
 
     def __call__(self, samples: Any) -> Any:
         info = get_worker_info()
-        verdict = self.arena.verdict
-        if info is None or self._in_vain >= PATIENCE or verdict == TORCH:
+        if info is None:
             return self.collate_fn(samples)
-        self._turn += 1
-        if verdict == UNDECIDED and not self.alone and self._turn % 2 and self._size and self._shared_memory_suffices():
-            return self._sealed(samples)
+        if PATIENCE <= self._in_vain < PATIENCE + RESTS:
+            self._in_vain += 1
+            return self.collate_fn(samples)
         slot = self._free(0 if self.alone else info.id)
         return self.collate_fn(samples) if slot is None else self._parcel(samples, slot)
 
     def _parcel(self, samples: Any, slot: int) -> Any:
-        begun = time.thread_time()
         window = self.arena.window(slot)
         self._looks[slot] = weakref.ref(window)
         page = SlotPage(window)
@@ -156,23 +148,12 @@ class Assembler:
             made = self.collate_fn(samples)
         file = io.BytesIO()
         Packer(file, page).dump(made)
-        self._size = page.used
         if not page.used:
-            self._in_vain += 1
+            self._in_vain = min(self._in_vain + 1, PATIENCE)
             return made
         self._in_vain = 0
         self.arena.lend(slot)
-        return Parcel(self.arena.key, slot, file.getvalue(), self._turn, time.thread_time() - begun)
-
-    def _sealed(self, samples: Any) -> Sealed:
-        begun = time.thread_time()
-        payload = ForkingPickler.dumps(self.collate_fn(samples))
-        return Sealed(bytes(payload), self._turn, time.thread_time() - begun)
-
-    def _shared_memory_suffices(self) -> bool:
-        """Torch's way needs memory in /dev/shm for all batches under way, and a worker dies where there is not enough."""
-        left = shared_memory_left()
-        return left is not None and left > 2 * self._size * self.arena.workers * self.arena.slots
+        return Parcel(self.arena.key, slot, file.getvalue())
 
     def _free(self, worker: int) -> int | None:
         for slot in self.arena.slots_of(worker):
@@ -230,58 +211,39 @@ class Parcel:
         return arrive, self.content
 
 
-class Sealed(Parcel):
-    """What a worker sends in torch's way while that is measured: pickled at once, and not by the queue's thread."""
+class PinnedBatch:
+    """A batch that came through a slot, and was copied to pinned memory."""
 
-    def __reduce__(self) -> Any:
-        return unsealed, self.content
+    def __init__(self, batch: Any) -> None:
+        self.batch = batch
 
-
-class OpenedBatch:
-    """A batch in this process, and what it took to come here."""
-
-    def __init__(self, batch: Any, way: int, turn: int, seconds: float) -> None:
-        self.batch, self.way, self.turn, self.seconds = batch, way, turn, seconds
-
-    def open(self) -> OpenedBatch:
-        return self
-
-    def pin_memory(self) -> OpenedBatch:
-        self.batch = pin_memory(self.batch)
-        return self
+    def open(self) -> Any:
+        return self.batch
 
 
 class Arrival:
     """A batch that has arrived. Dropped unopened, its slot is free again."""
 
-    def __init__(self, lease: Lease, payload: bytes, turn: int, seconds: float) -> None:
-        self.lease, self.payload, self.turn, self.seconds = lease, payload, turn, seconds
+    def __init__(self, lease: Lease, payload: bytes) -> None:
+        self.lease, self.payload = lease, payload
 
-    def open(self) -> OpenedBatch:
+    def open(self) -> Any:
         self.lease.arena.opened(self.lease)
         return self._unpacked()
 
-    def pin_memory(self) -> OpenedBatch:
+    def pin_memory(self) -> PinnedBatch:
         """Called by torch's pinning thread: the pinned copy is the caller's, the slot is free at once."""
-        return self._unpacked().pin_memory()
+        return PinnedBatch(pin_memory(self._unpacked()))
 
-    def _unpacked(self) -> OpenedBatch:
-        begun = time.perf_counter()
+    def _unpacked(self) -> Any:
         with opening(self.lease):
-            batch = pickle.loads(self.payload)
-        return OpenedBatch(batch, SLOTS, self.turn, self.seconds + time.perf_counter() - begun)
+            return pickle.loads(self.payload)
 
 
-def arrive(arena: str, slot: int, *rest: Any) -> Arrival | None:
+def arrive(arena: str, slot: int, payload: bytes) -> Arrival | None:
     """None where nobody waits for it any more."""
     known = arena_of(arena)
-    return None if known is None else Arrival(known.lease(slot), *rest)
-
-
-def unsealed(payload: bytes, turn: int, seconds: float) -> OpenedBatch:
-    begun = time.perf_counter()
-    batch = pickle.loads(payload)
-    return OpenedBatch(batch, TORCH, turn, seconds + time.perf_counter() - begun)
+    return None if known is None else Arrival(known.lease(slot), payload)
 
 
 @contextmanager

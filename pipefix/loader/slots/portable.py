@@ -19,7 +19,6 @@ from torch.utils.data import DataLoader, default_collate, get_worker_info
 
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Parcel
-from pipefix.loader.slots.comparison import SLOTS
 
 K = TypeVar("K", bound=Callable[..., Any])
 SLOTS_EACH = 8
@@ -73,11 +72,11 @@ class Posted:
 
     def __reduce__(self) -> Any:
         # The receiver marks the arena once it has it; until then each parcel brings it along.
-        arena = self.arena if self.arena.verdict != SLOTS else None
+        arena = None if self.arena.arrived else self.arena
         return delivered, (os.getpid(), arena, *self.parcel.content)
 
 
-def delivered(pid: int, arena: Arena | None, key: str, slot: int, *rest: Any) -> Any:
+def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes) -> Any:
     if key not in _known:
         if arena is None:
             raise RuntimeError(f"A batch of worker {pid} arrived whose memory is not known here. Make the loader's iterator anew.")
@@ -85,8 +84,8 @@ def delivered(pid: int, arena: Arena | None, key: str, slot: int, *rest: Any) ->
         arena.receive()
         _known[key] = pid, arena
     known = _known[key][1]
-    known.verdict = SLOTS
-    return Arrival(known.lease(slot), *rest).open().batch
+    known.arrived = True
+    return Arrival(known.lease(slot), payload).open()
 
 
 def _forget_the_dead() -> None:
@@ -139,6 +138,7 @@ def _lost(loader: Any) -> list[str]:
     usual = {"on_bad": "raise", "rng": "torch", "fuse": None}
     lost += [f"{name}={held[name]!r}" for name in usual if held[name] != usual[name]]
     lost += ["sample_timeout="] if loader.sample_timeout else []
+    lost += ["threads_per_worker="] if loader.threads_per_worker > 1 else []
     lost += [f"{name}=" for name in ("augment", "device") if held[name] is not None]
     return lost if held["_planned"] is None else lost + _lost_of_plan(held["_planned"].plan)
 
@@ -149,6 +149,6 @@ def _lost_of_plan(plan: Any) -> list[str]:
     change = plan.loader
     if change is None:
         return lost
-    beyond = ("worker_threads", "fuse", "sharing", "batched_fetch", "engine")
+    beyond = ("worker_threads", "fuse", "engine")
     lost += [f"the plan's {name}" for name in beyond if getattr(change, name) not in (None, "auto", "processes")]
     return lost

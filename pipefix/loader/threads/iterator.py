@@ -1,7 +1,6 @@
-"""The iterator whose batches are made by threads of this process: nothing has to start, and nothing travels.
+"""The iterator whose batches threads of this process make by fused calls: nothing has to start, and nothing travels.
 
-What a batch is, its kind says: of fused pictures, or of any dataset's samples. Order, seeds, samplers, rules over bad samples, and
-where an epoch stands are those of every iterator here.
+Order, seeds, samplers, rules over bad samples, and where an epoch stands are those of every iterator here.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from pipefix.hooks.torch_internals import AnyIterator
 from pipefix.loader.fusing.batches import FusedBatches
 from pipefix.loader.fusing.epoch_rates import THREADS
 from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.threads.pool import PendingBatch, ThreadPool
-from pipefix.loader.threads.sample_batches import PlainBatches
-from pipefix.seams.torch_internals import AnyIterator
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
@@ -87,16 +85,14 @@ class ThreadsLoaderIterator(LoaderIterator, _ByPool):
         self._prepare(loader)
         super().__init__(loader)
         workers, made = loader.num_workers, self._work.fused
-        ahead = (loader.prefetch_factor or 1) * (1 if made is not None else workers)
-        threads = workers
-        if made is not None:
-            threads = made.threads
-            # Without workers nothing is read ahead, as in DataLoader.
-            ahead = max(ahead, math.ceil(ENOUGH * threads / (loader.batch_size or 1))) if workers else 0
-            # The loader's, so that the next epoch finds its pages written already.
-            made.memory.kept = max(made.memory.kept, ahead + HELD + 1)
+        assert made is not None
+        # Without workers nothing is read ahead, as in DataLoader.
+        enough = math.ceil(ENOUGH * made.threads / (loader.batch_size or 1))
+        ahead = max(loader.prefetch_factor or 1, enough) if workers else 0
+        # The loader's, so that the next epoch finds its pages written already.
+        made.memory.kept = max(made.memory.kept, ahead + HELD + 1)
         self._kind = self._kind_now(loader)
-        self._open(threads, ahead)
+        self._open(made.threads, ahead)
         if self.begin.again and not self.begin.fresh:
             set_as_then(loader, self.begin.generators)
             self._sampler_iter = iter(self._index_sampler)
@@ -104,15 +100,13 @@ class ThreadsLoaderIterator(LoaderIterator, _ByPool):
             # The sampler draws its order now, while the generators are as they were.
             self._top_up(max(1, ahead))
 
-    def _kind_now(self, loader: Any) -> Callable[[Any], PendingBatch]:
+    def _kind_now(self, loader: Any) -> FusedBatches:
         """Of this epoch's batches."""
         work = self._work
-        if work.fused is None:
-            return PlainBatches(self._dataset, self._collate_fn, batched=self._auto_collation, pin=self._pin_memory)
+        assert work.fused is not None
         rules = replace(work.rules, seed=self.begin.seed)
         pinned = self._pin_memory or (work.carrier is not None and work.carrier.streams)
-        memory = work.fused.memory
-        return FusedBatches(work.fused.source, memory, rules, loader.collate_fn, pin=self._pin_memory, pinned=pinned)
+        return FusedBatches(work.fused.source, work.fused.memory, rules, loader.collate_fn, pin=self._pin_memory, pinned=pinned)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._drop()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from pipefix.loader.limits import out_of_memory_kills, shared_memory_left
+from pipefix.system.resources import out_of_memory_kills, shared_memory_left
+from pipefix.vocabulary import files
 from pipefix.vocabulary.death import CAUSES, manner
 from pipefix.vocabulary.quantity import size
 
@@ -37,6 +40,7 @@ def check(workers: Sequence[Any], error: Exception) -> None:
         raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(map(str, dead))}) exited unexpectedly") from error
 
 
+_SHARED = re.compile(r"torch_\d+_")
 NAMED = "/dev/shm/torch_{pid}_*"
 """Memory that torch, in process ``pid``, is about to share: it goes by a name until it is mapped."""
 
@@ -50,7 +54,7 @@ def clear_up(workers: Sequence[Any]) -> None:
             with suppress(OSError):
                 found = os.lstat(path)
                 if found.st_uid == os.getuid() and not found.st_blocks:
-                    os.unlink(path)
+                    files.remove(Path(path), _SHARED)
 
 
 _NEXT = {

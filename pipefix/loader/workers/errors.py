@@ -9,8 +9,8 @@ from __future__ import annotations
 import pickle
 from typing import Any, NoReturn
 
-from pipefix.seams import torch_internals
-from pipefix.seams.torch_internals import ErrorInWorker
+from pipefix.hooks import torch_internals
+from pipefix.hooks.torch_internals import ErrorInWorker
 
 
 class UnpicklableError(RuntimeError):

@@ -1,39 +1,32 @@
-"""The iterator with worker processes: batches handed over through slots, and the next epoch begun before it is asked for.
+"""The iterator with worker processes: batches handed over through slots.
 
 Who makes which batch, seeds, order, watchdogs and the way processes end are torch's own, in a subclass of its iterator.
 """
 
 from __future__ import annotations
 
-import itertools
+import queue
 import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from multiprocessing.util import get_temp_dir
 from typing import Any
 
-from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
+from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.loader.iterator import HELD, LoaderIterator
-from pipefix.loader.limits import out_of_memory_kills
-from pipefix.loader.policy.read_policy import Asked, WorkerStart
+from pipefix.loader.policy.read_policy import WorkerStart
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.slots.arena import Arena, room
-from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, OpenedBatch
-from pipefix.loader.slots.comparison import SLOTS, UNDECIDED
+from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.stealing.queue import TableQueue
-from pipefix.loader.stealing.work_table import WorkTable
-from pipefix.loader.threads.one_process import Ahead, ThreadedDataset, ThreadedFusedDataset, as_they_are
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, start_method
-from pipefix.loader.workers.next_epoch import DRAWN, NextEpoch, kind_of
-from pipefix.loader.workers.queues import LoaderWithQueues
-from pipefix.seams.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
-from pipefix.vocabulary import death
+from pipefix.loader.workers.shared_queue import SharedQueueLoader
+from pipefix.system.resources import out_of_memory_kills
+from pipefix.vocabulary import death, sockets
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
 AHEAD = 2
@@ -62,51 +55,31 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._prepare(loader)
         self._kills = out_of_memory_kills()
         self._loader = weakref.ref(loader)
-        self._foresees = kind_of(loader)
         self._ordered = in_order(loader)
-        self._foreseen: NextEpoch | None = None
         self._packed: PackedDataset | None = None
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
             self._packed = pack(self._under_rules(loader.dataset))
-        seen, self._reads = self._seen(loader)
-        if self._work.arena is None or self._work.trial.verdict != SLOTS:
+        sockets.settle()
+        if self._work.arena is None:
             # Torch's way makes a folder of sockets in each process, which stays where a worker is killed: as the last ones are when
             # the program ends. This process's own is its workers' too, and goes with it.
             get_temp_dir()
         # Marking garbage writes to every object, and in a forked worker each page that is written to is copied.
         with existing_objects_skipped() if method == "fork" else nullcontext():
-            super().__init__(seen)
+            super().__init__(SharedQueueLoader(loader) if self._work.shared_queue else loader)
         self._packed = None
         self.course.made_by(self._workers)
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
-    def _seen(self, loader: Any) -> tuple[Any, WorkTable | Ahead | None]:
-        """The loader as torch's iterator is to see it, and what the dataset's reader in a worker is asked by."""
-        work_table = self._work.work_table
-        if work_table is not None:
-            return LoaderWithQueues(loader, partial(TableQueue, work_table)), work_table
-        if self._work.pool_threads:
-            ahead = Ahead((loader.multiprocessing_context or multiprocessing).Queue())
-            return LoaderWithQueues(loader, lambda _: ahead, num_workers=1, prefetch_factor=under_way(loader)), ahead
-        return loader, None
-
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
-            foreseen, self._foreseen = self._foreseen, None
-            over = self._rcvd_idx >= self._send_idx
+            if self._work.shared_queue:
+                self._drop_what_is_under_way()
             self._start(loader)
             self.course.made_by(self._workers)
-            if foreseen is not None and foreseen.sent:
-                if over and foreseen.comes_true(loader, self.begin.epoch):
-                    self._go_on(loader, foreseen)
-                    return
-                # What was foreseen once in vain is not foreseen again.
-                self._foresees = None
-            if self._work.work_table is not None:
-                self._work.work_table.withdraw()
         elif self.begin.again and not self.begin.fresh:
             # A seed for workers has been drawn, which those that lived on did not need.
             set_as_then(loader, self.begin.generators)
@@ -121,13 +94,18 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def _dataset(self, dataset: Any) -> None:
         self._read_from = self._under_rules(dataset)
 
-    def _under_rules(self, dataset: Any) -> Any:
-        work, loader = self._work, self._loader()
-        if not work.pool_threads or loader is None:
-            return super()._under_rules(dataset)
-        if work.fused is not None:
-            return ThreadedFusedDataset(work.fused.source, work.rules, work.pool_threads, loader.collate_fn)
-        return ThreadedDataset(work.reads, work.rules, work.pool_threads, batched=loader.batch_sampler is not None)
+    def _drop_what_is_under_way(self) -> None:
+        """Batches of an epoch that was left. A worker that still makes one would hand it over as the next epoch's: where all have
+        one queue, another may have answered for it that it goes on."""
+        under_way = sum(len(known) == 1 for known in self._task_info.values())
+        shared = self._index_queues[0]
+        while under_way:
+            try:
+                shared.get_nowait()
+            except queue.Empty:
+                with self._deaths_told():
+                    super()._get_data()  # type: ignore[no-untyped-call]
+            under_way -= 1
 
     @property
     def _collate_fn(self) -> Any:
@@ -138,28 +116,21 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def _collate_fn(self, collate_fn: Any) -> None:
         if isinstance(collate_fn, Portable) and self._work.arena is not None:
             collate_fn = collate_fn.collate_fn
-        pooled = self._work.fused is not None and self._work.pool_threads
-        collates = as_they_are if pooled else self._made_by(collate_fn)
-        arena = self._work.arena
+        collates, arena = self._made_by(collate_fn), self._work.arena
         self._collates = collates if arena is None else Assembler(collates, arena)
 
     @property
     def _worker_init_fn(self) -> Any:
         work = self._work
-        return WorkerStart(self._users_init_fn, work.threads, work.sharing, self._reads)
+        return WorkerStart(self._users_init_fn, work.threads)
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Any) -> None:
         self._users_init_fn = init_fn
 
     def _good(self) -> Any:
-        try:
-            with self._deaths_told():
-                return super()._good()
-        except StopIteration:
-            while self._ask_ahead():
-                pass
-            raise
+        with self._deaths_told():
+            return super()._good()
 
     @contextmanager
     def _deaths_told(self) -> Iterator[None]:
@@ -172,56 +143,9 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             raise
 
     def _opened(self, batch: Any) -> Any:
-        if not isinstance(batch, (Arrival, OpenedBatch)):
-            self._work.handed["torch"] += 1
-            return batch
-        opened = batch.open()
-        self._work.handed["slots" if opened.way == SLOTS else "tried"] += 1
-        trial, arena = self._work.trial, self._work.arena
-        if arena is not None and trial.verdict == UNDECIDED:
-            trial.add(opened.way, opened.turn, opened.seconds)
-        if arena is not None and arena.verdict != trial.verdict:
-            arena.verdict = trial.verdict
-        return opened.batch
-
-    # -- the next epoch ------------------------------------------------------------------------------------------------------
-
-    def _ask_ahead(self) -> bool:
-        """For one batch of the epoch after this. Whether there may be more to ask for."""
-        loader = self._loader()
-        if self._foresees is None or loader is None or self._shutdown:
-            return False
-        if self._foreseen is None:
-            self._foreseen = NextEpoch(loader, self._foresees, self.begin.epoch + 1)
-            self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
-        ahead = self._foreseen
-        number = self._send_idx + ahead.sent
-        if number - self._rcvd_idx >= self._prefetch_factor * self._num_workers:
-            return False
-        try:
-            index = ahead.next()
-        except StopIteration:
-            return False
-        ahead.samples += len(index) if self._auto_collation else 1
-        worker = next(self._worker_queue_idx_cycle)
-        self._index_queues[worker].put((number, Asked(ahead.epoch, index) if self.guarded else index))
-        self._task_info[number] = (worker,)
-        if hasattr(self, "_workers_num_tasks"):  # which came with in_order
-            self._workers_num_tasks[worker] += 1
-        self._tasks_outstanding += 1
-        ahead.sent += 1
-        return True
-
-    def _go_on(self, loader: Any, foreseen: NextEpoch) -> None:
-        """An epoch begins with what was asked for before."""
-        self._num_yielded = 0
-        self._IterableDataset_len_called = loader._IterableDataset_len_called
-        self._indices = foreseen.go_on(loader)
-        self._asked = foreseen.samples
-        self._send_idx += foreseen.sent
-        self._work.foreseen += 1
-        for _ in range(self._prefetch_factor * self._num_workers - foreseen.sent):
-            self._try_put_index()
+        by_slot = isinstance(batch, (Arrival, PinnedBatch))
+        self._work.handed["slots" if by_slot else "torch"] += 1
+        return batch.open() if by_slot else batch
 
     # -- how many are under way ----------------------------------------------------------------------------------------------
 
@@ -234,7 +158,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
 
     def _get_data(self) -> Any:
         number, data = super()._get_data()  # type: ignore[no-untyped-call]
-        if self._work.work_table is not None and self._ordered and isinstance(number, int) and number != self._rcvd_idx:
+        if self._work.shared_queue and self._ordered and isinstance(number, int) and number != self._rcvd_idx:
             # The batch that is waited for holds up the order, and this one has come before it: workers go on meanwhile.
             # (Where an epoch is begun anew, batches of the one before are still coming in.)
             begun = number < self._send_idx
@@ -246,12 +170,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
 
     def _try_put_index(self) -> None:
         enough = self._send_idx - self._rcvd_idx >= self._prefetch_factor * self._num_workers
-        if enough and self._ordered and self._work.work_table is not None:
-            return
-        before = self._send_idx
-        super()._try_put_index()
-        if self._send_idx == before and self._foresees == DRAWN:
-            self._ask_ahead()
+        if not (enough and self._ordered and self._work.shared_queue):
+            super()._try_put_index()
 
     def _waits(self) -> bool:
         if self._rcvd_idx >= self._send_idx:
@@ -273,10 +193,12 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         course = getattr(self, "course", None)
         if course is not None:
             course.ends()
+        work = getattr(self, "_work", None)
+        if work is not None and work.shared_queue and any(not worker.is_alive() for worker in processes_of(self)):
+            # One that was killed while it waited for a batch still holds the queue: nobody would read that it is to end.
+            for worker in processes_of(self):
+                worker.terminate()
         super()._shutdown_workers()
         deaths.clear_up(processes_of(self))
-        work = getattr(self, "_work", None)
         if work is not None and work.arena is not None:
             work.arena.close()
-        if work is not None and work.work_table is not None:
-            work.work_table.exchange.close()

@@ -7,7 +7,7 @@ import os
 import select
 from multiprocessing import util
 
-from pipefix.seams import torch_internals
+from pipefix.hooks import torch_internals
 
 BEFORE_QUEUES = -4
 """Among what a process does at its exit: after all else, but for waiting until its queues are sent."""

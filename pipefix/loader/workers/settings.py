@@ -1,5 +1,4 @@
-"""What a plan sets in workers: threads of native libraries, of which one a process is enough where there are as many processes as
-cores, and how the memory of tensors is shared."""
+"""What a plan sets in workers: threads of native libraries, of which one a process is enough where there are as many as cores."""
 
 from __future__ import annotations
 
@@ -20,18 +19,6 @@ class CappedThreads:
 
     def __call__(self, worker: int) -> None:
         cap_threads(self.threads)
-        if self.then is not None:
-            self.then(worker)
-
-
-class SharedBy:
-    """A ``worker_init_fn`` that sets how the worker shares the memory of its tensors, and then does what the user's own does."""
-
-    def __init__(self, strategy: str, then: Callable[[int], object] | None = None) -> None:
-        self.strategy, self.then = strategy, then
-
-    def __call__(self, worker: int) -> None:
-        torch.multiprocessing.set_sharing_strategy(self.strategy)
         if self.then is not None:
             self.then(worker)
 

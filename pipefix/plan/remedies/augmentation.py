@@ -7,7 +7,8 @@ from pipefix.plan import commands
 from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.quantity import Interval, percent, seconds, span
+from pipefix.vocabulary.gain import span
+from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
 
@@ -42,7 +43,7 @@ class AugmentGpu(Remedy):
         return self.proposed(
             f"Augmentation takes {seconds(spent)} a sample{costly}{part}; the GPU's own share of it is not in the figure",
             gain,
-            commands.augmentation(case.target, case.verbs),
+            commands.augmentation(case.target),
             risk="Random numbers differ from those on the CPU: check that their distribution is the one you want.",
         )
 
@@ -81,7 +82,7 @@ class DecodeGpu(Remedy):
             f"Decoding and augmenting take {seconds(spent)} a sample, which DALI would do from the files; what that takes the "
             "GPU is not in the figure, which is the most that it can bring",
             gain,
-            commands.augmentation(case.target, case.verbs, to="dali"),
+            commands.augmentation(case.target, to="dali"),
             risk="Pictures are decoded by another library, which rounds in another way, and random numbers are drawn anew.",
         )
 

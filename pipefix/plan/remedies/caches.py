@@ -7,14 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from pipefix.diagnosis.throughput import PipelineModel, StageTime, at_most, draws
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.plan import commands
 from pipefix.plan.case import Case
-from pipefix.plan.model import PipelineModel, StageTime, at_most, draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
+from pipefix.vocabulary.gain import MeasuredGain, Modelled
 from pipefix.vocabulary.quantity import Interval, percent, seconds, size
 from pipefix.vocabulary.stage import Stage
 
@@ -59,16 +60,17 @@ class Cache(Remedy):
         if tried is not None:
             # Nothing is left to be done to a finished sample: no cache makes the loader faster than those of them did.
             gain = tried if measured else at_most(gain, tried)
+        trial = case.measurement.record if measured else None
+        told = MeasuredGain(gain, trial.pairs) if trial is not None else Modelled(gain, f"{self.arm.name} and the model")
         once = self.making_seconds(case)
         return self.proposed(
             f"{self.saves(case)}; reading a record of {size(kept.value)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
-            gain,
-            commands.cache(self.id, case.target, case.verbs),
+            told,
+            commands.cache(self.id, case.target),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
             risk=self.risk(case),
-            measured=measured,
         )
 
     @abstractmethod

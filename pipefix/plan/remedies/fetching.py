@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pipefix.diagnosis.throughput import draws
 from pipefix.measurement.statistics import Floats
 from pipefix.plan.case import Case
-from pipefix.plan.model import draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.quantity import Interval, percent, seconds

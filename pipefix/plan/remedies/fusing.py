@@ -3,64 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
+from pipefix.diagnosis.throughput import PipelineModel, StageTime, draws
 from pipefix.measurement.measurement import FusedCall
 from pipefix.plan.case import Case
-from pipefix.plan.model import PipelineModel, StageTime, draws
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import WORTH_TRYING, Remedy
-from pipefix.vocabulary.quantity import Interval, percent, seconds, span
+from pipefix.vocabulary.quantity import percent, seconds
 from pipefix.vocabulary.stage import Stage
 
 LEAST_BUDGET = 8.0
 """Seconds of a probe below which it is not tried."""
 COLLATING_LEFT = 0.1
 """Share of collating that remains: labels, and whatever else is no picture."""
+EXACT = "exact"
+"""The mode of `FastLoader(fuse=...)` in which pixels are equal to the bit."""
 AS_MUCH = 1.05
 """Pixels that differ must gain more than this beyond equal ones."""
 DRAWN = "random numbers are drawn anew for each sample, by seed, epoch and index"
 
 
-class FusedCalls(Remedy):
-    """FastLoader's fused path."""
+class FuseCalls(Remedy):
+    """FastLoader's fused path, with pixels equal to the bit, or close to the dataset's own where that is clearly quicker."""
 
+    id = "fuse"
     stage = Stage.DECODE
     relieves = (Stage.AUGMENT, Stage.COLLATE)
-    mode: ClassVar[str]
+    title = "Make pictures by one call each"
 
     def answer(self, case: Case) -> Step:
         if case.measurement.settings.kind == "iterable":
             return self.declined("an IterableDataset is not asked for indices, so its samples cannot be made by one call each")
-        call = case.measurement.fused.get(self.mode)
-        if call is None:
+        calls = case.measurement.fused
+        if not calls:
             return self.declined(
                 f"whether one call can make a sample was not tried: that takes a budget of {LEAST_BUDGET:g} s, and decoding and "
                 f"transforming that are {percent(WORTH_TRYING)} of a sample's making"
             )
-        if call.why_not:
-            return self.declined(f"one call cannot make these samples: {call.why_not}")
-        gain = case.predicted(with_calls(case, call))
-        why = self.superfluous(case, gain)
-        if why is not None:
-            return self.declined(why, gain)
+        gains = {mode: case.predicted(with_calls(case, call)) for mode, call in calls.items() if not call.why_not}
+        if not gains:
+            return self.declined(f"one call cannot make these samples: {next(iter(calls.values())).why_not}")
+        mode = max(gains, key=lambda mode: gains[mode].value * (AS_MUCH if mode == EXACT else 1.0))
+        call, changes_pixels = calls[mode], mode != EXACT
         spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)
-        return self.proposed(
+        step = self.proposed(
             f"Decoding and transforming take {seconds(spent)} a sample; on {call.pictures} of its pictures one call took "
             f"{percent(call.left.value)} of their code's time, and {call.apart}",
-            gain,
-            f"Put pipefix.FastLoader(..., fuse={self.mode!r}) in DataLoader's place: it takes the same arguments.",
-            risk=self.changes(call),
+            gains[mode],
+            f"Put pipefix.FastLoader(..., fuse={mode!r}) in DataLoader's place: it takes the same arguments.",
+            risk="; ".join([*([call.apart] if changes_pixels else []), *([DRAWN] if call.draws else [])]) or None,
         )
-
-    def superfluous(self, case: Case, gain: Interval) -> str | None:
-        """Why another way is to be preferred."""
-        return None
-
-    def changes(self, call: FusedCall) -> str | None:
-        return DRAWN if call.draws else None
+        equal = "close to the dataset's own" if changes_pixels else "equal to the bit"
+        return replace(step, id=f"{self.id}-{mode}", title=f"{self.title}, {equal}")
 
 
 def with_calls(case: Case, call: FusedCall) -> PipelineModel:
@@ -79,31 +75,3 @@ def with_calls(case: Case, call: FusedCall) -> PipelineModel:
     after = replace(after, making={name: StageTime(one.wall / shared, one.cpu) for name, one in after.making.items()})
     lacking = np.maximum(0.0, least - sum(one.wall for one in after.making.values()))
     return after.adding(Stage.DECODE, StageTime(lacking, np.zeros_like(lacking)))
-
-
-class FuseExact(FusedCalls):
-    """Pixels equal the dataset's own to the bit."""
-
-    id = "fuse-exact"
-    title = "Make pictures by one call each, equal to the bit"
-    mode = "exact"
-
-
-class FuseClose(FusedCalls):
-    """Pixels may differ a little where that is quicker."""
-
-    id = "fuse-close"
-    title = "Make pictures by one call each, close to the dataset's own"
-    mode = "close"
-
-    def superfluous(self, case: Case, gain: Interval) -> str | None:
-        exact = case.measurement.fused.get("exact")
-        if exact is None or exact.why_not:
-            return None
-        other = case.predicted(with_calls(case, exact))
-        if gain.value > AS_MUCH * other.value:
-            return None
-        return f"fuse-exact gains {span(other)}, this {span(gain)}, and changes no pixel"
-
-    def changes(self, call: FusedCall) -> str | None:
-        return "; ".join([call.apart, *([DRAWN] if call.draws else [])])

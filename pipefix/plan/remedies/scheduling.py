@@ -7,6 +7,7 @@ from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
+from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
 from pipefix.vocabulary.stage import Stage
 
@@ -44,7 +45,7 @@ class TailScheduling(Remedy):
             f"The slowest sample in a hundred takes {times(ratio)} the median ({seconds(tail['p50'])}), and finished batches "
             "waited "
             f"{seconds(blocked)} a sample behind it, {percent(blocked / sample.value)} of the time",
-            gain,
+            Modelled(gain, "waits behind slow samples"),
             commands.loader(in_order=False),
             risk="Batches come in another order from run to run, and a run cannot be resumed at exactly the same batch.",
         )
@@ -90,7 +91,7 @@ class ThreadCaps(Remedy):
         return self.proposed(
             f"{workers} workers run {wanted:.0f} busy threads on {cores:g} cores and use {times(used)} the CPU "
             "time of their main threads",
-            gain,
+            Modelled(gain, "the CPU time of the threads beside the main ones"),
             "worker_init_fn=lambda worker: cv2.setNumThreads(0), and OMP_NUM_THREADS=1 in the environment"
             if case.measurement.facts.get("worker.cv2_threads", 0.0) > 1
             else "OMP_NUM_THREADS=1 (and the library's own setting) in the environment before the workers start",

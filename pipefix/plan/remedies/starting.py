@@ -1,4 +1,4 @@
-"""How long epochs take to begin: workers kept, and started in another way."""
+"""How long epochs take to begin: workers kept between them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
 
-FORK_SECONDS = Interval(0.035, 0.015, 0.08)
-"""Starting one worker by forking, from the training process or from a fork server that has the libraries loaded."""
 RESTART_SPREAD = 0.3
 """Two restarts of the same loader differ by about so much."""
 
@@ -72,39 +70,4 @@ class PersistentWorkers(Remedy):
             commands.loader(persistent_workers=True),
             risk="Workers keep their copy of the dataset: changes made to it between epochs in the training process do not reach "
             "them.",
-        )
-
-
-class StartMethod(Remedy):
-    """Workers forked from a server that has the libraries loaded, instead of started from nothing."""
-
-    id = "start-method"
-    stage = Stage.IPC
-    title = "Start workers from a preloaded fork server"
-    every_epoch = True
-
-    def answer(self, case: Case) -> Step:
-        method = case.start_method
-        if not case.measurement.workers:
-            return self.declined("no workers: there is none to start")
-        first = case.measurement.first_batch
-        if first is None:
-            return self.declined("how long the first batch takes was not measured: the time budget was spent")
-        if method == "fork":
-            return self.declined(f"workers are forked already: the first batch was there after {seconds(first)}")
-        if case.machine is not None and case.machine.system == "Windows":
-            return self.declined("Windows can only spawn processes")
-        if case.epoch is None:
-            return self.declined(f"the first batch takes {seconds(first)}, but the dataset tells no length to compare it with")
-        workers = case.measurement.workers
-        left = FORK_SECONDS.mapped(lambda each: workers * each + first_batch(case))
-        again = "once, since workers are kept" if case.measurement.settings.persistent_workers else "at every epoch"
-        return self.proposed(
-            f"{workers} workers started by {method} took {seconds(first)} to the first batch, {again}; forked from a server that "
-            "has torch loaded "
-            f"it would be about {seconds(left.value)}",
-            shorter_restart(case, first, left),
-            "import multiprocessing; multiprocessing.set_forkserver_preload(['torch', 'torchvision']) at the program's start, and "
-            + commands.loader(multiprocessing_context="forkserver"),
-            risk="The dataset is still pickled to every worker; a large one (lists of paths) is better packed into arrays.",
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipefix.diagnosis.throughput import PipelineModel, StageTime, draws, stage_time
 from pipefix.measurement import experiments
 from pipefix.plan import commands
 from pipefix.plan.case import NO_CUDA, Case
-from pipefix.plan.model import FLOOR_MAKING, FLOOR_TAKING, PipelineModel, StageTime, draws, stage_time
 from pipefix.plan.plan import Step
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.quantity import Interval, seconds, size, span
+from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
 
 NO_WORKERS = "no workers: nothing crosses a process border"
@@ -20,65 +20,6 @@ SLOT_MAKING, SLOT_TAKING = 60e-6, 100e-6
 """Seconds a batch to pass a slot's number on, in the worker and in the training process."""
 STACK_RATE = Interval(6e9, 3e9, 10e9)
 """Bytes a second of copying samples to where they belong in a batch, and nothing else."""
-FLOAT_BYTES = 4
-
-
-class Uint8Wire(Remedy):
-    """Pixels cross as bytes and become floats on the device: a quarter of the data to collate, hand over and copy."""
-
-    id = "uint8-wire"
-    stage = Stage.IPC
-    title = "Send images as uint8 and make them float on the GPU"
-
-    def answer(self, case: Case) -> Step:
-        if not case.measurement.workers:
-            return self.declined(NO_WORKERS)
-        facts = case.measurement.facts
-        if "batch.largest_is_float" not in facts:
-            return self.declined("what a batch is made of could not be looked at")
-        if not facts["batch.largest_is_float"]:
-            return self.declined(
-                f"the largest tensor of a batch ({size(facts.get('batch.largest_bytes', 0.0))}) does not hold floats"
-            )
-        if not case.operations.pictures and not case.operations.floating:
-            return self.declined("nothing that decodes pictures was seen, so the floats in a batch may be more than bytes can hold")
-        gain = case.predicted(self._changed(case, facts.get("batch.largest_bytes", 0.0)))
-        if not case.cuda:
-            return self.declined(f"{NO_CUDA} to make them float on; beside one it would gain at most {span(gain)}", gain)
-        return self.proposed(
-            f"{size(case.batch_bytes)} cross for each batch; as bytes it would be "
-            f"{size(case.batch_bytes - 0.75 * facts['batch.largest_bytes'])}",
-            gain,
-            "In the transform, replace ToTensor()/ToDtype(float32)/Normalize by PILToTensor(); in the step: "
-            "batch = batch.to('cuda', non_blocking=True).float().div_(255) and normalise there.",
-            risk="Float augmentations that run before collating must move to the GPU too.",
-        )
-
-    def _changed(self, case: Case, floats: float) -> PipelineModel:
-        part_left = 1 - (1 - 1 / FLOAT_BYTES) * floats / case.batch_bytes if case.batch_bytes else 1.0
-        model = _with_less(case, part_left)
-        if Stage.TRANSFER.value in model.taking:  # that part of the copy for which a step waits
-            copied = model.taking[Stage.TRANSFER.value].scaled(part_left)
-            model = replace(model, taking={**model.taking, Stage.TRANSFER.value: copied})
-        casting = sum(op.wall for op in case.operations.augment if op.name in case.operations.floating)
-        return model.scaled(Stage.COLLATE, part_left).shortened(Stage.AUGMENT, 0.5 * casting)
-
-
-def _with_less(case: Case, part_left: float) -> PipelineModel:
-    """The hand-over with fewer bytes: what each batch costs however small it is stays."""
-    making = _left(case.model.making[Stage.IPC.value], FLOOR_MAKING / case.batch, part_left)
-    taking = _left(case.model.taking[Stage.IPC.value], FLOOR_TAKING / case.batch, part_left)
-    return replace(
-        case.model,
-        making={**case.model.making, Stage.IPC.value: making},
-        taking={**case.model.taking, Stage.IPC.value: taking},
-    )
-
-
-def _left(whole: StageTime, floor: float, part_left: float) -> StageTime:
-    spent = float(whole.wall[0])
-    fixed = min(floor, spent)
-    return whole.scaled((fixed + (spent - fixed) * part_left) / spent if spent else 1.0)
 
 
 class HandoverSlots(Remedy):

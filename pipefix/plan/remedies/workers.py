@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from pipefix.diagnosis.throughput import at_most
 from pipefix.measurement.statistics import ratio
 from pipefix.plan import commands
 from pipefix.plan.case import Case
-from pipefix.plan.model import at_most
+from pipefix.plan.fit import SATURATED
 from pipefix.plan.plan import Declined, Proposed, Step
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.quantity import Interval, exactly, size, span
+from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
+from pipefix.vocabulary.quantity import exactly, percent, size
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 WORTH = 1.03
@@ -42,54 +44,56 @@ class WorkerCount(Remedy):
         for count, gain in sorted(tried.items()):
             yield self._one(case, count, gain, best, tried)
 
-    def _from_model(self, case: Case, best: int | None, known: dict[int, Interval]) -> Step:
+    def _from_model(self, case: Case, best: int | None, known: dict[int, Told]) -> Step:
         now = case.measurement.workers
         if best is not None:
-            return _proposed(case, best, known[best], measured=False)
-        most = max(known, key=lambda count: known[count].value, default=None)
-        if most is not None and known[most].value >= WORTH and (why := _in_vain(case, most)) is not None:
+            return _proposed(case, best, known[best])
+        most = max(known, key=lambda count: known[count].interval.value, default=None)
+        if most is not None and known[most].interval.value >= WORTH and (why := _in_vain(case, most)) is not None:
             return self.declined(why, known[most])
-        limit = _limit(case)
-        gain = f"; {processes(most)} would give {span(known[most])}" if most is not None else ""
-        return self.declined(f"{processes(now)} keep up with {limit}{gain} (predicted, no other count was tried)")
+        gain = f": {processes(most)} would give {figure(known[most])}" if most is not None else ""
+        return self.declined(
+            f"more workers than the {now} in use would not help, {_limit(case)}{gain} (predicted, no other number was tried)"
+        )
 
-    def _other(self, case: Case, count: int, known: dict[int, Interval]) -> Step:
+    def _other(self, case: Case, count: int, known: dict[int, Told]) -> Step:
         gain = known.get(count) or _modelled(case, count)
         why = (
             _in_vain(case, count)
-            or f"{processes(count)} would give {span(gain)} of today's throughput (predicted, no other count was tried)"
+            or f"{processes(count)} would give {figure(gain)} of today's throughput (predicted, no other number was tried)"
         )
         return Declined(
-            id=f"workers-{count}", stage=self.stage, title=_title(case, count), why=why, speedup=gain, relieves=self.relieves
+            id=f"workers-{count}", stage=self.stage, title=_title(case, count), why=why, gain=gain, relieves=self.relieves
         )
 
-    def _one(self, case: Case, count: int, gain: Interval, best: int | None, tried: dict[int, Interval]) -> Step:
+    def _one(self, case: Case, count: int, gain: Told, best: int | None, tried: dict[int, Told]) -> Step:
         if count == best:
-            return _proposed(case, count, gain, measured=True)
+            return _proposed(case, count, gain)
         why = _in_vain(case, count, tried=True)
         if why is None:
-            why = f"{processes(count)} gave {span(gain)} of today's throughput"
+            why = f"{processes(count)} gave {figure(gain)} of today's throughput"
             if best is not None:
-                why += f", {processes(best)} {span(tried[best])}"
+                why += f", {processes(best)} {figure(tried[best])}"
         return Declined(
             id=f"workers-{count}",
             stage=self.stage,
             title=_title(case, count),
             why=why,
-            speedup=gain,
-            measured=True,
+            gain=gain,
             relieves=self.relieves,
         )
 
 
-def _proposed(case: Case, count: int, gain: Interval, *, measured: bool) -> Proposed:
+def _proposed(case: Case, count: int, gain: Told) -> Proposed:
     now = case.measurement.workers
     frees = None
-    if count < now and gain.value < WORTH:
+    if count < now and gain.interval.value < WORTH:
         spare = processes(now - count)
         frees = f"{spare} and their memory" if now - count > 1 else f"{spare} and its memory"
-    tried = f"{processes(count)} were really tried beside today's setting"
-    why = f"{processes(now)} now, {case.measurement.cores:g} cores; {tried if measured else 'predicted from wall and CPU times'}"
+    known = "predicted from wall and CPU times"
+    if isinstance(gain, MeasuredGain):
+        known = f"{processes(count)} were really tried beside today's setting"
+    why = f"{processes(now)} now, {case.measurement.cores:g} cores; {known}"
     if frees is not None:
         why += f". As fast as today, and it frees {frees}"
     return Proposed(
@@ -97,9 +101,8 @@ def _proposed(case: Case, count: int, gain: Interval, *, measured: bool) -> Prop
         stage=Stage.IPC,
         title=_title(case, count),
         why=why,
-        speedup=gain,
-        command=commands.settings(case.target, case.verbs, num_workers=count),
-        measured=measured,
+        gain=gain,
+        command=commands.settings(case.target, num_workers=count),
         frees=frees,
         risk=_risk(case, count),
         relieves=WorkerCount.relieves,
@@ -120,34 +123,34 @@ def _risk(case: Case, count: int) -> str | None:
     return None
 
 
-def _tried(case: Case) -> dict[int, Interval]:
-    found: dict[int, Interval] = {}
+def _tried(case: Case) -> dict[int, Told]:
+    found: dict[int, Told] = {}
     for name, pairs in case.measurement.trials.items():
         word, _, count = name.rpartition("-")
         if word == "workers" and count.isdigit() and pairs:
-            found[int(count)] = ratio([tried / base for tried, base in pairs], [1.0] * len(pairs))
+            found[int(count)] = MeasuredGain(ratio([tried / base for tried, base in pairs], [1.0] * len(pairs)), len(pairs))
     return found
 
 
-def _predicted(case: Case) -> dict[int, Interval]:
+def _predicted(case: Case) -> dict[int, Told]:
     """The model's speed-up at counts worth thinking of."""
     counts = sorted({1, 2, 4, 8, 16, MOST, math.ceil(case.measurement.cores), 2 * math.ceil(case.measurement.cores)})
     return {count: _modelled(case, count) for count in counts if count != case.measurement.workers and count <= MOST}
 
 
-def _modelled(case: Case, count: int) -> Interval:
+def _modelled(case: Case, count: int) -> Told:
     """No faster than all cores together could do the same work, library threads included."""
     gain = case.predicted(case.model.with_workers(count, case.batch, case.batch_bytes))
-    return at_most(gain, exactly(max(1.0, case.most))) if case.most is not None else gain
+    return Modelled(at_most(gain, exactly(max(1.0, case.most))) if case.most is not None else gain)
 
 
-def _best(known: dict[int, Interval], now: int) -> int | None:
+def _best(known: dict[int, Told], now: int) -> int | None:
     """The smallest count that is nearly as fast as the fastest; fewer than now where nothing is faster."""
-    faster = {count: gain for count, gain in known.items() if gain.value >= WORTH}
+    faster = {count: gain for count, gain in known.items() if gain.interval.value >= WORTH}
     if faster:
-        most = max(gain.value for gain in faster.values())
-        return min(count for count, gain in faster.items() if gain.value >= NEAR * most)
-    fewer = [count for count, gain in known.items() if count < now and gain.value >= NEAR and gain.low >= 0.95]
+        most = max(gain.interval.value for gain in faster.values())
+        return min(count for count, gain in faster.items() if gain.interval.value >= NEAR * most)
+    fewer = [count for count, gain in known.items() if count < now and gain.interval.value >= NEAR and gain.interval.low >= 0.95]
     return min(fewer, default=None)
 
 
@@ -157,8 +160,12 @@ def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
     if shards is not None and count > shards:
         parts = "1 shard, which feeds one worker" if shards == 1 else f"{shards} shards, each of which feeds one worker"
         return f"the stream has {parts}: {processes(count)} would leave {count - shards} of them without a sample"
-    if count > case.measurement.workers and not tried and case.cores_taken is not None:
-        return case.cores_taken
+    cores = case.measurement.cores
+    if count > case.measurement.workers and not tried:
+        if case.cores_taken is not None:
+            return case.cores_taken
+        if count > cores and case.model.busy >= SATURATED:
+            return f"the {cores:g} cores are busy {percent(min(1.0, case.model.busy))} of the time already"
     return _too_large(case, count)
 
 
@@ -176,5 +183,5 @@ def _too_large(case: Case, count: int) -> str | None:
 
 def _limit(case: Case) -> str:
     if case.diagnosis.verdict.kind == "step-bound":
-        return "the training step"
-    return f"the {case.measurement.cores:g} cores"
+        return "the training step limits"
+    return f"{case.measurement.cores:g} cores have no more to give"

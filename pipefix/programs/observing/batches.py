@@ -44,6 +44,14 @@ def checksum(batch: Any) -> int | None:
         return None
 
 
+def tensors_in(batch: Any) -> int:
+    """How many tensors it is made of, as far as a look into its containers tells."""
+    try:
+        return sum(1 for held in _tensors(batch, 0) if hasattr(held, "shape"))
+    except Exception:  # noqa: BLE001 - whatever a class of the user's raises
+        return 0
+
+
 def _tensors(value: Any, depth: int) -> Iterator[Any]:
     if hasattr(value, "shape") and hasattr(value, "tolist"):
         yield value

@@ -129,7 +129,7 @@ class LooksLater:
                 self._replace_fetch(worker, max(self._due, clock() + WORKER_AFTER))
 
     def _replace_fetch(self, worker: int, due: float) -> None:
-        for kind in import_module("pipefix.seams.torch_internals").fetchers():
+        for kind in import_module("pipefix.hooks.torch_internals").fetchers():
             kind.fetch = self._later(kind.fetch, worker, due)
 
     def _later(self, fetch: Any, worker: int, due: float) -> Any:

@@ -55,8 +55,8 @@ class Loop:
         self.steps = self.samples = self.optimizer_steps = self.without_gradients = 0
         self.wait_s = self.step_s = self.forward_s = self.backward_s = self.optimizer_s = self.inner_s = 0.0
         self.making_cpu_s = self.making_s = self.between_s = self.device_wait_s = 0.0
-        self.looked_into_s = self.outside_s = 0.0
-        self.device_steps = self.on_device_steps = 0
+        self.looked_into_s = self.outside_s = self.saved_s = 0.0
+        self.device_steps = self.on_device_steps = self.saves = 0
         self.on_device: dict[str, float] = {}
         """Seconds of the parts of `on_device_steps` steps, by the device's clock."""
         self.first_s: list[float] = []

@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import Any
 
-from .batches import FIRST
+from .batches import FIRST, tensors_in
 from .device import DeviceWaits, in_use
 from .inside import Inside, end_program, without_words
 from .lines import users_line
@@ -23,6 +23,8 @@ from .planned import PlanInProgram
 from .samples import Orders, cpu_seconds, pids_of, share_of
 from .steps import StepLook, look_into_step
 
+EACH_MADE = 4
+"""Batches a worker, after which it is asked whether all of them are still at work."""
 EPOCHS = 200
 """Beginnings and ends of a loop's epochs that are noted."""
 
@@ -147,7 +149,8 @@ class Observer:
             return  # of a subclass that gives what its base class gave it
         place = self.places.get(loader) or users_line()
         workers, size = getattr(loader, "num_workers", None), getattr(loader, "batch_size", None)
-        loop = self.loop_of(place, workers=workers, batch_size=size, kind=type(loader).__name__)
+        persistent = getattr(loader, "persistent_workers", None)
+        loop = self.loop_of(place, workers=workers, batch_size=size, kind=type(loader).__name__, persistent=persistent)
         loop.begun += 1
         if self.current is not None and self.current.loop is loop:
             self._left(self.current)
@@ -161,7 +164,13 @@ class Observer:
         epoch = self.epochs[iterator] = Epoch(loop, loader, size if isinstance(size, int) else 0, starting_s, pids_of(iterator))
         epoch.checksums = [] if loop.begun == 1 else None
         if loop.begun <= EPOCHS:
-            self.notes.write("epoch", loop=loop.number, **share_of(loader))
+            self.notes.write("epoch", loop=loop.number, idle_pools=self._idle_pools(loop), **share_of(loader))
+
+    def _idle_pools(self, loop: Loop) -> list[tuple[str, int]]:
+        """Workers that other loaders keep beyond the end of their epochs."""
+        others = [epoch for epoch in self.epochs.values() if epoch.pids and epoch.loop is not loop and not epoch.delivered]
+        kept = [epoch for epoch in others if getattr(epoch.loader(), "persistent_workers", False)]
+        return [(epoch.loop.loader, len(epoch.pids)) for epoch in kept]
 
     def _left(self, epoch: Epoch) -> None:
         """No further batch of this epoch may be asked for: its latest step is known up to its backward pass or optimizer's step."""
@@ -187,6 +196,8 @@ class Observer:
         loop.samples += epoch.count(batch)
         if epoch.checksums is not None and len(epoch.checksums) == FIRST:
             self._told_apart(epoch)
+        if loop.begun == 1:
+            self._first_batches(iterator, epoch, batch)
         if self.device is not None:
             self.device.got(loop)
         loop.wait_s += now - asked
@@ -216,6 +227,21 @@ class Observer:
             self.flush(loop)
             if self.device is not None:
                 self.device.look_into_step(loop)
+
+    def _first_batches(self, iterator: Any, epoch: Epoch, batch: Any) -> None:
+        if epoch.batches == 1:
+            self.notes.write("batch", loop=epoch.loop.number, tensors=tensors_in(batch))
+        if epoch.pids and epoch.batches == EACH_MADE * len(epoch.pids):
+            at_work = getattr(iterator, "_workers_status", None) or [True]
+            if not all(at_work):
+                self.notes.write("idle workers", loop=epoch.loop.number, workers=at_work.count(False))
+
+    def saved(self, seconds: float) -> None:
+        """The main thread called ``torch.save``."""
+        loop = self._worked_on()
+        if loop is not None and threading.current_thread() is threading.main_thread():
+            loop.saves += 1
+            loop.saved_s += seconds
 
     def _told_apart(self, epoch: Epoch) -> None:
         checksums, epoch.checksums = epoch.checksums, None

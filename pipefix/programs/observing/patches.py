@@ -65,6 +65,26 @@ def install_training(module: Any, folder: str) -> None:
         return result
 
     torch.autograd.backward = timed
+    _time_saves(torch, observer)
+
+
+def _time_saves(torch: Any, observer: Observer) -> None:
+    save = getattr(torch, "save", None)
+    if save is None:
+        return
+
+    @functools.wraps(save)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begun = clock()
+        try:
+            return save(*args, **kwargs)
+        except BaseException as error:
+            _without_this_frame(error)
+            raise
+        finally:
+            observer.saved(clock() - begun)
+
+    torch.save = torch.serialization.save = timed  # both, so that it can be pickled by its name
 
 
 def _without_this_frame(error: BaseException) -> None:

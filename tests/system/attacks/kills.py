@@ -13,15 +13,21 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from pipefix.caches.dataset import CachedDataset
+from pipefix.fixes import caches_made
+from pipefix.plan import backups, planfile
 from tests.attacks.folders import is_debris
 from tests.attacks.scene import Scene, changes, ended, keep_a_step, look, numbers_project, pictures_project, start, warm, write
 
 CONVERT = ("convert", "train.py", "--to", "lmdb", "--out", "out", "--workers", "1", "-q")
 FIX = ("fix", "train.py", "--yes", "-q", "--budget", "0.3", "--only", "cache-sample")
 UNDO = ("fix", "--undo")
+PICTURES = 6
 COMMANDS = {"convert": CONVERT, "fix": FIX, "undo": UNDO}
 FOREIGN = (
     "notes.txt",
@@ -43,7 +49,7 @@ class Killing:
         if verb == "convert":
             numbers_project(scene.project, 60)
         else:
-            pictures_project(scene.project, 6)
+            pictures_project(scene.project, PICTURES)
         if verb == "undo":
             keep_a_step(scene)
         for name in FOREIGN:
@@ -71,6 +77,10 @@ class Killing:
         if killed and self.chance.random() < 0.3:
             _, more = self._kill(start(scene.project, *self.command, safe=scene.place, output=scene.place / "told"))
             wrong += more
+        if self.verb == "fix" and self.chance.random() < 0.4:
+            told = scene.run(*UNDO)
+            wrong += [] if told.code in (0, 2) else [str(told)]
+            wrong += not_settled(scene.project)
         told = scene.run(*self.command)
         if told.code not in ((0, 2) if self.verb == "undo" else (0,)):
             wrong.append(str(told))
@@ -98,12 +108,31 @@ class Killing:
         left = sorted(names(scene) - self.names) + [name for name in names(scene) if is_debris(name.rsplit("/", 1)[-1])]
         if left:
             wrong.append(f"left over: {left}")
+        if self.verb != "convert":
+            wrong += not_settled(scene.project)
         if self.result is not None and results(scene) != self.result:
             wrong.append("the cache is not that of a run which nobody killed")
         missing = sorted(self.names - names(scene))
         if missing:
             wrong.append(f"missing: {missing}")
         return wrong
+
+
+def not_settled(folder: Path) -> list[str]:
+    """What of it does not hold: the plan is that of the last step in effect, all that it names is there, and nothing besides."""
+    plan, wrong = folder / planfile.NAME, []
+    text = planfile.text_of(plan)
+    states = [backups.before(plan, number).read_text() for number in backups.numbers(plan)]
+    if any(earlier == later for earlier, later in pairwise([*states, text or ""])):
+        wrong.append("a change of the plan was begun and is not settled")
+    if text is not None and not states:
+        wrong.append("a plan without a backup of what was there before")
+    if unused := caches_made.unused(folder):
+        wrong.append(f"no plan names {unused}")
+    cache = planfile.decode(text, origin=plan.name).cache if text is not None else None
+    if cache is not None and len(CachedDataset(folder / cache.path)) != PICTURES:
+        wrong.append("the plan's cache lacks samples")
+    return wrong
 
 
 def foreign(path: str, scene: Scene) -> bool:
@@ -132,8 +161,10 @@ def gone(group: int, seconds: float) -> bool:
     return False
 
 
-def campaign(place: Path, verb: str, kills: int, seed: int, seconds: float = 0) -> tuple[int, int, list[str]]:
-    """Kills, runs that were over before, and what went wrong."""
+def campaign(
+    place: Path, verb: str, kills: int, seed: int, seconds: float = 0, note: Callable[..., object] = lambda *_: None
+) -> tuple[int, int, list[str]]:
+    """Kills, runs that were over before, and what went wrong; ``note`` is told of them after each."""
     killing, done, over, wrong = Killing(place, verb, seed), 0, 0, []
     until = time.monotonic() + seconds
     while done < kills and not (seconds and time.monotonic() > until):
@@ -142,6 +173,7 @@ def campaign(place: Path, verb: str, kills: int, seed: int, seconds: float = 0) 
         if found:
             wrong.append(f"{verb}, kill {done}: {found}")
             print(wrong[-1], flush=True)
+        note(done, over, wrong)
     return done, over, wrong
 
 

@@ -10,11 +10,9 @@ import pytest
 from tests.attacks.scene import warm
 from tests.system.attacks import kills
 
-DEBRIS = pytest.mark.xfail(strict=True, reason="undo that is killed while it removes a cache leaves its empty folders for good")
-
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("verb", ["convert", pytest.param("undo", marks=DEBRIS), "fix"])
+@pytest.mark.parametrize("verb", ["convert", "undo", "fix"])
 def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path, verb: str) -> None:
     warm()
     done, _, wrong = kills.campaign(tmp_path, verb, int(os.environ.get("PIPEFIX_KILLS", "200")), seed=0)

@@ -16,11 +16,10 @@ def nursery():
         yield nursery
 
 
-@pytest.mark.parametrize("to", ["lmdb", "parquet"])
-def test_killed_and_run_again(tmp_path, nursery, to):
+def test_killed_and_run_again(tmp_path, nursery):
     for index in range(60):
         draw(tmp_path / "pictures" / f"{index:02d}.jpg", index, size=(300, 200))
-    job = {"pictures": tmp_path / "pictures", "to": to, "store": "resized", "each": 6}
+    job = {"pictures": tmp_path / "pictures", "store": "resized", "each": 6}
     seconds = killing.whole(nursery, tmp_path / "whole", **job)
     kills, wrong = killing.killed(nursery, tmp_path / "cache", seconds * 0.7, random.Random(1), **job)
     assert not wrong

@@ -9,9 +9,7 @@ from tests.gpu.conftest import FakeDevice
 
 
 @pytest.mark.parametrize("pin", [False, True])
-@pytest.mark.parametrize(
-    ("engine", "workers"), [("processes", 1), ("processes", 2), ("processes", 8), ("torch", 3), ("threads", 2), ("subprocess", 2)]
-)
+@pytest.mark.parametrize(("engine", "workers"), [("processes", 1), ("processes", 2), ("processes", 8), ("torch", 3)])
 def test_nearly_all_copies_begin_ahead(engine: str, workers: int, pin: bool, fake_device: FakeDevice) -> None:
     found = fake_device(ahead.begun, engine, workers, pin)
     assert found["batches"] == ahead.BATCHES

@@ -15,8 +15,7 @@ from tests.loader import pipelines
 from tests.loader.likeness import assert_same
 from tests.loader.test_contract import epochs
 from tests.loader.test_dying import workers_go
-from tests.loader.test_one_process import Apart
-from tests.loader.test_scheduling import FREE, Drawing
+from tests.loader.test_shared_queue import FREE, Drawing
 from tests.loader.test_slots import nothing_is_left_behind
 from tests.loader.test_starting import Many
 
@@ -33,10 +32,10 @@ def test_batches_are_the_same(method: str, persistent: bool) -> None:
 
 
 @METHODS
-def test_of_threads_of_one_process(method: str) -> None:
-    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "persistent_workers": True}
-    expected, _ = epochs(DataLoader, pipelines.Tensors(26), num_workers=1, **options)
-    made, _ = epochs(Apart, pipelines.Tensors(26), num_workers=2, multiprocessing_context=method, **options)
+def test_of_threads(method: str) -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 1, "persistent_workers": True}
+    expected, _ = epochs(DataLoader, pipelines.Tensors(26), **options)
+    made, _ = epochs(FastLoader, pipelines.Tensors(26), threads_per_worker=2, multiprocessing_context=method, **options)
     assert_same(made, expected)
 
 
@@ -45,7 +44,7 @@ def test_of_whoever_is_free(method: str) -> None:
     made = []
     for options in ({}, {"num_workers": 3, "multiprocessing_context": method, "persistent_workers": True}):
         torch.manual_seed(4)
-        loader: Any = FastLoader(Drawing(), batch_size=7, **{**FREE, "scheduling": "auto", **options})
+        loader: Any = FastLoader(Drawing(), batch_size=7, **{**FREE, **options})
         made.append([list(loader) for _ in range(2)])
     assert_same(*made)
 

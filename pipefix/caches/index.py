@@ -1,0 +1,211 @@
+"""Where the records of a data file lie, their checksums, and reading them by `pread`: nothing that others may cut is mapped.
+
+Beside each data file lies an index of its blocks: place, length, checksum and how many records each holds. Blocks are what is read
+at once: a value of LMDB, a row group of Parquet (and its footer). The chain of trust is manifest -> index -> block, and no byte of
+a data file is looked at, or handed to a library that parses it, before the checksum of its block was found to fit. Each process
+checks a block when it first reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pipefix.caches.manifest import SUFFIXES, Part, beside
+from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
+from pipefix.vocabulary.files import open_regular
+
+_HEAD = struct.Struct("<8sQQ")
+_MAGIC = b"PFIXIDX1"
+_BLOCK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("crc", "<u4"), ("records", "<u4")])
+_PLACE = struct.Struct("<QQI")
+_PIECE = 1 << 20
+_FEW = 1 << 16
+"""Records of a cache whose index a process holds as numbers of its own, some 7 MB; of a larger one it reads each place anew."""
+MOST_RECORDS = 1 << 13
+"""Of a block. What a block's few bytes unpack to must not fill the memory."""
+
+Place = tuple[int, int, int]
+"""Offset, length and checksum of a block."""
+
+
+class Index:
+    """The blocks of one data file."""
+
+    def __init__(self, blocks: Any, rest: int, file: BinaryIO | None = None) -> None:
+        self.blocks = blocks
+        self.rest = rest
+        """Checksum of what lies between the blocks: LMDB's tree. Only `verify` looks at that."""
+        self._file = file
+
+    @classmethod
+    def of(cls, blocks: list[tuple[int, int, int, int]], data: Path) -> Index:
+        index = cls(np.array(blocks, _BLOCK), 0)
+        with data.open("rb", buffering=0) as file:
+            index.rest = index.rest_of(file)
+        return index
+
+    def rest_of(self, file: BinaryIO) -> int:
+        """The checksum of what lies between the blocks of an open data file."""
+        order = np.argsort(self.blocks["offset"], kind="stable")
+        starts: list[int] = self.blocks["offset"][order].tolist()
+        ends: list[int] = (self.blocks["offset"] + self.blocks["length"])[order].tolist()
+        crc = 0
+        for at, following in zip([0, *ends], [*starts, os.fstat(file.fileno()).st_size], strict=True):
+            file.seek(at)
+            while at < following and (piece := file.read(min(following - at, _PIECE))):
+                crc = zlib.crc32(piece, crc)
+                at += len(piece)
+        return crc
+
+    def to_bytes(self) -> bytes:
+        blocks: bytes = self.blocks.tobytes()
+        return _HEAD.pack(_MAGIC, len(self.blocks), self.rest) + blocks
+
+    @classmethod
+    def read(cls, path: Path, part: Part, *, kept: bool = True) -> Index:
+        """Args:
+        kept: whether the places of blocks stay in memory, or are read from the file again, one by one.
+        """
+        file = _open(path, part.index_bytes)
+        data = file.read()
+        if zlib.crc32(data) != part.index_crc:
+            raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
+        return cls.parse(data, path, None if kept else file)
+
+    @classmethod
+    def parse(cls, data: Any, path: Path, file: BinaryIO | None = None) -> Index:
+        try:
+            magic, count, rest = _HEAD.unpack_from(data)
+        except struct.error:
+            raise CacheDamaged(f"{path} is too short to be an index.") from None
+        if magic != _MAGIC or len(data) != _HEAD.size + count * _BLOCK.itemsize:
+            raise CacheDamaged(f"{path} is not the index of a cache.")
+        return cls(np.frombuffer(data, _BLOCK, count, _HEAD.size), rest, file)
+
+    def places(self) -> Callable[[int], Place]:
+        """Gives the place of a block by its number; raises IndexError where there is none."""
+        if self._file is None:
+            places: list[Place] = self.blocks[["offset", "length", "crc"]].tolist()
+            return places.__getitem__
+        file = self._file
+
+        def place(number: int) -> Place:
+            held = bytearray(_PLACE.size)
+            if _read_into(file, held, _HEAD.size + number * _BLOCK.itemsize) < len(held):
+                raise IndexError
+            return _PLACE.unpack(held)
+
+        return place
+
+    def check(self, part: Part, path: Path) -> None:
+        """Every block lies inside the data file and holds no more records than a block may; together they hold the part's."""
+        blocks = self.blocks
+        ends = blocks["offset"] + blocks["length"]
+        outside = (ends > part.bytes) | (ends < blocks["offset"]) | (blocks["records"] > MOST_RECORDS)
+        if outside.any() or int(blocks["records"].sum(dtype=np.uint64)) != part.records:
+            raise CacheDamaged(f"{path} does not fit its data file: blocks lie outside it, or records are missing.")
+
+
+class DataFile:
+    """A data file whose blocks are checked the first time they are read. Threads and forked processes may share it."""
+
+    def __init__(self, path: Path, part: Part, index: Index, *, scattered: bool = False) -> None:
+        index.check(part, path)
+        self.path, self.size = path, part.bytes
+        self.index: Index | None = None
+        """Where it is asked for besides the places of blocks."""
+        self.place = index.places()
+        self.file = _open(path, part.bytes)
+        if scattered and hasattr(os, "posix_fadvise"):
+            # Read-ahead would fetch, for each record, neighbours that are evicted again before their turn comes.
+            os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        self._seen = bytearray(len(index.blocks))
+
+    def read(self, number: int) -> memoryview:
+        """A block, in memory of its own, which can be written to."""
+        try:
+            offset, length, crc = self.place(number)
+            seen = self._seen[number]
+        except IndexError:
+            raise CacheDamaged(f"{self.path}: record {number} is not in its index.") from None
+        held = bytearray(length)
+        if _read_into(self.file, held, offset) != length:
+            raise CacheDamaged(f"{self.path} was made shorter while it was read: its bytes from {offset} on are missing.")
+        data = memoryview(held)
+        if not seen:
+            if zlib.crc32(data) != crc:
+                raise CacheDamaged(f"{self.path} is damaged: {length} bytes at {offset} do not fit their checksum.")
+            self._seen[number] = True
+        return data
+
+
+_preadv = getattr(os, "preadv", None)
+"""The system's own, whatever a hook puts in its place later: what a cache reads is no read of a sample's."""
+
+
+def _read_into(file: BinaryIO, held: bytearray, offset: int) -> int:
+    """How many bytes there were at ``offset``."""
+    if _preadv is not None:
+        return int(_preadv(file.fileno(), [held], offset))
+    with open(file.name, "rb") as own:  # where a position is shared by all who have the file open
+        own.seek(offset)
+        return own.readinto(held)
+
+
+def _open(path: Path, expected: int) -> BinaryIO:
+    """The file, open for reading, if it is as long as it was."""
+    try:
+        file = open_regular(path)
+    except FileNotFoundError:
+        raise CacheDamaged(f"{path} is missing.") from None
+    except OSError as error:
+        raise UnreadableFile(
+            f"{path} cannot be read: {error.strerror}.", advice=f"Check its permissions: {command('ls', '-l', path)}"
+        ) from error
+    size = os.fstat(file.fileno()).st_size
+    if size != expected:
+        file.close()
+        raise CacheDamaged(f"{path} is {size} bytes long, and was {expected} when it was written.")
+    return file
+
+
+class Parts:
+    """The data files of a cache, opened when they are first needed; pickled without them."""
+
+    def __init__(self, folder: Path, parts: list[Part], container: str) -> None:
+        import psutil
+
+        self.folder, self.parts, self.container = folder, parts, container
+        self.scattered: bool = sum(part.bytes for part in parts) > psutil.virtual_memory().available
+        self.kept = sum(part.records for part in parts) <= _FEW
+        self.files: list[Any] = [None] * len(parts)
+        """Those that are open; the same list for as long as this object lives."""
+
+    def path(self, number: int) -> Path:
+        return self.folder / "parts" / (self.parts[number].name(number) + SUFFIXES[self.container])
+
+    def __getitem__(self, number: int) -> Any:
+        file = self.files[number]
+        return self._opened(number) if file is None else file
+
+    def _opened(self, number: int) -> Any:
+        part, path = self.parts[number], self.path(number)
+        index = Index.read(beside(path, ".idx"), part, kept=self.kept)
+        file = DataFile(path, part, index, scattered=self.scattered)
+        return self._keeping(number, file, index)
+
+    def _keeping(self, number: int, file: Any, index: Index) -> Any:
+        file.index = index if self.container == "parquet" else None
+        self.files[number] = file
+        return file
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "files": [None] * len(self.parts)}

@@ -1,0 +1,218 @@
+"""How a call of a library is put under the clock, recorded and answered: the wrappers behind `simple_calls.TABLE`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import mmap
+import os
+import sys
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from pipefix.hooks.files import ORIGINAL_OPEN
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+STORAGE = Stage.STORAGE
+_MMAP, _ISFILE = mmap.mmap, os.path.isfile
+_WHOLE_AT_MOST = 1 << 30
+"""A larger file is not fetched before a call that may need little of it."""
+
+
+class How(Enum):
+    """How a recorded result can stand for a call."""
+
+    RESULT = auto()
+    """It is what the call gives."""
+    TIMED = auto()
+    """It cannot: the call gives a handle, or changes something in place."""
+    STREAM = auto()
+    """The first argument is a file, which is also left where the call would leave it."""
+    FILE = auto()
+    """The call reads the file that its first argument names by itself: its pages are brought in first, as storage, and what follows
+    is decoding alone. (With storage replaced that step is left out: pages that were just recorded are still there.)"""
+    STEPS = auto()
+    """The call gives an iterator, each of whose steps is an operation of its own."""
+    PROPERTY = auto()
+    """As RESULT, of a property."""
+    CLASS = auto()
+    """A class written in C: making one is timed."""
+
+
+class Calls(NamedTuple):
+    """Functions of a module, or methods of a class in it, that are operations of one stage."""
+
+    module: str
+    owner: str
+    """Class, dotted from the module; empty for the module itself."""
+    names: str
+    """Separated by spaces. ``resize@2``: argument 2 may be an array to write into; then no recording can stand for the call."""
+    stage: Stage | Callable[[Any], Stage]
+    """Or what tells it from the object."""
+    label: str
+    """Of the operation. One that ends with a dot is continued by the function's name."""
+    how: How = How.RESULT
+    parts: tuple[str, ...] = ()
+    """FILE: keywords that ask for a part of the file. What part, is for the library to know: nothing is brought in."""
+    counts: Callable[[Any], int] | None = None
+    """How many bytes a storage call read, from its result (where nothing below it counts them)."""
+    into: str = ""
+    """Keyword of the array to write into."""
+
+    @property
+    def library(self) -> str:
+        return self.module.partition(".")[0].lower()
+
+
+def install_row(row: Calls, timer: SampleTimer, patches: Patches) -> None:
+    owner: Any = sys.modules[row.module]
+    for part in row.owner.split(".") if row.owner else ():
+        owner = getattr(owner, part, None)  # not every release has every class
+    for named in row.names.split():
+        name, _, position = named.partition("@")
+        # Every class has a ``__call__`` from its own class: only one that it defines is meant.
+        if getattr(owner, name, None) is not None and (name != "__call__" or name in vars(owner)):
+            label = f"{row.label[:-1]}()" if name == "__call__" else row.label + name if row.label.endswith(".") else row.label
+            wrapper = _wrapper(row, timer, getattr(owner, name), label, int(position or sys.maxsize))
+            _replace(patches, owner, name, wrapper)
+
+
+def cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, stage: Stage, op: str | None = None, **how: Any) -> None:
+    """One function that is an operation of a stage; what this release of the library does not have stays as it is."""
+    original = getattr(owner, name, None)
+    if original is not None:
+        row = Calls("", "", name, stage, op or f"{getattr(owner, '__name__', owner)}.{name}", **how)
+        _replace(patches, owner, name, _wrapper(row, timer, original, row.label, sys.maxsize))
+
+
+def _replace(patches: Patches, owner: Any, name: str, wrapper: Any) -> None:
+    with contextlib.suppress(TypeError):  # an immutable class
+        patches.replace(owner, name, wrapper, everywhere=isinstance(owner, ModuleType))
+
+
+def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position: int) -> Any:
+    stage: Any = row.stage
+    if row.how is How.PROPERTY:
+        return property(_wrapper(row._replace(how=How.RESULT), timer, original.fget, label, position), doc=original.__doc__)
+    if row.how is How.CLASS:
+        return _class(timer, original, stage, label)
+    if row.how is How.STREAM:
+        return _stream(timer, original, stage, label)
+    if row.how is How.FILE:
+        return _file(timer, original, stage, label, row.parts)
+    if row.how is How.STEPS:
+        return _steps(timer, original, stage, label)
+    replayable, into = row.how is How.RESULT, row.into
+    called = original if row.counts is None else _counted(timer, original, row.counts)
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(*args, **kwargs)
+        return timer.timed_call(stage, label, called, args, kwargs, replayable=replayable)
+
+    @functools.wraps(original)
+    def wrapper_into(*args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(*args, **kwargs)
+        written = kwargs.get(into) is not None or (len(args) > position and args[position] is not None)
+        of = stage if isinstance(stage, Stage) else stage(args[0])
+        return timer.timed_call(of, label, original, args, kwargs, replayable=not written)
+
+    return wrapper_into if into else wrapper
+
+
+def _counted(timer: SampleTimer, original: Callable[..., Any], counts: Callable[[Any], int]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        value = original(*args, **kwargs)
+        timer.bytes_read += counts(value)
+        return value
+
+    return call
+
+
+def _steps(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str) -> Callable[..., Any]:
+    def timed(steps: Iterator[Any]) -> Iterator[Any]:
+        while (value := timer.timed_call(stage, label, next, (steps, None))) is not None:
+            yield value
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        iterator = original(*args, **kwargs)
+        return timed(iter(iterator)) if timer.live else iterator
+
+    return wrapper
+
+
+def _stream(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str) -> Callable[..., Any]:
+    def and_where(file: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(file, *args, **kwargs), file.tell()
+
+    @functools.wraps(original)
+    def wrapper(file: Any, *args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(file, *args, **kwargs)
+        kept = (timer.recording is not None or bool(timer.replaced)) and hasattr(file, "tell")
+        if not kept or not file.seekable():
+            return timer.timed_call(stage, label, original, (file, *args), kwargs, replayable=not kept)
+        value, end = timer.timed_call(stage, label, and_where, (file, *args), kwargs)
+        if end != file.tell():
+            file.seek(end)
+        return value
+
+    return wrapper
+
+
+def _file(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str, parts: tuple[str, ...]) -> Callable[..., Any]:
+    read_label = f"{label.partition('.')[0]} read"
+
+    @functools.wraps(original)
+    def wrapper(source: Any, *args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(source, *args, **kwargs)
+        named = isinstance(source, (str, os.PathLike)) and not any(kwargs.get(name) for name in parts)
+        if named and STORAGE not in timer.replaced:
+            timer.timed_call(STORAGE, read_label, _bring_in, (timer, os.fspath(source)), replayable=False)
+        return timer.timed_call(stage, label, original, (source, *args), kwargs)
+
+    return wrapper
+
+
+def _bring_in(timer: SampleTimer, path: str) -> None:
+    if not _ISFILE(path):
+        return
+    with ORIGINAL_OPEN(path, "rb", buffering=0) as file:
+        length = file.seek(0, os.SEEK_END)
+        if 0 < length <= _WHOLE_AT_MOST:
+            with _MMAP(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                mapped[:: mmap.PAGESIZE]  # the copy brings the pages in
+                timer.bytes_read += length
+
+
+def _class(timer: SampleTimer, original: Any, stage: Stage, label: str) -> Any:
+    """A class that makes the original's objects."""
+
+    class LookAlike(type):
+        def __new__(meta, made: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+            if not bases:
+                return super().__new__(meta, made, (), members)
+            # Who derives from the class meanwhile derives from the original.
+            return type(original)(made, tuple(original if isinstance(base, LookAlike) else base for base in bases), members)
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            return timer.timed_call(stage, label, original, args, kwargs, replayable=False)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+        def __getattr__(cls, attribute: str) -> Any:
+            return getattr(original, attribute)
+
+    return LookAlike(original.__name__, (), {"__module__": original.__module__, "__doc__": original.__doc__})

@@ -1,0 +1,153 @@
+"""Time charged to operations: whichever is on top is charged at every border between two.
+
+One clock reading closes the operation before and opens the next, so the charges of a sample add up to its duration by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
+from time import perf_counter_ns, thread_time_ns
+from typing import Any, TypeVar
+
+from pipefix.vocabulary.stage import Stage
+
+T = TypeVar("T")
+
+OWN_BEFORE, OWN_RAW, OWN_DECODED = 0, 1, 2
+"""Ids of the user's own code inside a sample: before any read, between read and decode, on decoded values."""
+_STORAGE = Stage.STORAGE
+"""Fetched once: that of an enum member costs more than a clock reading."""
+BITS = {stage: 1 << at for at, stage in enumerate(Stage)}
+"""A set of stages is a sum of these."""
+OWN_NAMES = ("own code before reading", "own code on raw bytes", "own code on decoded values")
+
+
+class Charges:
+    """The account of one process's samples, kept by the thread that makes them."""
+
+    def __init__(self) -> None:
+        self.active = False
+        """Whether samples are to be put under the clock at all."""
+        self.live = False
+        """Whether one is just now: between `begin` and `end` of an active timer. At other times every hook passes straight through:
+        what collating or a worker's own housekeeping calls is neither charged to a sample nor taken for a recorded part of one."""
+        self.cpu = False
+        """Also read the thread's CPU clock at each border (about 1 µs a reading, so it is done for some samples only)."""
+        self.owner = get_ident()
+        self.names: list[tuple[Stage | None, str]] = [(None, name) for name in OWN_NAMES]
+        self._ids: dict[tuple[Stage | None, str], int] = {}
+        self.wall: list[int] = [0, 0, 0]
+        self.cpu_wall: list[int] = [0, 0, 0]
+        """Wall time of those borders where CPU time was read too: the base of the CPU share."""
+        self.cpu_time: list[int] = [0, 0, 0]
+        self.calls: list[int] = [0, 0, 0]
+        self.entered: list[int] = [0, 0, 0]
+        """Calls by what was on top when they were made: it pays for their clocks."""
+        self.foreign: dict[int, int] = {}
+        self.bytes_read = 0
+        self.replay_ns = 0
+        """Time spent answering from recordings: the instrument's own, to be subtracted."""
+        self.events: list[tuple[int, int, int]] | None = None
+        """(op id, begin ns, end ns) where a trace was asked for."""
+        self._crossed = 0
+        """Stages met so far, a bit each."""
+        self._phase = OWN_BEFORE
+        self._top = OWN_BEFORE
+        self._stage: Stage | None = None
+        self._last = 0
+        self._last_cpu = 0
+
+    def clear(self) -> None:
+        """Forget all charges; operations keep their ids."""
+        count = len(self.names)
+        self.wall = [0] * count
+        self.cpu_wall = [0] * count
+        self.cpu_time = [0] * count
+        self.calls = [0] * count
+        self.entered = [0] * count
+        self.foreign = {}
+        self.bytes_read = 0
+        self.replay_ns = 0
+
+    @property
+    def phase(self) -> int:
+        """What the sample's own code works on just now: one of the ``OWN_`` ids."""
+        return min(self._phase, OWN_DECODED)
+
+    def op_id(self, stage: Stage | None, op: str) -> int:
+        key = self._ids.get((stage, op))
+        if key is None:
+            key = self._ids[(stage, op)] = len(self.names)
+            self.names.append((stage, op))
+            for column in (self.wall, self.cpu_wall, self.cpu_time, self.calls, self.entered):
+                column.append(0)
+        return key
+
+    def read(self, count: int) -> None:
+        """A storage hook moved ``count`` bytes."""
+        if self.live:
+            self.bytes_read += count
+
+    @property
+    def owns(self) -> bool:
+        """Whether the caller is the thread whose sample is under the clock."""
+        return get_ident() == self.owner
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage of the operation on top; None in the sample's own code."""
+        return self._stage
+
+    def pause(self) -> None:
+        """What follows, up to `resume`, is the instrument's own: it stands in for something replaced."""
+        if get_ident() == self.owner:
+            self._charge()
+
+    def resume(self, stage: Stage | None = None) -> None:
+        """Back to the sample; ``stage`` says that what was stood in for belongs to it."""
+        if get_ident() == self.owner:
+            self.replay_ns += perf_counter_ns() - self._last
+            self._restart()
+            if stage is not None:
+                self._passed(stage)
+
+    def _charge(self) -> None:
+        now = perf_counter_ns()
+        spent = now - self._last
+        self.wall[self._top] += spent
+        self._last = self._charge_cpu(self._top, spent) if self.cpu else now
+
+    def _charge_cpu(self, top: int, spent: int) -> int:
+        """The processor time of ``spent``; returns the time after the clock was read, which is nobody's."""
+        cpu = thread_time_ns()
+        self.cpu_time[top] += cpu - self._last_cpu
+        self.cpu_wall[top] += spent
+        self._last_cpu = cpu
+        return perf_counter_ns()
+
+    def _restart(self) -> None:
+        """Leave out what the instrument itself just did."""
+        if self.cpu:
+            self._last_cpu = thread_time_ns()
+        self._last = perf_counter_ns()
+
+    def _passed(self, stage: Stage) -> None:
+        """After a hook the sample's own code works on something else than before it."""
+        own = self._top <= OWN_DECODED
+        if stage is not _STORAGE:
+            self._phase = OWN_DECODED
+        elif own or self._phase == OWN_BEFORE:
+            # The next sample of a batched fetch, or another file of the same sample: what was read is raw again.
+            self._phase = OWN_RAW
+        if own:
+            self._top = self._phase
+        self._crossed |= BITS[stage]
+
+    def _beside(self, stage: Stage, op: str, fn: Callable[..., T], args: Sequence[Any], kwargs: Mapping[str, Any]) -> T:
+        key = self.op_id(stage, op)
+        begun = perf_counter_ns()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self.foreign[key] = self.foreign.get(key, 0) + perf_counter_ns() - begun

@@ -1,0 +1,311 @@
+"""Files opened by path: real reads are timed and counted, and can be recorded and answered from memory.
+
+`open` gives the very types it always gives (a BufferedReader, a TextIOWrapper over one); only the raw file at the bottom is ours.
+So a read that the buffer can answer costs nothing extra, a read that reaches the operating system is timed, and `fileno()` is real.
+Seeking is not timed: it moves no data, and a clock reading would cost more than it.
+
+Opening for writing, by descriptor or with unusual arguments goes straight to the original.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import os
+import pathlib
+import stat
+import sys
+import weakref
+from typing import Any
+
+from pipefix.hooks.byte_ranges import ByteRanges as ByteRanges
+from pipefix.hooks.byte_ranges import Bytes
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered
+from pipefix.hooks.result_store import Reads
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = ""
+
+_STORAGE = Stage.STORAGE
+_READING = frozenset({"r", "rb", "br", "rt", "tr"})
+_INTO, _READ, _ALL, _TELL, _SEEK = io.FileIO.readinto, io.FileIO.read, io.FileIO.readall, io.FileIO.tell, io.FileIO.seek
+_FILENO = io.FileIO.fileno
+ORIGINAL_OPEN = io.open
+_OS_OPEN, _OS_PREAD, _OS_CLOSE = os.open, os.pread, os.close
+_LARGEST_BUFFER = 8 * 1024 * 1024
+
+_by_path: weakref.WeakValueDictionary[str, TimedFileIO] = weakref.WeakValueDictionary()
+"""Files open now, while recording or replaying: reading a range again needs no second open."""
+
+
+class TimedFileIO(io.FileIO):
+    """A raw file whose reads go through the timer."""
+
+    timer: SampleTimer
+    key: str | None = None
+    alone = False
+    """Opened without a buffer."""
+
+    def fileno(self) -> int:
+        descriptor = _FILENO(self)
+        if self.timer.live and self.timer.recording is not None:
+            keep_whole(self.timer, self._key(), descriptor)
+        return descriptor
+
+    def readinto(self, buffer: Any, /) -> int:
+        timer = self.timer
+        if not timer.live:
+            return _INTO(self, buffer)
+        if timer.recording is not None or timer.replaced:
+            view = memoryview(buffer).cast("B")
+            return fill(len(view), lambda at: self._taped(len(view) - at, view[at:]), self.alone)
+        count = timer.timed_call(_STORAGE, "read", _INTO, (self, buffer))
+        timer.bytes_read += count or 0
+        return count
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        timer = self.timer
+        if not timer.live:
+            return _READ(self, -1 if size is None else size)
+        if size is None or size < 0:
+            return self.readall()
+        if timer.recording is not None or timer.replaced:
+            into = bytearray(size)
+            return bytes(memoryview(into)[: self.readinto(into)])
+        data = timer.timed_call(_STORAGE, "read", _READ, (self, size))
+        timer.bytes_read += len(data or b"")
+        return data
+
+    def readall(self) -> bytes:
+        timer = self.timer
+        if not timer.live:
+            return _ALL(self)
+        if timer.recording is not None or timer.replaced:
+            return self._taped_all()
+        data = timer.timed_call(_STORAGE, "read", _ALL, (self,))
+        timer.bytes_read += len(data or b"")
+        return data
+
+    def _taped(self, count: int, view: memoryview) -> int:
+        """One read into ``view`` while recording or replaying."""
+        timer = self.timer
+        offset = self._offset()
+        data = self._remembered(offset, count)
+        if data is not None:
+            view[: len(data)] = data
+            return len(data)
+        read = timer.timed_call(_STORAGE, "read", _INTO, (self, view), replayable=False) or 0
+        self._note(offset, view[:read])
+        return read
+
+    def _taped_all(self) -> bytes:
+        parts: list[bytes] = []
+        while (data := self._remembered(self._offset(), sys.maxsize)) is not None:
+            if not data:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            parts.append(data)
+        offset = self._offset()
+        data = self.timer.timed_call(_STORAGE, "read", _ALL, (self,), replayable=False) or b""
+        self._note(offset, data)
+        return b"".join([*parts, data])
+
+    def _remembered(self, offset: int | None, count: int) -> bytes | None:
+        """What was recorded at the current position, which moves on; None where nothing was."""
+        timer = self.timer
+        files = remembered(timer)
+        if files is None or offset is None:
+            return None
+        timer.pause()
+        data = files.get(self._key(), offset, count)
+        if data is not None:
+            _SEEK(self, offset + len(data))
+        timer.resume(_STORAGE)
+        timer.misses += data is None
+        return data
+
+    def _note(self, offset: int | None, data: Bytes) -> None:
+        timer = self.timer
+        timer.bytes_read += len(data)
+        if len(data) and offset is not None and timer.recording is not None:
+            note(timer, self._key(), offset, data, os.fstat(_FILENO(self)).st_size)
+
+    def _offset(self) -> int | None:
+        try:
+            return _TELL(self)
+        except OSError:  # a pipe or a terminal: nothing to keep
+            return None
+
+    def _key(self) -> str:
+        if self.key is None:
+            self.key = key_of(self.name)
+        return self.key
+
+
+def _timed_by(timer: SampleTimer) -> type[TimedFileIO]:
+    """A class for this timer: its files need no attribute of their own, which opening thousands of them would pay for."""
+    return type("TimedFileIO", (TimedFileIO,), {"timer": timer})
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    original = ORIGINAL_OPEN
+    kind = _timed_by(timer)
+    undone = False
+    """Somebody may go on calling what they found in the place of ``open``: they get Python's own files again."""
+
+    def end() -> None:
+        nonlocal undone
+        undone = True
+
+    def find_raw(path: str | bytes) -> Any:
+        """The raw file under a new file object, while recording or replaying."""
+        key, files = key_of(path), remembered(timer)
+        if files is not None and files.knows(key):
+            timer.pause()
+            data = files.whole(key)
+            found = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
+            timer.resume(_STORAGE)
+            return found
+        timer.misses += files is not None
+        raw = timer.timed_call(_STORAGE, "open", kind, (path,), replayable=False)
+        raw.key = key
+        _by_path[key] = raw
+        status = os.fstat(_FILENO(raw))
+        if stat.S_ISREG(status.st_mode):
+            note(timer, key, 0, b"", status.st_size)
+        return raw
+
+    @functools.wraps(original)
+    def timed_open(
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        closefd: bool = True,
+        opener: Any = None,
+    ) -> Any:
+        binary = "b" in mode
+        plain = not undone and mode in _READING and closefd and opener is None and not isinstance(file, int) and buffering != 1
+        if not plain or (binary and not encoding is errors is newline is None) or (not binary and buffering == 0):
+            return original(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        path = file if type(file) is str else os.fspath(file)
+        if not timer.live:
+            raw = kind(path)
+        elif timer.recording is None and not timer.replaced:
+            raw = timer.timed_call(_STORAGE, "open", kind, (path,))
+        else:
+            raw = find_raw(path)
+        try:
+            if buffering == 0:
+                raw.alone = True
+                return raw
+            buffer = io.BufferedReader(raw, buffering if buffering > 1 else _buffer_size(raw._blksize))  # type: ignore[attr-defined]
+            if binary:
+                return buffer
+            text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering < 0 and raw.isatty())
+            text.mode = mode  # type: ignore[misc]
+            return text
+        except BaseException:
+            raw.close()
+            raise
+
+    def in_place_of(theirs: Any) -> Any:
+        """What somebody put in the place of ``open`` is part of the pipeline: it is called, and what it gives is timed."""
+
+        @functools.wraps(theirs)
+        def timed_by_theirs(file: Any, *args: Any, **kwargs: Any) -> Any:
+            mode = args[0] if args else kwargs.get("mode", "r")
+            if not timer.live or mode not in _READING or not isinstance(file, (str, bytes, os.PathLike)):
+                return theirs(file, *args, **kwargs)
+            key, files = key_of(file), remembered(timer)
+            if files is not None and files.knows(key):
+                return timed_open(file, *args, **kwargs)
+            timer.misses += files is not None
+            made = timer.timed_call(_STORAGE, "open", theirs, (file, *args), kwargs, replayable=False)
+            timer.pause()
+            try:
+                return _adopted(made, kind, key, args[4] if len(args) > 4 else kwargs.get("newline"))
+            finally:
+                timer.resume()
+
+        return timed_open if theirs is original else timed_by_theirs
+
+    theirs = builtins.open
+    patches.on_undo(end)
+    patches.replace(builtins, "open", in_place_of(theirs), everywhere=True)
+    patches.replace(io, "open", in_place_of(io.open))
+    accessor: Any = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
+    if accessor is not None:
+        patches.replace(accessor, "open", staticmethod(in_place_of(accessor.open)))
+    timer.reread = functools.partial(_reread, timer, None if theirs is original else theirs)
+
+
+def _adopted(made: Any, kind: type[TimedFileIO], key: str, newline: str | None) -> Any:
+    """A file that somebody else opened, with a timed raw file at its bottom; as it is where it is no plain file."""
+    buffer = made.buffer if type(made) is io.TextIOWrapper else made
+    bottom = buffer.raw if type(buffer) is io.BufferedReader else buffer
+    if type(bottom) is not io.FileIO or not bottom.seekable():
+        return made
+    at = buffer.tell()
+    raw = kind(os.dup(bottom.fileno()))
+    raw.name = bottom.name
+    raw.key = key
+    if raw.timer.recording is not None:
+        _by_path[key] = raw
+        note(raw.timer, key, 0, b"", os.fstat(raw.fileno()).st_size)
+    raw.alone = bottom is made
+    again: Any = raw if raw.alone else io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
+    again.seek(at)
+    if made is not buffer:
+        again = io.TextIOWrapper(again, made.encoding, made.errors, newline, made.line_buffering)
+        again.mode = made.mode
+    made.close()
+    return again
+
+
+def stand_in(timer: SampleTimer, value: Any) -> Any:
+    """A second, timed handle on a file that was opened for reading before, at the same place; None for anything else."""
+    if type(value) is not io.BufferedReader or type(value.raw) is not io.FileIO or value.closed or not value.seekable():
+        return None
+    name = value.name
+    if not isinstance(name, (str, bytes)) or not os.path.isfile(name):
+        return None
+    raw = _timed_by(timer)(name)
+    again = io.BufferedReader(raw, _buffer_size(raw._blksize))  # type: ignore[attr-defined]
+    again.seek(value.tell())
+    return again
+
+
+def _buffer_size(block: int) -> int:
+    if sys.version_info >= (3, 14):
+        return max(min(block, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
+    return block
+
+
+def _reread(timer: SampleTimer, theirs: Any, ranges: Reads) -> None:
+    """Read file ranges again, and drop the bytes: a replaced decode still costs what its storage cost.
+
+    ``theirs`` opens the file, where somebody put something in the place of ``open``.
+    """
+    by_key: dict[str, list[tuple[int, int]]] = {}
+    for key, offset, count in ranges:
+        by_key.setdefault(key, []).append((offset, count))
+    for key, pieces in by_key.items():
+        timer.bytes_read += timer.timed_call(_STORAGE, "read", _read_ranges, (key, pieces, theirs), replayable=False)
+
+
+def _read_ranges(key: str, pieces: list[tuple[int, int]], theirs: Any = None) -> int:
+    known = _by_path.get(key)
+    if theirs is not None and (known is None or known.closed):
+        with theirs(key, "rb") as file:
+            return sum(len(file.read(count)) for offset, count in pieces if file.seek(offset) == offset)
+    descriptor = _FILENO(known) if known is not None and not known.closed else _OS_OPEN(key, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return sum(len(_OS_PREAD(descriptor, count, offset)) for offset, count in pieces)
+    finally:
+        if known is None or known.closed:
+            _OS_CLOSE(descriptor)

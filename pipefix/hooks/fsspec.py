@@ -1,0 +1,202 @@
+"""fsspec. Asynchronous file systems (s3, gcs, http, …) do their work in another thread: waiting for it is the storage cost.
+
+Buffered remote files fetch blocks; each fetch is one operation, so what the block cache can answer costs nothing. Local files go
+through ``open`` and are seen there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.hooks import objects
+from pipefix.hooks.objects import Answer
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "fsspec"
+
+_STORAGE = Stage.STORAGE
+_ASKING = frozenset({"_cat_file", "_cat", "_cat_ranges", "_info", "_ls", "_exists", "_isfile", "_isdir", "_size", "_sizes", "_glob",
+                     "_find", "_du", "async_fetch_range"})  # fmt: skip
+"""Coroutines that only ask: their results can stand for them."""
+_PLAIN = (str, int, float, bool, type(None))
+_UNKNOWN = {"size_unknown": True}
+_Question = tuple[str, int, int | None]
+"""URL, begin, end."""
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    import fsspec.asyn
+    import fsspec.spec
+
+    original = fsspec.asyn.sync
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        value = original(*args, **kwargs)
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
+        timer.bytes_read += sum(len(part) for part in parts if isinstance(part, bytes))
+        return value
+
+    @functools.wraps(original)
+    def sync(loop: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(loop, func, *args, **kwargs)
+        name = getattr(func, "__name__", "")
+        replayable = name in _ASKING
+
+        def ask() -> Any:
+            return timer.timed_call(
+                _STORAGE, f"fsspec.{name.lstrip('_')}", counted, (loop, func, *args), kwargs, replayable=replayable
+            )
+
+        return _on_tape(timer, func, name, args, kwargs, ask)
+
+    patches.replace(fsspec.asyn, "sync", sync, everywhere=True)
+    _family(timer, patches, fsspec.spec.AbstractBufferedFile, "_fetch_range", "fsspec.fetch_range")
+    _family(timer, patches, fsspec.spec.AbstractFileSystem, "cat_file", "fsspec.cat_file")
+
+
+def _family(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str) -> None:
+    """Cut a method on every class that defines it."""
+    if name in vars(kind):
+        _cut(timer, patches, kind, name, label)
+    child: type
+    for child in kind.__subclasses__():
+        _family(timer, patches, child, name, label)
+
+
+def _cut(timer: SampleTimer, patches: Patches, kind: type, name: str, label: str) -> None:
+    original = getattr(kind, name)
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Of local files the hook for files sees what is read, which it leaves to a storage operation around it.
+        if not timer.live or _is_local(self):
+            return original(self, *args, **kwargs)
+
+        def ask() -> Any:
+            return timer.timed_call(_STORAGE, label, original, (self, *args), kwargs)
+
+        return _on_tape(timer, functools.partial(original, self), name, args, kwargs, ask, of=self)
+
+    patches.replace(kind, name, wrapper)
+
+
+def _is_local(held: Any) -> bool:
+    protocol = getattr(getattr(held, "fs", held), "protocol", ())
+    return "file" in (protocol if isinstance(protocol, (tuple, list)) else (protocol,))
+
+
+# -- objects of a source cache ------------------------------------------------------------------------------------------------
+
+
+def _on_tape(
+    timer: SampleTimer, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ask: Callable[[], Any], of: Any = None
+) -> Any:
+    """``ask()``, or what the recording knows of the objects that it asks for."""
+    playing, keeping = objects.player(timer), objects.keeper(timer)
+    held = of if of is not None else getattr(func, "__self__", None)
+    if playing is None and (keeping is None or timer.stage is _STORAGE):
+        if timer.recording is not None:
+            for url, _, _ in (_questions(held, name, args, kwargs) or ())[:1]:
+                objects.noted(timer, url)
+        return ask()
+    questions = _questions(held, name, args, kwargs)
+    if questions is None:
+        return ask()
+    if playing is not None:
+        found = [playing.find_object(*question) for question in questions]
+        answers = [one for one in found if one is not None and _tells(one, name)]
+        if len(answers) == len(questions):
+            return _value(held, name, args, answers)
+        return ask()  # it counts as a miss there
+    with objects.one_question():  # what answers it may ask by another client, whose answer is this one once more
+        value = ask()
+    if name == "_info" and isinstance(value, dict) and isinstance(value.get("size"), int) and value.get("type") == "file":
+        info = {key: one for key, one in value.items() if isinstance(one, _PLAIN)}
+        objects.keep(timer, Answer(questions[0][0], value["size"], 0, None, {"info": info}), LIBRARY)
+    elif name == "_size" and isinstance(value, int):
+        objects.keep(timer, Answer(questions[0][0], value, 0, None, {}), LIBRARY)
+    elif name != "_info":
+        for (url, begin, end), data in zip(questions, _parts(held, name, value), strict=False):
+            size = getattr(held, "size", None)  # of a file that is open; a file system has a method of that name
+            unknown = end is not None and not isinstance(size, int)
+            whole = size if isinstance(size, int) else begin + len(data)
+            objects.keep(timer, Answer(url, whole, begin, data, _UNKNOWN if unknown else {}), LIBRARY)
+    return value
+
+
+def _questions(held: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[_Question] | None:
+    """The objects that a call asks for; None where it asks for something else."""
+    system = getattr(held, "fs", held)
+    if not hasattr(system, "unstrip_protocol"):
+        return None
+    try:
+        if name in ("async_fetch_range", "_fetch_range"):
+            begin, end = (*args, kwargs.get("start"), kwargs.get("end"))[:2]
+            return [(_url(system, held.path), begin, end)] if _is_span(begin, end) else None
+        if name == "async_fetch_all":
+            return [(_url(system, held.path), 0, None)]
+        if name in ("_cat_file", "cat_file"):
+            path, begin, end = (*args, *(kwargs.get(key) for key in ("start", "end")))[:3] if args else (kwargs["path"], None, None)
+            begin = begin or 0
+            return [(_url(system, path), begin, end)] if _is_span(begin, end) else None
+        if name == "_info":
+            return [(_url(system, args[0] if args else kwargs["path"]), 0, 0)]
+        if name in ("_exists", "_isfile", "_size") and args:
+            return [(_url(system, args[0]), 0, 0)]
+        if name == "_cat" and len(args) == 1 and not kwargs:
+            paths = args[0] if isinstance(args[0], list) else [args[0]]
+            urls = sorted({_url(system, path) for path in paths})
+            return [(url, 0, None) for url in urls] if not any("*" in path for path in paths) else None
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+    return None
+
+
+def _filled(file: Any, data: bytes) -> None:
+    """As ``async_fetch_all`` leaves a file of the HTTP file system."""
+    from fsspec.caching import AllBytes
+
+    file.cache = AllBytes(size=len(data), fetcher=None, blocksize=None, data=data)
+    file.size = len(data)
+
+
+def _url(system: Any, path: str) -> str:
+    return objects.key_of(system.unstrip_protocol(path))
+
+
+def _is_span(begin: Any, end: Any) -> bool:
+    return isinstance(begin, int) and begin >= 0 and (end is None or (isinstance(end, int) and end >= begin))
+
+
+def _tells(answer: Answer, name: str) -> bool:
+    return "info" in answer.told if name == "_info" else name != "_size" or "size_unknown" not in answer.told
+
+
+def _parts(held: Any, name: str, value: Any) -> list[bytes]:
+    """What was answered, in the order of the questions."""
+    if name in ("_exists", "_isfile"):
+        return []
+    if name == "async_fetch_all":  # it leaves what it got in the file's cache
+        return [bytes(held.cache.data)]
+    found = [value[key] for key in sorted(value, key=lambda key: _url(held, key))] if isinstance(value, dict) else [value]
+    return found if all(isinstance(one, bytes) for one in found) else []
+
+
+def _value(held: Any, name: str, args: tuple[Any, ...], answers: list[Answer]) -> Any:
+    if name == "_info":
+        return dict(answers[0].told.get("info", {}))
+    if name in ("_exists", "_isfile"):
+        return True
+    if name == "_size":
+        return answers[0].size
+    if name == "async_fetch_all":
+        return _filled(held, answers[0].data or b"")
+    parts = [answer.data or b"" for answer in answers]
+    if name == "_cat" and isinstance(args[0], list):
+        return {held._strip_protocol(answer.url): part for answer, part in zip(answers, parts, strict=True)}
+    return parts[0]

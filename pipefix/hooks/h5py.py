@@ -1,0 +1,94 @@
+"""HDF5. Reading and decompressing happen in one call of the HDF5 library, which also keeps its own cache of unpacked chunks.
+
+A slice of a plain data set is therefore charged to storage, and one of a data set with filters (gzip, lzf, shuffle, …) as a whole
+to decode: that is where the remedy for it lies. Splitting the two would mean unpacking the chunks ourselves.
+
+HDF5 opens files by itself. A recording that asks for it is given a file whole when a sample opens it, and answers with a file in
+memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recorded_files import keep_whole, key_of, remembered
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "h5py"
+
+_OPEN, _CLOSE = os.open, os.close
+_IN_MEMORY = b"<_io.BytesIO"
+"""How HDF5 calls a file that is a file object in memory."""
+_stages: dict[int, tuple[weakref.ref[Any], Stage]] = {}
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    import h5py
+
+    original = h5py.Dataset.__getitem__
+
+    @functools.wraps(original)
+    def getitem(self: Any, args: Any, new_dtype: Any = None) -> Any:
+        if not timer.live or (remembered(timer) is not None and h5py.h5f.get_name(self.id).startswith(_IN_MEMORY)):
+            return original(self, args, new_dtype)
+        known = _stages.get(id(self))
+        stage = known[1] if known is not None and known[0]() is self else _stage_of(self)
+        if stage is Stage.DECODE and Stage.DECODE not in timer.replaced:
+            timer.misses += remembered(timer) is not None  # what it unpacks it reads
+        value = timer.timed_call(stage, "h5py.Dataset[index]", original, (self, args, new_dtype))
+        if not timer.replaced or stage not in timer.replaced:
+            timer.bytes_read += value.nbytes if hasattr(value, "nbytes") else 0
+        return value
+
+    patches.replace(h5py.Dataset, "__getitem__", getitem)
+    patches.on_undo(_stages.clear)
+    patches.replace(h5py.File, "__init__", _opener(timer, h5py.File.__init__))
+
+
+def _opener(timer: SampleTimer, original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def init(self: Any, name: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
+        if not timer.live or not isinstance(name, (str, bytes, os.PathLike)):  # a group names the file that it is in, too
+            return original(self, name, mode, *args, **kwargs)
+        plain = mode == "r" and not args and kwargs.get("driver") is None
+        key = key_of(name) if plain and (timer.recording is not None or timer.replaced) else None
+        held = _held(timer, key) if key is not None else None
+        if held is not None:
+            return original(self, io.BytesIO(held), "r", **kwargs)
+        timer.misses += remembered(timer) is not None
+        timer.timed_call(Stage.STORAGE, "h5py.File", original, (self, name, mode, *args), kwargs, replayable=False)
+        if key is not None and timer.recording is not None:
+            file = _OPEN(key, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            try:
+                keep_whole(timer, key, file)
+            finally:
+                _CLOSE(file)
+        return None
+
+    return init
+
+
+def _held(timer: SampleTimer, key: str) -> bytes | None:
+    """The bytes of a whole recorded file."""
+    files = remembered(timer)
+    if files is None or not files.knows(key):
+        return None
+    timer.pause()
+    data = files.whole(key)
+    timer.resume(Stage.STORAGE if data is not None else None)
+    return data
+
+
+def _stage_of(dataset: Any) -> Stage:
+    stage = Stage.DECODE if dataset._dcpl.get_nfilters() else Stage.STORAGE
+    if len(_stages) > 4096:
+        _stages.clear()
+    _stages[id(dataset)] = (weakref.ref(dataset), stage)
+    return stage

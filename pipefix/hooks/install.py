@@ -1,0 +1,68 @@
+"""Puts every hook in place for what this process has imported by now: the rows of `simple_calls`, and a module for each library
+that takes code. Such a module defines
+
+    LIBRARY = "PIL"                      # the import that must have happened; "" for the standard library
+    def install(timer, patches): ...       # call patches.replace(owner, "name", wrapper) for every function to cut
+    def stand_in(timer, value): ...        # optional: wrap an object that was made before the hooks came
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Collection
+from types import ModuleType
+from typing import Any
+
+from pipefix.hooks import simple_calls
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+
+MODULES = ("files", "os_calls", "mmap", "numpy", "pil", "cv2", "torchvision_io", "h5py", "lmdb", "urllib", "urllib3", "fsspec",
+           "obstore", "s3torchconnector")  # fmt: skip
+
+
+def names() -> list[str]:
+    """The modules of this room that put hooks in place, to be imported before a process forks."""
+    return [*MODULES, "simple_calls"]
+
+
+def stand_in(timer: SampleTimer, value: Any) -> Any:
+    """What behaves as ``value``, which was made before the hooks were installed, but is timed; None where nothing does."""
+    for name in MODULES:
+        wrap = getattr(sys.modules.get(f"{__package__}.{name}"), "stand_in", None)
+        made = wrap(timer, value) if wrap is not None else None
+        if made is not None:
+            return made
+    return None
+
+
+def loaded_libraries() -> list[str]:
+    """Modules of libraries with a hook that this process has imported by now."""
+    known = {_module(name).LIBRARY for name in MODULES} | {row.module for row in simple_calls.TABLE}
+    return sorted(known & sys.modules.keys())
+
+
+def install_all(timer: SampleTimer, patches: Patches, only: Collection[str] | None = None) -> list[str]:
+    """Install the hooks of every library imported by now, or these modules ``only``; call again when more have been imported.
+
+    Returns what was added.
+    """
+    added = []
+    for name in MODULES if only is None else only:
+        if name in patches.installed:
+            continue
+        module = _module(name)
+        if not module.LIBRARY or module.LIBRARY in sys.modules:
+            patches.installed.add(name)
+            module.install(timer, patches)
+            added.append(name)
+    if only is None:
+        added += simple_calls.install(timer, patches)
+    if added:
+        patches.follow_names()
+    return added
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{__package__}.{name}")

@@ -1,0 +1,121 @@
+"""The hand-over of batches between a worker process and the training process, timed on both sides.
+
+A DataLoader passes batches through a ``multiprocessing.Queue``: in the worker a feeder thread pickles a batch (which copies its
+tensors into shared memory) and writes it to a pipe; the training process waits until something lies there, reads it and rebuilds
+it. Those four moments are timed here; what is sent and when does not change.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+import multiprocessing.queues
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
+from time import perf_counter_ns
+from typing import Any
+
+from pipefix.hooks.patches import Patches
+
+
+@dataclass
+class Counters:
+    """Sums since they were last taken; nanoseconds."""
+
+    dumps_ns: int = 0
+    """Worker: pickling, tensors copied into shared memory included."""
+    send_ns: int = 0
+    """Worker: writing to the pipe, waiting for the reader included."""
+    poll_ns: int = 0
+    """Training process: waiting until a batch lies in the pipe."""
+    recv_ns: int = 0
+    """Training process: reading it."""
+    loads_ns: int = 0
+    """Training process: rebuilding it."""
+    bytes: int = 0
+    """Through the pipe; tensors in shared memory are not among them."""
+    count: int = 0
+
+
+class IpcTimer:
+    """One process's counters and the patches that feed them, by ``clock`` (nanoseconds)."""
+
+    def __init__(self, clock: Callable[[], int] = perf_counter_ns) -> None:
+        self._clock = clock
+        self._sums, self._taken = Counters(), Counters()
+        self._users = 0
+        self._patches = Patches()
+
+    def take(self) -> Counters:
+        """What was counted since this was last asked. Threads that hand batches over go on counting meanwhile."""
+        before, self._taken = self._taken, replace(self._sums)
+        return Counters(*(now - then for now, then in zip(astuple(self._taken), astuple(before), strict=True)))
+
+    def attach(self) -> IpcTimer:
+        """Begin timing. Loaders made from now on are seen, older ones are not. Installed once, however many use it."""
+        self._users += 1
+        if self._users == 1:
+            self._install()
+        return self
+
+    def detach(self) -> None:
+        """The last user's leaves everything as it was; without one nothing is done."""
+        self._users = max(0, self._users - 1)
+        if not self._users:
+            self._patches.undo()
+
+    def _install(self) -> None:
+        connection = multiprocessing.connection.Connection
+        poll, receive, send = connection.poll, connection.recv_bytes, connection.send_bytes
+        pickler = multiprocessing.queues._ForkingPickler  # type: ignore[attr-defined]
+        counters, clock = self._sums, self._clock
+
+        def timed_poll(self: Any, timeout: float | None = 0.0) -> bool:
+            begun = clock()
+            try:
+                return poll(self, timeout)
+            finally:
+                counters.poll_ns += clock() - begun
+
+        def timed_receive(self: Any, maxlength: int | None = None) -> bytes:
+            begun = clock()
+            data = receive(self, maxlength)
+            counters.recv_ns += clock() - begun
+            counters.bytes += len(data)
+            return data
+
+        def timed_send(self: Any, buf: Any, offset: int = 0, size: int | None = None) -> None:
+            begun = clock()
+            send(self, buf, offset, size)
+            counters.send_ns += clock() - begun
+            counters.bytes += len(buf)
+            counters.count += 1
+
+        class TimedPickler(pickler):  # type: ignore[misc,valid-type]
+            @classmethod
+            def dumps(cls, obj: Any, protocol: int | None = None) -> Any:
+                begun = clock()
+                try:
+                    return pickler.dumps(obj, protocol)
+                finally:
+                    counters.dumps_ns += clock() - begun
+
+            @staticmethod
+            def loads(data: Any) -> Any:
+                begun, received = clock(), counters.recv_ns
+                try:
+                    return pickler.loads(data)
+                finally:
+                    # Rebuilding fetches descriptors through connections of its own: those nanoseconds are counted there.
+                    counters.loads_ns += clock() - begun - (counters.recv_ns - received)
+
+        for name, timed in (("poll", timed_poll), ("recv_bytes", timed_receive), ("send_bytes", timed_send)):
+            self._patches.replace(connection, name, timed)
+        self._patches.replace(multiprocessing.queues, "_ForkingPickler", TimedPickler)
+
+
+_here = IpcTimer()
+
+
+def attach() -> IpcTimer:
+    """This process's hand-over, timed until `IpcTimer.detach`."""
+    return _here.attach()

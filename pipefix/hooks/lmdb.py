@@ -1,0 +1,144 @@
+"""LMDB. Its classes are written in C and can be neither patched nor derived from, so thin stand-ins wrap the real objects.
+
+``lmdb.open`` and the class names give stand-ins; an environment opened before the hooks came can be wrapped with `stand_in`.
+Reading a value copies it out of the map, which is the read; with ``buffers=True`` nothing is copied, so the pages are touched.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "lmdb"
+
+_STORAGE = Stage.STORAGE
+_classes: dict[str, type] = {}
+"""The library's own classes, by name."""
+_READS = frozenset({"value", "item"})
+_MOVES = frozenset({"get", "getmulti", "first", "last", "next", "prev", "set_key", "set_range", "first_dup", "next_dup",
+                    "set_key_dup", "set_range_dup"})  # fmt: skip
+_STEPS = frozenset({"iternext", "iterprev", "iternext_dup", "iterprev_dup", "iternext_nodup", "iterprev_nodup"})
+
+
+class _Meta(type):
+    """Real objects and stand-ins are instances of either."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return type.__instancecheck__(cls, instance) or type(instance) is _classes.get(cls.__name__)
+
+
+class _StandIn(metaclass=_Meta):
+    """Passes everything on to the real object, except what is timed."""
+
+    _real: Any
+    _timer: SampleTimer
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._real = _classes[type(self).__name__](*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        if not callable(found):
+            return found
+        return lambda *args, **kwargs: found(*map(_real, args), **{key: _real(value) for key, value in kwargs.items()})
+
+    def __enter__(self) -> Any:
+        self._real.__enter__()
+        return self
+
+    def __exit__(self, *why: object) -> Any:
+        return self._real.__exit__(*why)
+
+
+def _real(value: Any) -> Any:
+    return value._real if isinstance(value, _StandIn) and "_real" in value.__dict__ else value
+
+
+def _wrap(kind: type[_StandIn], real: Any, timer: SampleTimer) -> Any:
+    made = kind.__new__(kind)
+    made._real, made._timer = real, timer
+    return made
+
+
+class Environment(_StandIn):
+    def begin(self, *args: Any, **kwargs: Any) -> Any:
+        real = self._real.begin(*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
+        return _wrap(Transaction, real, self._timer)
+
+
+class Transaction(_StandIn):
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        timer = self._timer
+        if not timer.live:
+            return self._real.get(*args, **kwargs)
+        return timer.timed_call(_STORAGE, "lmdb.Transaction.get", _counted, (timer, self._real.get, args, kwargs))
+
+    def cursor(self, *args: Any, **kwargs: Any) -> Any:
+        return _wrap(Cursor, self._real.cursor(*args, **kwargs), self._timer)
+
+
+class Cursor(_StandIn):
+    """Reading a value is recorded; moving is timed, and not replaced: it changes what the next read gives."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _READS or name in _MOVES:
+            return functools.partial(self._timed, name, name in _READS)
+        if name in _STEPS:
+            return lambda *args, **kwargs: self._each(getattr(self._real, name)(*args, **kwargs))
+        return super().__getattr__(name)
+
+    def _timed(self, name: str, replayable: bool, *args: Any, **kwargs: Any) -> Any:
+        timer, method = self._timer, getattr(self._real, name)
+        if not timer.live:
+            return method(*args, **kwargs)
+        return timer.timed_call(_STORAGE, f"lmdb.Cursor.{name}", _counted, (timer, method, args, kwargs), replayable=replayable)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._each(iter(self._real))
+
+    def _each(self, steps: Iterator[Any]) -> Iterator[Any]:
+        timer, done = self._timer, object()
+        while True:
+            step = timer.timed_call(_STORAGE, "lmdb.Cursor.next", _counted, (timer, next, (steps, done), {}), replayable=False)
+            if step is done:
+                return
+            yield step
+
+
+def _counted(timer: SampleTimer, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = method(*args, **kwargs)
+    if type(value) is bytes:
+        timer.bytes_read += len(value)
+        return value
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, bytes):
+            timer.bytes_read += len(part)
+        elif isinstance(part, memoryview):
+            bytes(part[:: mmap.PAGESIZE])
+            timer.bytes_read += len(part)
+    return value
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    import lmdb
+
+    if not _classes:
+        _classes.update({name: getattr(lmdb, name) for name in ("Environment", "Transaction", "Cursor")})
+    for kind in (Environment, Transaction, Cursor):
+        kind._timer = timer
+        patches.replace(lmdb, kind.__name__, kind, everywhere=True)
+    patches.replace(lmdb, "open", Environment)
+
+
+def stand_in(timer: SampleTimer, value: Any) -> Any:
+    """An environment or transaction made before, wrapped; None for anything else."""
+    for kind in (Environment, Transaction):
+        if _classes.get(kind.__name__) is type(value):
+            return _wrap(kind, value, timer)
+    return None

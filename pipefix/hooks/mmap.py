@@ -1,0 +1,86 @@
+"""Mapped files sliced or read as bytes. The copy brings the pages in, so it is the read.
+
+What else is read of a map cannot be seen. A recording that asks for it is therefore given what a sample maps when it maps it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from types import ModuleType
+from typing import Any, cast
+
+from pipefix.hooks.calls import How, cut
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recorded_files import IN_MEMORY, keep_whole, key_behind, remembered
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "mmap"
+
+_STATUS = os.fstat
+
+
+def is_memory(mapped: Any) -> bool:
+    """Whether a map is of no file on a disk: one in memory that stands for a recorded file, or none at all."""
+    return getattr(mapped, "in_memory", False)
+
+
+def _subclass_in_place(patches: Patches, module: ModuleType, name: str) -> type:
+    """Put a subclass where a library offers a class written in C, whose methods cannot be replaced on the class itself.
+
+    Only for classes that free their objects as Python does (many C extensions do not, and crash). Objects made before are still
+    instances of it, as far as ``isinstance`` can tell.
+    """
+    original: type = getattr(module, name)
+
+    class Meta(type(original)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+    told = {key: getattr(original, key) for key in ("__module__", "__qualname__", "__doc__")}
+    made = Meta(name, (original,), told)
+    patches.replace(module, name, made, everywhere=True)
+    return cast(type, made)
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    import mmap
+
+    kind: Any = _subclass_in_place(patches, mmap, "mmap")
+    original, create = kind.__getitem__, kind.__new__
+
+    def new(cls: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
+        made = create(cls, fileno, *args, **kwargs)
+        if timer.live and (timer.recording is not None or timer.replaced):
+            _taped(timer, made, fileno)
+        return made
+
+    def counted(self: Any, index: slice) -> bytes:
+        data: bytes = original(self, index)
+        timer.bytes_read += len(data)
+        return data
+
+    @functools.wraps(original)
+    def getitem(self: Any, index: Any) -> Any:
+        if not timer.live or not isinstance(index, slice) or is_memory(self):
+            return original(self, index)
+        return timer.timed_call(Stage.STORAGE, "mmap[slice]", counted, (self, index))
+
+    patches.replace(kind, "__new__", new)
+    patches.replace(kind, "__getitem__", getitem)
+    for name in ("read", "readline"):
+        cut(timer, patches, kind, name, Stage.STORAGE, f"mmap.{name}", how=How.TIMED, counts=len)
+
+
+def _taped(timer: SampleTimer, mapped: Any, fileno: int) -> None:
+    """A sample maps a file while it is recorded or replayed."""
+    key = key_behind(fileno, _STATUS(fileno)) if fileno != -1 else IN_MEMORY
+    if key == IN_MEMORY:
+        mapped.in_memory = True
+        return
+    timer.misses += remembered(timer) is not None
+    keep_whole(timer, key, fileno)

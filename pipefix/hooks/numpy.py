@@ -1,0 +1,168 @@
+"""NumPy's readers: ``load`` of .npy and .npz, ``fromfile``, text files, and mapped arrays.
+
+Mapping a file reads nothing; pages arrive when they are touched. Indexing a mapped array therefore touches the pages of its result
+under the storage clock, and the result is what a recording keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
+from pipefix.hooks.mmap import is_memory
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recorded_files import is_recorded, key_of, note, remembered
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "numpy"
+
+_STAT = os.stat
+_STORAGE, _DECODE = Stage.STORAGE, Stage.DECODE
+_TOUCH_AT_MOST = 256 * 1024 * 1024
+"""A larger view is a part of the data set, not a sample: its pages are left to whoever uses them."""
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    patches.replace(np, "load", _loader(timer, np.load), everywhere=True)
+    patches.replace(np, "fromfile", _from_file(timer, np.fromfile), everywhere=True)
+    patches.replace(np.memmap, "__getitem__", _indexer(timer, np.memmap.__getitem__))
+    _hide_descriptors(patches)
+    _text_opener(patches)
+
+
+def _loader(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Whole arrays are decoded (the bytes under them read by the file hook); archives and maps are only opened."""
+
+    @functools.wraps(original)
+    def load(file: Any, mmap_mode: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(file, mmap_mode, *args, **kwargs)
+        whole = mmap_mode is None and isinstance(file, (str, os.PathLike)) and os.fspath(file).endswith(".npy")
+        return timer.timed_call(_DECODE, "numpy.load", original, (file, mmap_mode, *args), kwargs, replayable=whole)
+
+    return load
+
+
+def _from_file(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Reads past Python's file objects, so it is timed, recorded and answered here."""
+
+    @functools.wraps(original)
+    def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(file, dtype, count, sep, offset, **kwargs)
+        if sep or kwargs or not timer.owns or np.dtype(dtype).hasobject:
+            return timer.timed_call(
+                _DECODE, "numpy.fromfile", original, (file, dtype, count, sep, offset), kwargs, replayable=False
+            )
+        if timer.replaced:
+            known = _from_memory(timer, file, np.dtype(dtype), count, offset)
+            if known is not None:
+                return known
+        path, begin = _where(file, offset)
+        array = timer.timed_call(_STORAGE, "numpy.fromfile", original, (file, dtype, count, sep, offset), replayable=False)
+        timer.bytes_read += array.nbytes
+        if timer.recording is not None and path is not None:
+            note(timer, key_of(path), begin, array.tobytes(), _STAT(path).st_size)
+        return array
+
+    return fromfile
+
+
+def _where(file: Any, offset: int) -> tuple[Any, int]:
+    if isinstance(file, (str, bytes, os.PathLike)):
+        return file, offset
+    name = getattr(file, "name", None)
+    return (name if isinstance(name, (str, bytes)) else None), file.tell() + offset
+
+
+def _from_memory(timer: SampleTimer, file: Any, dtype: np.dtype[Any], count: int, offset: int) -> Any:
+    files = remembered(timer)
+    path, begin = _where(file, offset)
+    if files is None or path is None:
+        return None
+    timer.pause()
+    key = key_of(path)
+    wanted = count * dtype.itemsize if count >= 0 else (files.size(key) - begin if files.knows(key) else sys.maxsize)
+    data = files.get(key, begin, wanted)
+    short = data is None or (len(data) < wanted and begin + len(data) < files.size(key))
+    timer.resume(None if short else _STORAGE)
+    if data is None or short:
+        timer.misses += 1
+        return None
+    array = np.frombuffer(bytearray(data), dtype, len(data) // dtype.itemsize)
+    if path is not file:
+        file.seek(begin + array.nbytes)
+    return array
+
+
+def _hide_descriptors(patches: Patches) -> None:
+    """`numpy.load` asks for a descriptor to read past the file object; a recorded file has none worth having."""
+    try:
+        from numpy.lib import _format_impl as format_module
+    except ImportError:
+        from numpy.lib import format as format_module  # type: ignore[no-redef]
+    original = format_module.isfileobj
+
+    @functools.wraps(original)
+    def isfileobj(file: Any) -> bool:
+        if isinstance(getattr(file, "raw", file), TimedFileIO):
+            return True  # without asking for its descriptor
+        return bool(original(file)) if not is_recorded(file) else False
+
+    patches.replace(format_module, "isfileobj", isfileobj, everywhere=True)
+
+
+def _text_opener(patches: Patches) -> None:
+    """The text readers keep their own reference to ``open``, inside a table of openers by file ending."""
+    from numpy.lib import _datasource
+
+    openers: Any = vars(_datasource)["_FileOpeners"]
+    original = openers.__getitem__
+
+    @functools.wraps(original)
+    def getitem(self: Any, key: Any) -> Any:
+        found = original(self, key)
+        return open if found is ORIGINAL_OPEN else found
+
+    patches.replace(openers, "__getitem__", getitem)
+
+
+# -- mapped arrays --------------------------------------------------------------------------------------------------
+
+
+def _indexer(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
+    def touched(array: Any, index: Any) -> Any:
+        result = original(array, index)
+        if isinstance(result, np.ndarray):
+            if result.nbytes <= _TOUCH_AT_MOST and not result.flags.owndata:
+                touch(result)
+            timer.bytes_read += result.nbytes
+        return result
+
+    @functools.wraps(original)
+    def getitem(self: Any, index: Any) -> Any:
+        if not timer.live or not isinstance(self.base, mmap.mmap) or is_memory(self.base):
+            return original(self, index)
+        return timer.timed_call(_STORAGE, "numpy.memmap[index]", touched, (self, index))
+
+    return getitem
+
+
+def touch(array: np.ndarray[Any, Any]) -> None:
+    """Make the pages of an array resident by reading a byte of each."""
+    if array.size == 0:
+        return
+    if array.flags.c_contiguous and array.ndim and not array.dtype.hasobject:
+        flat = array.data.cast("B") if array.dtype.kind in "biufc?" else array.view(np.uint8).data.cast("B")
+        bytes(flat[:: mmap.PAGESIZE])
+        flat[-1]
+        return
+    array.tobytes()

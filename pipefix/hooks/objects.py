@@ -1,0 +1,255 @@
+"""Objects of far stores in a recording: an answer to a GET, whichever library asked, under its URL without what signs it.
+
+A recording that keeps objects (`ObjectStore`) is that of a ``source`` cache. What crossed the network is kept by URL and place, as
+files are by path and place, so that one library's answer serves another's question, and a range of an object is a range of a file.
+A recording that has no place for objects (a probe's) records the results of calls instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+from pipefix.vocabulary.urls import store_of
+
+CLIENTS = frozenset({"urllib.request", "urllib3", "fsspec", "obstore", "s3torchconnector"})
+"""Libraries whose hooks keep objects and answer with them."""
+HEAD = "head+"
+"""Before a URL: what was told of the object besides its bytes."""
+_STORAGE = Stage.STORAGE
+_KEPT = re.compile(
+    r"(content-(type|encoding|language|disposition)|etag|last-modified|accept-ranges|location|x-(amz|goog|ms)-meta-.*)\Z"
+)
+"""Headers that belong to the object. The others (dates, request numbers, cookies) belong to one answer."""
+_SIGNATURES = (
+    ("x-amz-signature", re.compile(r"x-amz-")),
+    ("x-goog-signature", re.compile(r"x-goog-")),
+    ("signature", re.compile(r"(awsaccesskeyid|googleaccessid|key-pair-id|policy|signature|expires)\Z")),
+    ("sig", re.compile(r"(sv|ss|srt|st|se|sr|sp|sip|spr|sig|sdd|skoid|sktid|skt|ske|sks|skv)\Z")),
+)
+"""A parameter that only a signed URL has, and those that sign together with it."""
+_SECRETS = ("access_token", "api_key", "apikey", "auth", "password", "token")
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)\Z")
+
+
+class Answer(NamedTuple):
+    """An object, or a range of it, and what was told of it."""
+
+    url: str
+    """As `key_of` names it."""
+    size: int
+    """Of the whole object."""
+    begin: int
+    data: bytes | None
+    """None where only its size and the like were asked for."""
+    told: dict[str, Any]
+    """``headers``, ``info`` (of file system libraries), ``status`` and ``url`` of an answer that leads elsewhere."""
+
+    @property
+    def mark(self) -> int:
+        """What differs once the object was changed, as far as the store tells: from its ETag, or its time of last change."""
+        known = {
+            key.lower().replace("_", "-"): value for part in ("headers", "info") for key, value in self.told.get(part, {}).items()
+        }
+        told = next((str(known[key]) for key in ("etag", "e-tag", "last-modified", "lastmodified") if known.get(key)), "")
+        return mark_of(told)
+
+
+def mark_of(told: str) -> int:
+    """A positive number of 63 bits for an ETag (weak or strong, quoted or not) or a date; 1 for none."""
+    plain = told.removeprefix("W/").strip('"')
+    return int.from_bytes(hashlib.sha256(plain.encode()).digest()[:8], "big") >> 1 if plain else 1
+
+
+class ObjectStore(Protocol):
+    """Keeps objects, and answers with them."""
+
+    def put_object(self, answer: Answer) -> None: ...
+    def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
+        """The object from ``begin`` to ``end``, or to its end for None; ``None, n`` are its last n bytes, and ``0, 0`` is only what
+        was told of it."""
+        ...
+
+
+def key_of(url: str) -> str:
+    """What an object is called: its URL without user, fragment and signature. Values of secrets are replaced by their digest."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    query = parts.query
+    if query:
+        pairs = parse_qsl(query, keep_blank_values=True)
+        names = {name.lower() for name, _ in pairs}
+        for mark, signing in _SIGNATURES:
+            if mark in names:
+                pairs = [(name, value) for name, value in pairs if not signing.match(name.lower())]
+        told = [(name, _digest(value) if name.lower() in _SECRETS else value) for name, value in pairs]
+        query = query if told == parse_qsl(query, keep_blank_values=True) else urlencode(told)
+    # By hand: urlunsplit forgets the slashes of schemes that it does not know.
+    return f"{parts.scheme}://{host}{parts.path}{'?' * bool(query)}{query}"
+
+
+def _digest(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()[:12]
+
+
+def keeper(timer: SampleTimer) -> ObjectStore | None:
+    """The recording that keeps objects, while one is recorded."""
+    return _objects(timer.recording) if timer.live else None
+
+
+def player(timer: SampleTimer) -> ObjectStore | None:
+    """The recording that answers with objects, while one is replayed."""
+    return _objects(timer.playing) if timer.live and _STORAGE in timer.replaced else None
+
+
+def _objects(recording: Any) -> ObjectStore | None:
+    files = recording.files if recording is not None else None
+    return files if hasattr(files, "put_object") else None
+
+
+def known(timer: SampleTimer, url: str, begin: int | None = 0, end: int | None = None) -> Answer | None:
+    """What the recording that is replayed answers; a miss is counted where it cannot."""
+    recording = player(timer)
+    if recording is None:
+        return None
+    found = recording.find_object(url, begin, end)
+    timer.misses += found is None
+    return found
+
+
+def noted(timer: SampleTimer, url: str) -> None:
+    """A recording without a place for objects still learns which stores were asked."""
+    files = timer.recording.files if timer.live and timer.recording is not None else None
+    store = store_of(url) if files is not None and not hasattr(files, "put_object") else None
+    if files is not None and store is not None:
+        files.put(store, 0, b"", 0)
+
+
+def keep(timer: SampleTimer, answer: Answer | None, client: str) -> None:
+    """Keep what ``client``, a library, was answered; None where that was an error."""
+    recording = keeper(timer)
+    if recording is not None and answer is not None:
+        recording.put_object(answer._replace(told={**answer.told, "client": client}))
+
+
+# -- HTTP ---------------------------------------------------------------------------------------------------------------------
+
+
+_inside = threading.local()
+
+
+@contextmanager
+def one_question() -> Iterator[bool]:
+    """False inside another: libraries ask themselves again for a redirection or a retry."""
+    outermost = not getattr(_inside, "asking", False)
+    _inside.asking = True
+    try:
+        yield outermost
+    finally:
+        if outermost:
+            _inside.asking = False
+
+
+def is_question(method: str | None, url: str, body: Any) -> bool:
+    """Whether a request only reads an object."""
+    return (method or "GET").upper() == "GET" and not body and url.lower().startswith(("http://", "https://"))
+
+
+def span(asked: str | None) -> tuple[int | None, int | None] | None:
+    """Of a Range header, or of none, begin and end as `ObjectStore.find_object` takes them; None for several ranges."""
+    if not asked:
+        return 0, None
+    found = _RANGE.match(asked.replace(" ", ""))
+    if found is None or not (found[1] or found[2]):
+        return None
+    if not found[1]:
+        return None, int(found[2])
+    return int(found[1]), int(found[2]) + 1 if found[2] else None
+
+
+def of_response(url: str, status: int, headers: Iterable[tuple[str, str]], body: bytes, final: str | None = None) -> Answer | None:
+    """The answer that an HTTP response is; None for one that is none (an error)."""
+    names = {name.lower(): value for name, value in headers}
+    told: dict[str, Any] = {"headers": {name: value for name, value in sorted(names.items()) if _KEPT.match(name)}}
+    begin, size = 0, len(body)
+    if status in (301, 302, 303, 307, 308) and "location" in names:
+        told["headers"]["location"] = key_of(names["location"])
+        told["status"] = status
+        body, size = b"", 0
+    elif status == 206 and (ranged := _CONTENT_RANGE.match(names.get("content-range", ""))) is not None:
+        begin = int(ranged[1])
+        size = int(ranged[3]) if ranged[3] != "*" else begin + len(body)
+    elif status != 200:
+        return None
+    if final is not None and final != url:
+        told["url"] = key_of(final)
+    return Answer(key_of(url), size, begin, body, told)
+
+
+def response_of(answer: Answer, asked: str | None) -> tuple[int, str, dict[str, str]]:
+    """Status, reason and headers of the HTTP response that an answer is, to a request with this Range header."""
+    data = answer.data or b""
+    headers = {**answer.told.get("headers", {}), "content-length": str(len(data))}
+    if "status" in answer.told:
+        return int(answer.told["status"]), "Found", headers
+    if not asked:
+        return 200, "OK", headers
+    headers["content-range"] = f"bytes {answer.begin}-{answer.begin + len(data) - 1}/{answer.size}"
+    return 206, "Partial Content", headers
+
+
+def header(headers: Mapping[Any, Any] | None, name: str) -> str | None:
+    """A header of a request, whatever its case and type."""
+    for key, value in (headers or {}).items():
+        plain = key.decode("latin-1") if isinstance(key, bytes) else str(key)
+        if plain.lower() == name:
+            return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    return None
+
+
+class Received(NamedTuple):
+    """An HTTP response that was read to its end."""
+
+    body: bytes
+    status: int
+    reason: str | None
+    headers: list[tuple[str, str]]
+    url: str
+    """Where it came from in the end."""
+
+
+def received(
+    client: str, timer: SampleTimer, op: str, question: tuple[str, str | None] | None, read_whole: Callable[[], Received]
+) -> Received:
+    """The response to a request, while recording or replaying: from the recording, or by asking, and then kept.
+
+    ``question``: URL and Range header of a request that only reads; None for another.
+    """
+    url, asked = question or ("", None)
+    places = span(asked) if question is not None else None
+    found = known(timer, key_of(url), *places) if places is not None else None
+    if found is not None:
+        status, reason, headers = response_of(found, asked)
+        return Received(found.data or b"", status, reason, list(headers.items()), found.told.get("url", url))
+    noted(timer, url)
+    answer = timer.timed_call(_STORAGE, op, read_whole, replayable=player(timer) is None)
+    if question is not None:
+        keep(timer, of_response(url, answer.status, answer.headers, answer.body, answer.url), client)
+    return answer
+
+
+def asked_of(client: str, timer: SampleTimer, url: str, span: tuple[int | None, int | None], ask: Callable[[], Answer]) -> Answer:
+    """For libraries that answer with bytes: from the recording, or by asking, and then kept."""
+    found = known(timer, url, *span)
+    if found is None:
+        found = ask()
+        keep(timer, found, client)
+    return found

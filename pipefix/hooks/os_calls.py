@@ -1,0 +1,112 @@
+"""File system calls of `os`, and through them `os.path` and `pathlib`.
+
+While recording or replaying, regular files that are read by descriptor go by the path that they were opened by.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import stat
+from typing import Any
+
+from pipefix.hooks.calls import How, cut
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = ""
+
+_STORAGE = Stage.STORAGE
+_STATUS, _SEEK = os.fstat, os.lseek
+_HARMLESS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOFOLLOW", "O_NOATIME", "O_BINARY"))
+"""Flags with which a file is opened for reading and nothing else."""
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps its own references
+    for name in ("stat", "lstat", "listdir"):
+        cut(timer, patches, os, name, _STORAGE)
+        if accessor is not None and hasattr(accessor, name):
+            patches.replace(accessor, name, staticmethod(getattr(os, name)))
+    cut(timer, patches, os, "scandir", _STORAGE, how=How.TIMED)
+    _replace_open(timer, patches)
+    for name in ("read", "pread", "readv", "preadv"):
+        if hasattr(os, name):
+            _replace_read(timer, patches, name)
+
+
+def _replace_open(timer: SampleTimer, patches: Patches) -> None:
+    """``os.open``: a whole recorded file is opened in memory."""
+    original = os.open
+
+    @functools.wraps(original)
+    def opened(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if not timer.live:
+            return original(path, flags, mode, dir_fd=dir_fd)
+        taping = timer.recording is not None or bool(timer.replaced)
+        key = key_of(path) if taping and dir_fd is None and not flags & ~_HARMLESS and not isinstance(path, int) else None
+        files = remembered(timer)
+        if key is not None and files is not None and files.knows(key):
+            timer.pause()
+            data = files.whole(key)
+            made = descriptor(data) if data is not None else None
+            timer.resume(_STORAGE)
+            if made is not None:
+                return made
+        fd: int = timer.timed_call(_STORAGE, "os.open", original, (path, flags, mode), {"dir_fd": dir_fd}, replayable=False)
+        if key is not None:
+            status = _STATUS(fd)
+            if stat.S_ISREG(status.st_mode):
+                remember_name(fd, status, key)
+                note(timer, key, 0, b"", status.st_size)
+        return fd
+
+    patches.replace(os, "open", opened, everywhere=True)
+
+
+def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
+    """``os.read(fd, n)``, ``os.pread(fd, n, offset)``, ``os.readv(fd, buffers)`` or ``os.preadv(fd, buffers, offset)``."""
+    original = getattr(os, name)
+    into = name.endswith("v")
+
+    @functools.wraps(original)
+    def read(fd: int, what: Any, *offset: int) -> Any:
+        if not timer.live:
+            return original(fd, what, *offset)
+        status = _STATUS(fd) if timer.recording is not None or timer.replaced else None
+        key, at = None, 0
+        if status is not None and stat.S_ISREG(status.st_mode):
+            key = key_behind(fd, status)
+            at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
+            timer.pause()
+            known = original(fd, what, *offset) if key == IN_MEMORY else _known(timer, key, at, what, into)
+            if known is not None and not offset and key != IN_MEMORY:
+                _SEEK(fd, at + (known if into else len(known)), os.SEEK_SET)
+            timer.resume(_STORAGE if known is not None else None)
+            if known is not None:
+                return known
+            timer.misses += remembered(timer) is not None
+        got = timer.timed_call(_STORAGE, f"os.{name}", original, (fd, what, *offset), replayable=False)
+        timer.bytes_read += got if into else len(got)
+        if key is not None and status is not None and timer.recording is not None:
+            note(timer, key, at, b"".join(bytes(each) for each in what)[:got] if into else got, status.st_size)
+        return got
+
+    patches.replace(os, name, read, everywhere=True)
+
+
+def _known(timer: SampleTimer, key: str, at: int, what: Any, into: bool) -> Any:
+    """What such a read gives of recorded bytes; None where none were recorded at this place."""
+    files = remembered(timer)
+    views = [memoryview(each).cast("B") for each in what] if into else []
+    data = files.get(key, at, sum(map(len, views)) if into else what) if files is not None else None
+    if data is None or not into:
+        return data
+    left = memoryview(data)
+    for view in views:
+        part, left = left[: len(view)], left[len(view) :]
+        view[: len(part)] = part
+    return len(data)

@@ -1,0 +1,150 @@
+"""Pillow. Opening an image parses its header; decoding happens when the pixels are first needed, wherever that is.
+
+The load is therefore charged to decode even in the middle of a resize, and what is recorded for an opened image is the image after
+that load. Answered from a recording, `Image.open` gives a decoded image of the plain class, with mode, format, info and exif.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.hooks import snapshot
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "PIL.Image"
+
+_DECODE, _AUGMENT, _STORAGE = Stage.DECODE, Stage.AUGMENT, Stage.STORAGE
+_OPEN, _LOAD, _CONVERT = "PIL.Image.open", "PIL.Image.load", "PIL.Image.convert"
+_PLACE = "_pipefix_place"
+"""Attribute of an image being recorded: (recording, label, ordinal, unit)."""
+_ANSWERED = "_pipefix_answered"
+"""Attribute of an image that came from a recording."""
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    from PIL import Image, ImageFile
+
+    adopt = _Loads(timer, patches)
+    adopt.family(ImageFile.ImageFile)
+    patches.replace(Image, "open", _opener(timer, Image.open, adopt), everywhere=True)
+    patches.replace(Image.Image, "convert", _converter(timer, Image.Image.convert))
+    timer.force = snapshot.force
+
+
+def _is_lazy(image: Any) -> bool:
+    """Whether the pixels are still to be decoded."""
+    state = image.__dict__
+    return bool(state.get("tile")) or (state.get("_im") is None and state.get("im") is None)
+
+
+class _Loads:
+    """Replaces ``load`` of every class of image files, also of those that plugins define later."""
+
+    def __init__(self, timer: SampleTimer, patches: Patches) -> None:
+        self._timer, self._patches = timer, patches
+        self.seen: set[type] = set()
+
+    def family(self, kind: type) -> None:
+        self(kind)
+        child: type
+        for child in kind.__subclasses__():
+            self.family(child)
+
+    def __call__(self, kind: type) -> None:
+        if kind in self.seen:
+            return
+        self.seen.add(kind)
+        original = kind.__dict__.get("load")
+        if original is not None:
+            self._patches.replace(kind, "load", self._timed(original))
+
+    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        timer = self._timer
+
+        @functools.wraps(original)
+        def load(image: Any, *args: Any, **kwargs: Any) -> Any:
+            if not timer.live or not _is_lazy(image):
+                return original(image, *args, **kwargs)
+            place = image.__dict__.pop(_PLACE, None) if timer.recording is not None else None
+            pixels = timer.timed_call(_DECODE, _LOAD, original, (image, *args), kwargs, replayable=False, deferred=True)
+            if place is not None:
+                recording, label, ordinal, unit = place
+                timer.pause()
+                if not getattr(image, "is_animated", False):
+                    recording.keep(unit, label, ordinal, _DECODE, image)
+                timer.resume()
+            return pixels
+
+        return load
+
+
+def _opener(timer: SampleTimer, original: Callable[..., Any], adopt: _Loads) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def open_image(fp: Any, *args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(fp, *args, **kwargs)
+        if timer.recording is None and not timer.replaced:
+            image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs)
+            if type(image) not in adopt.seen:
+                adopt(type(image))
+            return image
+        taping = timer.owns and timer.stage is not _DECODE
+        label, ordinal = timer.place(_OPEN) if taping else (_OPEN, 0)
+        if taping and _DECODE in timer.replaced:
+            known = timer.answer(_DECODE, label, ordinal, reread=False)
+            if known is not MISSING:
+                if _STORAGE not in timer.replaced:
+                    _read_through(fp)
+                known.__dict__[_ANSWERED] = True
+                return known
+        image = timer.timed_call(_DECODE, _OPEN, original, (fp, *args), kwargs, replayable=False)
+        adopt(type(image))
+        if taping and timer.open_recording is not None:
+            image.__dict__[_PLACE] = (timer.open_recording, label, ordinal, timer.unit)
+        return image
+
+    return open_image
+
+
+def _read_through(fp: Any) -> None:
+    """Read what decoding would have read: storage stays as dear as it is."""
+    if isinstance(fp, io.BytesIO):
+        return
+    if not hasattr(fp, "read"):
+        with open(fp, "rb", buffering=0) as file:
+            file.read()
+        return
+    try:
+        fp.seek(0)
+    except (AttributeError, io.UnsupportedOperation):
+        pass
+    fp.read()
+
+
+def _converter(timer: SampleTimer, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Of an image as it came from its file the conversion is the last part of decoding; of any other it augments."""
+
+    @functools.wraps(original)
+    def convert(self: Any, mode: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(self, mode, *args, **kwargs)
+        if _is_lazy(self):
+            self.load()
+        if self.format is None:
+            return timer.timed_call(_AUGMENT, _CONVERT, original, (self, mode, *args), kwargs)
+        copies = mode == self.mode and not args and not kwargs
+        if copies and _DECODE in timer.replaced and _ANSWERED in self.__dict__:
+            timer.pause()
+            copy = original(self, mode)
+            timer.resume(_DECODE)
+            return copy
+        # The copy itself is not kept: the opened image already is.
+        return timer.timed_call(_DECODE, _CONVERT, original, (self, mode, *args), kwargs, replayable=not copies)
+
+    return convert

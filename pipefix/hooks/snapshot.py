@@ -1,0 +1,301 @@
+"""Copies that the user's code may change without harming the recording, and how many bytes a value holds.
+
+Common types are copied by hand, fast. Libraries are only looked at where they are loaded: before that, no value is of their types.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import datetime
+import decimal
+import enum
+import fractions
+import io
+import mmap
+import os
+import pathlib
+import sys
+import types
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.vocabulary.attributes import has_any
+
+Copier = Callable[[Any], Any]
+Sizer = Callable[[Any], int]
+Kind = tuple[str, str, Copier, Sizer]
+"""Module, class in it, how one is copied, and how many bytes it holds."""
+
+
+class NotCopyable(Exception):
+    """This value cannot be kept. The text says why, for the report."""
+
+
+_AS_THEY_ARE: set[type] = {
+    type(None), bool, int, float, complex, str, bytes, range, slice, type(Ellipsis), type(NotImplemented),
+    decimal.Decimal, fractions.Fraction, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID,
+    os.stat_result, pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath,
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type,
+}  # fmt: skip
+"""Nothing that the user does to these can be seen from outside."""
+_NEVER = (io.IOBase, mmap.mmap, types.GeneratorType, types.CoroutineType, types.FrameType)
+_HANDLES = ("_thread", "threading", "socket", "ssl", "select", "subprocess", "lmdb", "sqlite3", "_sqlite3")
+"""Libraries whose objects are handles, too."""
+_OBJECT_OVERHEAD = 64
+"""What an object without a known size is taken to hold, in bytes."""
+
+
+def snapshot(value: Any) -> Any:
+    """A copy that shares nothing changeable with ``value``; raises `NotCopyable`."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    copier = _copiers.get(kind)
+    if copier is None:
+        copier = _copiers[kind] = _find_copier(kind)
+    try:
+        return copier(value)
+    except RecursionError:
+        raise NotCopyable(f"a {kind.__qualname__} that contains itself, or is nested too deep") from None
+
+
+def nbytes(value: Any) -> int:
+    """How many bytes ``value`` holds, its parts included; nearly right for containers, exact for arrays, tensors and strings."""
+    kind = type(value)
+    sizer = _sizers.get(kind)
+    if sizer is None:
+        sizer = _sizers[kind] = _find_sizer(kind)
+    return sizer(value)
+
+
+def force(*values: Any) -> None:
+    """Decode the lazily opened images among ``values`` (and a few levels inside lists, tuples and dicts)."""
+    pil = sys.modules.get("PIL.ImageFile")
+    if pil is not None:
+        _force(values, pil.ImageFile, 5)
+
+
+def _force(values: Any, lazy: type, depth: int) -> None:
+    for value in values:
+        kind = type(value)
+        if kind in (tuple, list):
+            if depth and value and type(value[0]) not in (int, float, str):
+                _force(value, lazy, depth - 1)
+        elif kind is dict:
+            if depth:
+                _force(value.values(), lazy, depth - 1)
+        elif isinstance(value, lazy) and getattr(value, "fp", None) is not None:
+            value.load()  # type: ignore[attr-defined]
+
+
+# -- copies ---------------------------------------------------------------------------------------------------------
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _named_tuple(value: Any) -> Any:
+    return type(value)._make([snapshot(one) for one in value])
+
+
+def _slots_and_dict(value: Any) -> Any:
+    """A plain object: a shallow copy whose attributes are copied in turn."""
+    new = copy.copy(value)
+    for name, held in list(vars(value).items()):
+        copied = snapshot(held)
+        if copied is not held:
+            object.__setattr__(new, name, copied)
+    return new
+
+
+def _deep(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:  # whatever a stranger's __reduce__ raises
+        raise NotCopyable(f"a {type(value).__qualname__} cannot be copied: {error}") from error
+
+
+def _never(value: Any) -> Any:
+    raise NotCopyable(f"a {type(value).__qualname__} is a handle, not a value: it can only be made again")
+
+
+def _array(value: Any) -> Any:
+    if value.dtype.hasobject:
+        return _deep(value)
+    new = value.copy(order="K")
+    if not value.flags.writeable:
+        new.flags.writeable = False
+    return new
+
+
+def _memmap(value: Any) -> Any:
+    if isinstance(value.base, mmap.mmap):
+        raise NotCopyable("a mapped array is a view of its file, not a value")
+    import numpy as np
+
+    return np.array(value, copy=True, order="K").view(type(value))
+
+
+def _tensor(value: Any) -> Any:
+    if value.layout is not sys.modules["torch"].strided or value.is_quantized:
+        return _deep(value)
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def _image(value: Any) -> Any:
+    """A decoded image without its file: the plain class, with all that the file told (format, info, palette, exif)."""
+    value.load()
+    new = value._new(value.im.copy())
+    new.format = value.format
+    if getattr(value, "filename", None):
+        new.filename = value.filename
+    exif = getattr(value, "_exif", None)
+    if getattr(value, "tag_v2", None) or (exif is not None and exif._loaded and "exif" not in value.info):
+        _copy_exif(value, new)
+    return new
+
+
+def _copy_exif(value: Any, new: Any) -> None:
+    """TIFF keeps its exif in the file's own directory, not among the info."""
+    exif = sys.modules["PIL.Image"].Exif()
+    exif.load(value.getexif().tobytes())
+    exif._loaded = True
+    new._exif = exif
+
+
+def _find_copier(kind: type) -> Copier:
+    if issubclass(kind, _NEVER):
+        return _never
+    if issubclass(kind, (enum.Enum, type)):
+        return _itself
+    known = _kind_of(kind)
+    if known is not None:
+        return known[2]
+    if issubclass(kind, tuple):
+        return _named_tuple if hasattr(kind, "_make") else _deep
+    if kind.__module__.partition(".")[0] in (
+        "_thread",
+        "threading",
+        "socket",
+        "ssl",
+        "select",
+        "subprocess",
+        "lmdb",
+        "sqlite3",
+        "_sqlite3",
+    ):
+        return _never
+    if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
+        return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
+    return _deep
+
+
+# -- sizes ----------------------------------------------------------------------------------------------------------
+
+
+def _array_bytes(value: Any) -> int:
+    return int(value.nbytes) + _OBJECT_OVERHEAD
+
+
+def _image_bytes(value: Any) -> int:
+    width, height = value.size
+    per_pixel = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}.get(value.mode, 4)
+    return (
+        int(width * height * per_pixel) + sum(len(one) for one in value.info.values() if isinstance(one, bytes)) + _OBJECT_OVERHEAD
+    )
+
+
+def _tensor_bytes(value: Any) -> int:
+    return int(value.numel() * value.element_size()) + _OBJECT_OVERHEAD
+
+
+def _sum(value: Any) -> int:
+    return _OBJECT_OVERHEAD + sum(8 + nbytes(one) for one in value)
+
+
+def _sum_dict(value: Any) -> int:
+    return _OBJECT_OVERHEAD + sum(16 + nbytes(key) + nbytes(one) for key, one in value.items())
+
+
+def _sum_attributes(value: Any) -> int:
+    return sys.getsizeof(value, _OBJECT_OVERHEAD) + _sum_dict(vars(value))
+
+
+def _find_sizer(kind: type) -> Sizer:
+    if issubclass(kind, (list, tuple, set, frozenset, collections.deque)):
+        return _sum
+    if issubclass(kind, dict):
+        return _sum_dict
+    known = _kind_of(kind)
+    if known is not None:
+        return known[3]
+    if kind not in _AS_THEY_ARE and "__dict__" in dir(kind) and not issubclass(kind, (type, types.ModuleType)):
+        return lambda value: _sum_attributes(value) if has_any(value) else sys.getsizeof(value, _OBJECT_OVERHEAD)
+    return lambda value: sys.getsizeof(value, _OBJECT_OVERHEAD)
+
+
+# -- kinds of libraries -----------------------------------------------------------------------------------------------
+
+
+def _deep_copy(frame: Any) -> Any:
+    return frame.copy(deep=True)
+
+
+def _nbytes(value: Any) -> int:
+    return int(value.nbytes)
+
+
+_KINDS: tuple[Kind, ...] = (
+    ("numpy", "memmap", _memmap, _array_bytes),
+    ("numpy", "ndarray", _array, _array_bytes),
+    ("numpy", "generic", _itself, _nbytes),
+    ("torch", "dtype", _itself, sys.getsizeof),
+    ("torch", "device", _itself, sys.getsizeof),
+    ("torch", "Tensor", lambda value: (_tensor if type(value) is sys.modules["torch"].Tensor else _deep)(value), _tensor_bytes),
+    ("PIL.Image", "Image", _image, _image_bytes),
+    # Frames are shared by whoever holds them: nobody writes into decoded frames, and their buffers are FFmpeg's own.
+    ("av", "VideoFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
+    ("av", "AudioFrame", _itself, lambda frame: sum(int(plane.buffer_size) for plane in frame.planes)),
+    ("decord", "nd.NDArray", lambda array: sys.modules["decord"].nd.array(array.asnumpy()), lambda array: _nbytes(array.asnumpy())),
+    ("SimpleITK", "Image", lambda image: type(image)(image),
+     lambda image: int(image.GetNumberOfPixels() * image.GetNumberOfComponentsPerPixel() * image.GetSizeOfPixelComponent())),
+    ("pandas", "DataFrame", _deep_copy, lambda frame: int(frame.memory_usage(deep=True).sum())),
+    ("pandas", "Series", _deep_copy, lambda series: int(series.memory_usage(deep=True))),
+    *(("polars", name, lambda frame: frame.clone(), lambda frame: int(frame.estimated_size())) for name in ("DataFrame", "Series")),
+    ("pyarrow", "Table", _itself, _nbytes),
+    ("pyarrow", "RecordBatch", _itself, _nbytes),
+)  # fmt: skip
+"""Libraries are only looked at where they are loaded: before that, no value is of their types."""
+
+
+def _kind_of(kind: type) -> Kind | None:
+    for known in _KINDS:
+        base: Any = sys.modules.get(known[0])
+        for part in known[1].split("."):
+            base = getattr(base, part, None)
+        if isinstance(base, type) and issubclass(kind, base):
+            return known
+    return None
+
+
+def _bytes_io(value: Any) -> Any:
+    new = io.BytesIO(value.getvalue())
+    new.seek(value.tell())
+    return new
+
+
+_copiers: dict[type, Copier] = {
+    list: lambda value: [snapshot(each) for each in value],
+    tuple: lambda value: tuple([snapshot(each) for each in value]),
+    dict: lambda value: {key: snapshot(each) for key, each in value.items()},
+    set: set,
+    bytearray: bytearray,
+    io.BytesIO: _bytes_io,
+    memoryview: lambda value: memoryview(bytes(value)) if value.format == "B" and value.ndim == 1 else _never(value),
+}
+_sizers: dict[type, Sizer] = {io.BytesIO: lambda value: int(value.getbuffer().nbytes) + _OBJECT_OVERHEAD}
+"""What was found for a type, by `_find_copier` and `_find_sizer`."""

@@ -1,0 +1,82 @@
+"""torchvision.io: ``read_file`` maps the file, so its pages are touched under the storage clock; the decoders get the bytes.
+
+What it reads is recorded as the file's bytes, as Python's own reads are, and answered from them.
+
+Decoders that take a path are split into the read and the decode they consist of (which is how torchvision itself is written).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.recorded_files import key_of, note, remembered
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "torchvision.io"
+
+_READ_FILE = "torchvision.io.read_file"
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    from torchvision.io import image
+
+    from pipefix.hooks.numpy import touch
+
+    read_file = image.read_file
+
+    def read(path: Any) -> Any:
+        data = read_file(path)
+        touch(data.numpy())
+        timer.bytes_read += data.numel()
+        return data
+
+    @functools.wraps(read_file)
+    def timed_read_file(path: Any) -> Any:
+        if not timer.live:
+            return read_file(path)
+        named = timer.owns and isinstance(path, (str, os.PathLike))
+        known = _from_memory(timer, path) if named else None
+        if known is not None:
+            return known
+        data = timer.timed_call(Stage.STORAGE, _READ_FILE, read, (path,), replayable=not named)
+        if named and timer.recording is not None:
+            note(timer, key_of(path), 0, data.numpy().data, data.numel())
+        return data
+
+    patches.replace(image, "read_file", timed_read_file, everywhere=True)
+    patches.replace(image, "decode_image", _split(timer, image.decode_image, timed_read_file), everywhere=True)
+
+
+def _from_memory(timer: SampleTimer, path: Any) -> Any:
+    """The recorded file as a tensor of its own; None where it is to be read."""
+    files = remembered(timer)
+    if files is None:
+        return None
+    from torch import empty, frombuffer, uint8
+
+    timer.pause()
+    data = files.whole(key_of(path))
+    found = None if data is None else frombuffer(bytearray(data), dtype=uint8) if data else empty(0, dtype=uint8)
+    timer.resume(None if found is None else Stage.STORAGE)
+    timer.misses += found is None
+    return found
+
+
+def _split(timer: SampleTimer, original: Callable[..., Any], read_file: Callable[..., Any]) -> Callable[..., Any]:
+    from torch import Tensor
+
+    decode = Stage.DECODE
+
+    @functools.wraps(original)
+    def decode_image(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not timer.live:
+            return original(input, *args, **kwargs)
+        data = input if type(input) is Tensor or isinstance(input, Tensor) else read_file(str(input))
+        return timer.timed_call(decode, "torchvision.io.decode_image", original, (data, *args), kwargs)
+
+    return decode_image

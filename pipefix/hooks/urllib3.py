@@ -1,0 +1,70 @@
+"""urllib3, and with it requests and botocore, which send all their requests through a connection pool of its.
+
+A source cache keeps the body as it crossed the network (compressed, if it was), whatever the caller wants it decoded to.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from typing import Any
+
+from pipefix.hooks import objects
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LIBRARY = "urllib3"
+
+_OP = "urllib3.urlopen"
+
+
+def install(timer: SampleTimer, patches: Patches) -> None:
+    from urllib3.connectionpool import HTTPConnectionPool
+
+    original = HTTPConnectionPool.urlopen
+
+    @functools.wraps(original)
+    def urlopen(self: Any, method: str, url: str, body: Any = None, headers: Any = None, *args: Any, **kwargs: Any) -> Any:
+        given = (self, method, url, body, headers, *args)
+        if not timer.live or timer.stage is Stage.STORAGE:
+            return original(*given, **kwargs)
+        with objects.one_question() as outermost:
+            kept = timer.recording is not None or Stage.STORAGE in timer.replaced
+            whole, question = _url_of(self, url), None
+            if kept and objects.is_question(method, whole, body):
+                question = whole, objects.header(headers if headers is not None else self.headers, "range")
+            far = objects.keeper(timer) is not None or objects.player(timer) is not None
+            if not kept or not outermost or args or (far and question is None):
+                objects.noted(timer, whole)
+                return timer.timed_call(Stage.STORAGE, _OP, original, given, kwargs, replayable=False)
+
+            def read_whole() -> objects.Received:
+                response = original(*given, **{**kwargs, "preload_content": False, "decode_content": False})
+                data = response.read(decode_content=False)
+                response.release_conn()
+                return objects.Received(data, response.status, response.reason, list(response.headers.items()), whole)
+
+            return _response(objects.received(LIBRARY, timer, _OP, question, read_whole), whole, method, kwargs)
+
+    patches.replace(HTTPConnectionPool, "urlopen", urlopen)
+
+
+def _url_of(pool: Any, url: str) -> str:
+    if url.startswith(("http://", "https://")):  # through a proxy
+        return url
+    usual = {"http": 80, "https": 443}.get(pool.scheme)
+    host = f"[{pool.host}]" if ":" in pool.host else pool.host
+    return f"{pool.scheme}://{host}{f':{pool.port}' if pool.port not in (None, usual) else ''}{url}"
+
+
+def _response(received: objects.Received, url: str, method: str, kwargs: dict[str, Any]) -> Any:
+    from urllib3._collections import HTTPHeaderDict
+    from urllib3.response import HTTPResponse
+
+    return HTTPResponse(
+        body=io.BytesIO(received.body), headers=HTTPHeaderDict(received.headers), status=received.status, reason=received.reason,
+        version=11, request_method=method, request_url=url,
+        preload_content=kwargs.get("preload_content", True), decode_content=kwargs.get("decode_content", True),
+        retries=kwargs.get("retries") if not isinstance(kwargs.get("retries"), (int, bool)) else None,
+    )  # fmt: skip

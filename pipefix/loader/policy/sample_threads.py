@@ -1,0 +1,79 @@
+"""``threads_per_worker``: threads that read the samples of a batch in the process that makes it, where samples wait for a network.
+
+Generators are the process's own, so that threads whose samples draw would share them, and differ from run to run. The first batch
+is read sample after sample; where it draws, all others are, too.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+
+from pipefix.vocabulary.attributes import own
+from pipefix.vocabulary.generators import generators, is_generator
+from pipefix.vocabulary.random_state import RandomState
+
+Index = TypeVar("Index")
+Result = TypeVar("Result")
+
+
+class SampleThreads:
+    """In one process."""
+
+    def __init__(self, threads: int, dataset: Any) -> None:
+        self.threads, self._dataset = threads, dataset
+        self._pool: ThreadPoolExecutor | None = None
+        self._draws: bool | None = None
+        """Whether samples draw random numbers; None: nothing was read yet."""
+
+    def map(self, read: Callable[[Index], Result], indices: list[Index]) -> Iterable[Result]:
+        """What ``read`` gives for each index, in their order."""
+        if self._draws:
+            return map(read, indices)
+        before = RandomState(*_held(self._dataset))
+        if self._draws is None:
+            results = list(map(read, indices))
+            self._draws = before.changed()
+            return results
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, "pipefix-sample", initializer=partial(torch.set_num_threads, 1))
+        results = list(self._pool.map(read, indices))
+        if before.changed():
+            self._draws = True
+            warnings.warn(
+                f"threads_per_worker={self.threads}: samples of a later batch drew random numbers, which threads share: that batch "
+                "may differ from run to run. From now on samples are read one after the other. Leave threads_per_worker out for "
+                "this dataset.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return results
+
+
+def _held(dataset: Any) -> list[Any]:
+    """Generators of a dataset, of those that it is made of, and of the modules that their classes are written in."""
+    known: dict[int, Any] = {}
+    for part in _parts(dataset):
+        module = sys.modules.get(getattr(part, "__module__", None) or "")
+        of_module = [] if module is None else [value for value in list(vars(module).values()) if is_generator(value)]
+        known.update((id(generator), generator) for generator in (*generators(part), *of_module))
+    return list(known.values())
+
+
+def _parts(dataset: Any) -> Iterator[Any]:
+    """A dataset, and those that it is made of."""
+    waiting = [dataset]
+    for _ in range(64):
+        if not waiting:
+            return
+        part = waiting.pop()
+        yield part
+        inner, several = own(part, "dataset"), own(part, "datasets")
+        waiting += [] if inner is None else [inner]
+        waiting += several if isinstance(several, (list, tuple)) else []

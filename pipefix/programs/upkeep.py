@@ -1,0 +1,114 @@
+"""What a loop pays beside its batches: workers that start anew or have no work, idle pools, checkpoints, batches in many pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pipefix.programs.noted import LoopNotes
+from pipefix.vocabulary.finding import Finding
+from pipefix.vocabulary.quantity import percent, seconds
+
+PAID = 0.05
+"""Part of a loop's time from which what it pays is told."""
+LEAST_PAID = 0.5
+"""Seconds below which it is not."""
+LEAST_EPOCHS = 3
+TENSOR_S = 1e-4
+"""That a tensor takes at least to come from a worker, however small: a block of shared memory, and a connection that hands its
+descriptor over. Taken low: on two crowded cores it was nine times that."""
+MANY_TENSORS, HANDED = 64, 0.2
+"""Tensors of a batch, and part of a batch's time that handing them over takes, from which that is told."""
+
+
+def findings(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
+    """``loops``: over the loaders that the line ``place`` made, one of each process. What ranks have in common is told once."""
+    for look in (_workers_anew, _idle_workers, _idle_pools, _blocking_saves, _many_tensors):
+        found = next((one for notes in loops for one in look(place, notes)), None)
+        if found is not None:
+            yield found
+
+
+def _workers_anew(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    """Beyond what persistent workers take to make a first batch as well: each of them a batch, at the loop's own pace."""
+    workers, persistent = notes.facts.get("workers") or 0, notes.facts.get("persistent")
+    firsts = [spent for block in notes.blocks for spent in block["first_s"]]
+    others = notes.total("steps") - len(firsts)
+    if not workers or persistent is not False or len(firsts) < LEAST_EPOCHS or others <= 0:
+        return
+    each = max(0.0, _seconds(notes) - sum(firsts)) / others
+    paid = sum(max(0.0, spent - (workers + 1) * each) for spent in firsts[1:])
+    if _is_much(paid, notes):
+        yield Finding(
+            id="workers-anew",
+            severity="warning",
+            found=f"{workers} workers start anew in each of {len(firsts)} epochs: {_paid(paid, notes)} until first batches come "
+            f"(loader made at {place})",
+            advice="Keep them: DataLoader(..., persistent_workers=True).",
+        )
+
+
+def _idle_workers(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    if notes.idle_workers:
+        workers = notes.facts.get("workers") or notes.idle_workers
+        yield Finding(
+            id="idle-workers",
+            severity="warning",
+            found=f"{notes.idle_workers} of {workers} workers have no part of the stream, or a short one: the others were still at "
+            f"their fourth batch when these had left (loader made at {place})",
+            advice="Split the stream into as many even parts as there are workers, or use fewer workers.",
+        )
+
+
+def _idle_pools(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    """Workers of an evaluation that live on, with the batches they hold, while this loop trains."""
+    if notes.role != "train":
+        return
+    held = {where: workers for epoch in notes.epochs for where, workers in epoch.get("idle_pools", ())}
+    if held:
+        whose = "; ".join(f"{workers} of the loader made at {where}" for where, workers in held.items())
+        yield Finding(
+            id="idle-pools",
+            severity="note",
+            found=f"while the loop over the loader made at {place} trains, other workers wait with their memory: {whose}",
+            advice="Where memory is short, leave persistent_workers out there: they start anew for each evaluation then.",
+        )
+
+
+def _blocking_saves(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    paid, count = notes.total("saved_s"), int(notes.total("saves"))
+    if notes.role == "train" and _is_much(paid, notes):
+        yield Finding(
+            id="blocking-saves",
+            severity="warning",
+            found=f"the training loop waits for {count} calls of torch.save: {_paid(paid, notes)} (loader made at {place})",
+            advice="Save less often, or beside the training: copy the state to host memory and write it in a thread, or use "
+            "torch.distributed.checkpoint.async_save.",
+        )
+
+
+def _many_tensors(place: str, notes: LoopNotes) -> Iterator[Finding]:
+    steps = notes.total("steps")
+    if not notes.facts.get("workers") or notes.tensors < MANY_TENSORS or not steps:
+        return
+    handing, each = notes.tensors * TENSOR_S, _seconds(notes) / steps
+    if handing >= HANDED * each:
+        yield Finding(
+            id="many-tensors",
+            severity="warning",
+            found=f"a batch is {notes.tensors} tensors, and each comes from its worker by itself, which takes {seconds(handing)} "
+            f"or more; a batch takes {seconds(each)} (loader made at {place})",
+            advice="Collate into few tensors: stack what has one shape, or put all values into one tensor with its offsets. "
+            "Pinning many small ones costs again.",
+        )
+
+
+def _seconds(notes: LoopNotes) -> float:
+    return max(0.0, notes.total("wait_s") + notes.total("step_s") - notes.total("inner_s"))
+
+
+def _is_much(paid: float, notes: LoopNotes) -> bool:
+    return paid >= max(LEAST_PAID, PAID * (_seconds(notes) + notes.total("between_s")))
+
+
+def _paid(paid: float, notes: LoopNotes) -> str:
+    return f"{seconds(paid)}, {percent(paid / (_seconds(notes) + notes.total('between_s')))} of its time"

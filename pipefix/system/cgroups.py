@@ -1,0 +1,188 @@
+"""What the control groups around this process allow it: CPU quota, memory, and how often it was held back (cgroup v1 and v2).
+
+A limit may be set at any level, so every level is read, from the process's own group up to the outermost one that its
+mounts show. In a container that is usually only the container's own group, mounted as if it were the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from pipefix.system.mounts import Mount, mounts
+
+UNLIMITED = 1 << 60
+"""cgroup v1 writes "no limit" as a huge number (2**63 less a page); nothing real reaches an exbibyte."""
+
+
+class QuotaLevel(msgspec.Struct, frozen=True):
+    """The bandwidth counters of one group, since it was made."""
+
+    periods: int
+    """Scheduling periods in which the group wanted to run."""
+    throttled: int
+    """Periods in which it ran out of quota."""
+    seconds: float
+    """Time it was held back, summed over CPUs."""
+
+
+class Throttle(msgspec.Struct, frozen=True):
+    """A reading of the counters of every level that has a quota. Take one before and one after."""
+
+    levels: dict[str, QuotaLevel] = {}
+
+    def share_since(self, before: Throttle) -> float | None:
+        """Part of the periods between two readings in which the quota ran out, at the worst level; None with no quota."""
+        shares = []
+        for name, now in self.levels.items():
+            then = before.levels.get(name)
+            if then is not None:
+                periods = now.periods - then.periods
+                shares.append((now.throttled - then.throttled) / periods if periods > 0 else 0.0)
+        return max(shares, default=None)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What the groups allow. None means no limit is set, or none can be seen."""
+
+    version: str | None = None
+    """v1, v2, or hybrid where both are mounted."""
+    quota_cores: float | None = None
+    """CPU seconds allowed each second: the lowest quota of all levels."""
+    memory_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    """What counts against ``memory_bytes`` and cannot be dropped: usage less file cache."""
+
+
+def limits(root: str | Path = "/") -> Limits:
+    """Read every limit now."""
+    table = mounts(root)
+    versions = sorted({version for version, _ in _mounted(root, table)})
+    quotas = [quota for version, level in _levels(root, table, "cpu") if (quota := _quota(version, level)) is not None]
+    memory: tuple[int, int | None] | None = None
+    for version, level in _levels(root, table, "memory"):
+        limit = _limit(version, level)
+        if limit is not None and (memory is None or limit < memory[0]):
+            memory = (limit, _used(version, level))
+    return Limits(
+        version=None if not versions else versions[0] if len(versions) == 1 else "hybrid",
+        quota_cores=min(quotas, default=None),
+        memory_bytes=memory[0] if memory else None,
+        memory_used_bytes=memory[1] if memory else None,
+    )
+
+
+def memory_left(root: str | Path = "/") -> list[int]:
+    """Bytes that each level with a limit still allows."""
+    left = []
+    for version, level in _levels(root, mounts(root), "memory"):
+        limit, used = _limit(version, level), _used(version, level)
+        if limit is not None and used is not None:
+            left.append(max(0, limit - used))
+    return left
+
+
+def throttle(root: str | Path = "/") -> Throttle:
+    """Read the throttling counters of every level that has a quota."""
+    found: dict[str, QuotaLevel] = {}
+    for version, level in _levels(root, mounts(root), "cpu"):
+        if _quota(version, level) is None:
+            continue
+        stat = counters(level / "cpu.stat")
+        if "nr_periods" in stat and "nr_throttled" in stat:
+            held = stat.get("throttled_usec", 0) / 1e6 if version == "v2" else stat.get("throttled_time", 0) / 1e9
+            found[str(level)] = QuotaLevel(stat["nr_periods"], stat["nr_throttled"], held)
+    return Throttle(found)
+
+
+def group_paths(root: str | Path = "/") -> dict[str, str]:
+    """Controller -> this process's group; the key of the unified (v2) hierarchy is the empty string."""
+    found: dict[str, str] = {}
+    for line in _text(Path(root) / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        names, separator, path = rest.partition(":")
+        if separator:
+            found.update(dict.fromkeys(names.split(","), path))
+    return found
+
+
+def _mounted(root: str | Path, table: list[Mount]) -> list[tuple[str, Mount]]:
+    """The cgroup hierarchies in view. Without a mountinfo line for one, its usual place is tried."""
+    found = [("v2" if mount.kind == "cgroup2" else "v1", mount) for mount in table if mount.kind in ("cgroup", "cgroup2")]
+    if not found and (Path(root) / "sys/fs/cgroup/cgroup.controllers").is_file():
+        found.append(("v2", Mount("/sys/fs/cgroup", "/", "cgroup2", "cgroup2", ())))
+    return found
+
+
+def _levels(root: str | Path, table: list[Mount], controller: str) -> Iterator[tuple[str, Path]]:
+    """Every directory that may limit this process, innermost first."""
+    own = group_paths(root)
+    for version, mount in _mounted(root, table):
+        path = own.get("") if version == "v2" else own.get(controller) if controller in mount.options else None
+        if path is None:
+            continue
+        base = Path(root) / mount.point.lstrip("/")
+        level = base / _below(path, mount.root)
+        while level != base:
+            if level.is_dir():
+                yield version, level
+            level = level.parent
+        yield version, base
+
+
+def _below(path: str, mounted: str) -> str:
+    """``path`` as seen from a mount of ``mounted``. Empty (the mount point itself) where the two belong to different
+    namespaces, as after ``docker exec`` from outside or under a bind mount."""
+    inside = path.removeprefix(mounted.rstrip("/"))
+    if (inside == path and mounted != "/") or (inside and not inside.startswith("/")):
+        return ""
+    parts = PurePosixPath(inside.lstrip("/")).parts
+    return "" if ".." in parts else "/".join(parts)
+
+
+def _quota(version: str, level: Path) -> float | None:
+    if version == "v2":
+        words = _text(level / "cpu.max").split()
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]) > 0:
+            return int(words[0]) / int(words[1])
+        return None
+    quota, period = _number(level / "cpu.cfs_quota_us"), _number(level / "cpu.cfs_period_us")
+    return quota / period if quota is not None and period and quota > 0 else None
+
+
+def _limit(version: str, level: Path) -> int | None:
+    limit = _number(level / ("memory.max" if version == "v2" else "memory.limit_in_bytes"))
+    return limit if limit is not None and limit < UNLIMITED else None
+
+
+def _used(version: str, level: Path) -> int | None:
+    used = _number(level / ("memory.current" if version == "v2" else "memory.usage_in_bytes"))
+    if used is None:
+        return None
+    stat = counters(level / "memory.stat")
+    prefix = "" if version == "v2" else "total_"
+    return max(0, used - stat.get(f"{prefix}inactive_file", 0) - stat.get(f"{prefix}active_file", 0))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def counters(path: Path) -> dict[str, int]:
+    """The lines ``name number`` of such a file; empty where it cannot be read."""
+    found = {}
+    for line in _text(path).splitlines():
+        name, _, value = line.partition(" ")
+        if value.strip().isdigit():
+            found[name] = int(value)
+    return found

@@ -1,0 +1,39 @@
+"""What this process may use: memory that is left, and CPU seconds a second. Control groups count, where there are any."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+from pipefix.system import cgroups
+
+
+def memory_left() -> int:
+    """Bytes that can be taken before the kernel kills somebody. What the page cache holds of files is given up before that."""
+    return min([int(psutil.virtual_memory().available), *cgroups.memory_left()])
+
+
+def shared_memory_left() -> int | None:
+    """Bytes that are free in /dev/shm; None where there is none."""
+    try:
+        room = os.statvfs("/dev/shm")
+    except (AttributeError, OSError):
+        return None
+    return room.f_bavail * room.f_frsize
+
+
+def cores() -> float:
+    """CPU seconds a second: those of the CPUs that this process may run on, or less where a control group limits it."""
+    allowed = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 1)
+    return min(allowed, cgroups.limits().quota_cores or allowed)
+
+
+def out_of_memory_kills() -> int | None:
+    """How often the kernel killed a process here because memory was short; None where it does not say."""
+    for path in (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat")):
+        kills = cgroups.counters(path).get("oom_kill")
+        if kills is not None:
+            return kills
+    return None

@@ -1,0 +1,234 @@
+"""Faults that were found in conversion once, each by the dataset that showed it."""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from pipefix.caches import building, pool, witness
+from pipefix.caches import forecast as forecasting
+from pipefix.caches.convert import convert, recipe_of
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.forecast import forecast
+from pipefix.caches.index import Index
+from pipefix.caches.maker import SourceMaker
+from pipefix.caches.verify import verify
+from pipefix.vocabulary.errors import Interrupted, TargetError
+from tests.caches.sources import Files, Numbers, draw
+
+
+class Seldom:
+    """Acts now and then, by a generator that nobody else sees."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    def __call__(self, image: Any) -> Any:
+        return image.rotate(90) if float(self.generator.random()) < 0.01 else image
+
+
+HIDDEN = random.Random(1)
+
+
+def by_a_global(image: Any) -> Any:
+    return image.rotate(90) if HIDDEN.random() < 0.01 else image
+
+
+@pytest.mark.parametrize("operation", [Seldom(random.Random(0)), Seldom(np.random.default_rng(0)), by_a_global])
+def test_what_draws_from_a_generator_of_its_own_stays_live(pictures: list[Path], make: Any, operation: Any) -> None:
+    cut = make(Files(pictures, operation), "sample").manifest.cut
+    assert cut.kept == [] and len(cut.live) == 1
+
+
+class Point(NamedTuple):
+    image: Any
+    number: int
+
+
+class Pairs(Dataset[Any]):
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return self.kind(image=Image.new("RGB", (8, 6), (index, 0, 0)), number=index)
+
+
+@pytest.mark.parametrize("store", ["sample", "decoded", "resized"])
+@pytest.mark.parametrize("kind", [Point, collections.OrderedDict, dict])
+def test_a_sample_comes_back_as_what_it_was(make: Any, kind: Any, store: str) -> None:
+    cached = CachedDataset(make(Pairs(kind), store).folder)
+    assert type(cached[2]) is kind
+    if store == "sample":
+        numbers = DataLoader(cached, batch_size=None, num_workers=1, multiprocessing_context="fork")
+        assert [type(sample) for sample in numbers] == [kind] * 4
+
+
+def test_a_dict_that_would_not_come_back_is_refused(make: Any) -> None:
+    def kind(**fields: Any) -> Any:
+        return collections.defaultdict(int, fields)
+
+    with pytest.raises(TargetError, match=r"collections.defaultdict: it would come back as a dict"):
+        make(Pairs(kind), "sample")
+
+
+class Away(Numbers):
+    def __len__(self) -> int:
+        return len(os.listdir("/no/such/folder"))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_the_dataset_is_not_the_disks(make: Any, workers: int) -> None:
+    with pytest.raises(TargetError, match=r"The dataset cannot be looked at: FileNotFoundError.*/no/such/folder") as raised:
+        make(Away(), "sample", workers=workers)
+    assert "test_faults.py" in (raised.value.user_traceback or "")
+
+
+def test_no_process_to_be_had_is_told(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Any) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("multiprocessing.context.ForkProcess.start", full)
+    with pytest.raises(TargetError, match="process cannot be started: Resource temporarily unavailable"):
+        make(Numbers(), "sample", workers=2)
+
+
+class Scattered(Dataset[Any]):
+    """Pictures in one large file, each read from its place and decoded."""
+
+    def __init__(self, path: Path, each: int) -> None:
+        self.path, self.each = path, each
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        import io
+
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(index * self.each)
+            return Image.open(io.BytesIO(file.read(self.each))).convert("RGB"), index
+
+
+def test_a_shard_is_not_read_whole_for_a_part_of_it(tmp_path: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = draw(tmp_path / "one.png", 1).read_bytes()
+    each = len(data) + 1000
+    (tmp_path / "shard").write_bytes(data.ljust(each, b"\0") * 6)
+    monkeypatch.setattr(witness, "read_file", lambda path: pytest.fail(f"{path} is read whole"))
+    dataset = Scattered(tmp_path / "shard", each)
+    cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
+    assert cached[3][1] == 3
+
+
+def test_ranges_of_a_file_are_found_without_looking_at_all() -> None:
+    looked = 0
+
+    class Counted(tuple[int, ...]):
+        def __getitem__(self, at: Any) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().__getitem__(at)
+
+    maker = SourceMaker.__new__(SourceMaker)
+    maker._stored = {"shard": [Counted((at * 10, 10, at, 0)) for at in range(4096)]}  # type: ignore[dict-item]
+    assert maker._known("shard", 20_003, 5) == [20_003, 5, 3, 2000]
+    assert maker._known("shard", 20_003, 8) is None and maker._known("other", 0, 1) is None
+    assert looked < 100
+
+
+def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipefix.caches.survey._part_samples", lambda samples, record_bytes: 4)
+    make(files, "decoded")
+    for path in files.paths:
+        os.utime(path, (5, 5))
+    real = pool._here
+
+    def interrupted(numbers: Any, ready: Any) -> Iterator[Any]:
+        for event in real(numbers, ready):
+            yield event
+            if isinstance(event, pool.PartDone):
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool, "_here", interrupted)
+    with pytest.raises(Interrupted, match="parts are made and kept"):
+        make(files, "decoded", update=True)
+    monkeypatch.setattr(pool, "_here", real)
+    done = make(files, "decoded", update=True)
+    assert (done.made, done.found) == (2, 1) and verify(done.folder).sound
+    assert not list(done.folder.glob("plan.json")) and len(list((done.folder / "parts").iterdir())) == 3
+    os.utime(files.paths[0], (6, 6))
+    assert make(files, "decoded", update=True).made == 1
+
+
+def test_no_more_processes_than_a_quota_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipefix.caches.convert.cores", lambda: 1.5)
+    asked: list[int] = []
+    real = pool.run
+    monkeypatch.setattr(pool, "run", lambda numbers, make, workers: (asked.append(workers), real(numbers, make, 0))[1])
+    convert(Numbers(), recipe_of("lmdb", "sample"), tmp_path / "cache")
+    assert asked == [1]
+
+
+def test_what_a_killed_forecast_left_goes_with_the_next(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(self: Any) -> None:
+        raise Killed
+
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patched:
+        patched.setattr(building.Building, "settle", killed)
+        patched.setattr(forecasting.folders, "remove", lambda folder: None)
+        with pytest.raises(Killed):
+            forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0)
+    assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["cache.trial.building"]
+    assert forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0).samples == 12
+    assert sorted(tmp_path.iterdir()) == before
+
+
+class Noted(Numbers):
+    """Writes down which processes ran its samples."""
+
+    def __init__(self, note: Path) -> None:
+        super().__init__(40)
+        self.note = note
+
+    def __getitem__(self, index: int) -> Any:
+        with self.note.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("what", ["convert", "forecast"])
+def test_samples_are_not_run_where_workers_are_forked(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasting, "_ENOUGH_S", 0.0)  # of a forecast the first round is enough, which leaves some samples out
+    dataset = Noted(tmp_path / "note")
+    run: Any = convert if what == "convert" else forecast
+    run(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", workers=2)
+    assert str(os.getpid()) not in set((tmp_path / "note").read_text().split())
+
+
+def test_a_record_of_which_only_the_checksum_is_right_is_damage(files: Files, make: Any) -> None:
+    from tests.caches.test_hostile_caches import sealed_again
+
+    folder = make(files, "resized").folder
+    (data,) = (folder / "parts").iterdir()
+    index = Index.read(folder / "index" / "00000.idx", verify(folder).manifest.parts[0])
+    offset = int(index.blocks[3]["offset"])
+    held = bytearray(data.read_bytes())
+    held[offset : offset + 4] = b"none"
+    data.write_bytes(held)
+    sealed_again(folder)
+    assert "cannot be decoded" in verify(folder).damage[0][0]

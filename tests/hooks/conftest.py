@@ -1,0 +1,144 @@
+"""The contract every hook keeps: the same result off, timed, recorded and replayed; charged to the right operation; undone."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipefix.hooks import simple_calls
+from pipefix.hooks.byte_ranges import ByteRanges
+from pipefix.hooks.install import MODULES
+from pipefix.hooks.patches import Patches, held
+from pipefix.hooks.result_store import MISSING
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.snapshot import NotCopyable, snapshot
+from pipefix.vocabulary.stage import Stage
+
+EVERY = frozenset((Stage.STORAGE, Stage.DECODE, Stage.AUGMENT))
+
+
+class DictStore:
+    """The smallest store that keeps the protocol."""
+
+    def __init__(self) -> None:
+        self.files = ByteRanges()
+        self.values: dict[tuple[object, str, int], Any] = {}
+        self.stages: dict[str, Stage] = {}
+        self.refused: list[str] = []
+
+    def keep(self, unit: object, op: str, ordinal: int, stage: Stage, value: Any) -> None:
+        try:
+            self.values[(unit, op, ordinal)] = snapshot(value)
+            self.stages[op] = stage
+        except NotCopyable as error:
+            self.refused.append(f"{op}: {error}")
+
+    def find(self, unit: object, op: str, ordinal: int) -> Any:
+        value = self.values.get((unit, op, ordinal), MISSING)
+        return value if value is MISSING else snapshot(value)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal in value and kind, arrays and images to the last bit."""
+    if hasattr(one, "mode") and hasattr(one, "tobytes") and hasattr(one, "getbands"):
+        return (one.mode, one.size, one.info, one.tobytes()) == (other.mode, other.size, other.info, other.tobytes())
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if type(one).__module__.startswith(("torch", "torchvision")):
+        import torch
+
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if hasattr(one, "equals"):
+        return bool(one.equals(other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+class Hooks:
+    """Installs hook modules, runs a call under each mode, and looks at what was charged."""
+
+    def __init__(self) -> None:
+        self.timer = SampleTimer()
+        self.patches = Patches()
+        self.store = DictStore()
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def install(self, *names: str) -> None:
+        """Modules of the room, and rows of these libraries."""
+        for name in set(names) & set(MODULES):
+            importlib.import_module(f"pipefix.hooks.{name}").install(self.timer, self.patches)
+        simple_calls.install(self.timer, self.patches, {name.partition("_")[0] or name for name in names})
+        self.patches.follow_names()
+
+    def undo(self) -> None:
+        """Undo, and check that every attribute is the very object it was."""
+        replaced = list(self.patches.replaced)
+        self.patches.undo()
+        seen = set()
+        for one in replaced:
+            if (id(one.owner), one.name) in seen:
+                continue
+            seen.add((id(one.owner), one.name))
+            assert held(one.owner, one.name) is one.original, f"{one.owner}.{one.name} was not restored"
+
+    def run(self, call: Callable[[], Any], *, unit: object = 0, record: bool = False, replace: Any = ()) -> Any:
+        timer = self.timer
+        timer.clear()
+        timer.active = True
+        timer.recording = self.store if record else None
+        timer.playing = self.store if replace else None
+        timer.replaced = frozenset(replace)
+        timer.begin(unit)
+        try:
+            return call()
+        finally:
+            timer.end()
+            timer.active = False
+            timer.recording = timer.playing = None
+            timer.replaced = frozenset()
+
+    def charged(self) -> dict[str, str]:
+        """Operations that were really called in the last run, and their stage."""
+        return {
+            name: str(stage) for (stage, name), calls in zip(self.timer.names, self.timer.calls, strict=True) if calls and stage
+        }
+
+    def contract(self, call: Callable[[], Any], *names: str, ops: dict[str, str], replace: Any = EVERY) -> None:
+        """``call`` gives the same in every mode; timed it is charged to exactly ``ops``; replayed it calls none of them."""
+        bare = call()
+        self.install(*names)
+        try:
+            assert same(call(), bare), "off"
+            assert same(self.run(call), bare), "timed"
+            assert self.charged() == ops
+            assert same(self.run(call, record=True), bare), "recorded"
+            assert self.charged() == ops
+            assert not self.store.refused
+            assert same(self.run(call, replace=replace), bare), "replayed"
+            left = {name: stage for name, stage in self.charged().items() if stage in replace}
+            assert not left, f"still called: {left}"
+            assert self.timer.misses == 0
+        finally:
+            self.undo()
+        assert same(call(), bare), "undone"
+
+
+@pytest.fixture
+def hooks() -> Iterator[Hooks]:
+    one = Hooks()
+    yield one
+    one.undo()
+
+
+@pytest.fixture(scope="session")
+def make_hooks() -> type[Hooks]:
+    return Hooks

@@ -1,0 +1,80 @@
+"""Installing: by what is loaded, once, and back again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+from pipefix.hooks.calls import cut
+from pipefix.hooks.install import install_all
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+LOADED_BY_PYTHON = {"files", "os_calls", "zlib"}
+
+
+def test_only_what_is_loaded_is_cut():
+    code = """
+import sys
+from pipefix.hooks.patches import Patches
+from pipefix.hooks.install import install_all
+from pipefix.hooks.sample_timer import SampleTimer
+before = set(sys.modules)
+print(sorted(install_all(SampleTimer(), Patches())))
+heavy = {"torch", "PIL", "cv2", "h5py", "lmdb", "pandas", "pyarrow", "requests", "fsspec", "tokenizers", "torchvision", "imageio"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    added, loaded = done.stdout.splitlines()
+    assert set(eval(added)) >= LOADED_BY_PYTHON
+    assert loaded == "[]"
+
+
+def test_installing_again_adds_nothing_and_undo_takes_all_back():
+    import json
+
+    before = json.loads
+    timer, patches = SampleTimer(), Patches()
+    added = install_all(timer, patches)
+    try:
+        assert set(added) >= LOADED_BY_PYTHON
+        assert install_all(timer, patches) == []
+        assert json.loads is not before
+    finally:
+        patches.undo()
+    assert json.loads is before
+    assert install_all(timer, patches) == added
+    patches.undo()
+
+
+def test_attributes_that_were_inherited_are_inherited_again():
+    class Base:
+        def read(self):
+            return 1
+
+    class Child(Base):
+        pass
+
+    timer, patches = SampleTimer(), Patches()
+    cut(timer, patches, Child, "read", Stage.STORAGE)
+    assert "read" in vars(Child)
+    assert Child().read() == 1
+    patches.undo()
+    assert "read" not in vars(Child)
+
+
+def test_a_class_that_cannot_be_patched_leaves_nothing_to_undo():
+    patches = Patches()
+    with pytest.raises(TypeError):
+        patches.replace(int, "bit_length", lambda self: 1)
+    patches.undo()
+
+
+def test_what_a_library_lacks_is_passed_over():
+    module = types.ModuleType("empty")
+    cut(SampleTimer(), Patches(), module, "missing", Stage.DECODE)
+    assert not hasattr(module, "missing")

@@ -1,0 +1,234 @@
+"""Our wrappers and somebody else's on the same attribute: nothing of theirs is lost, and nothing of ours stays."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipefix.hooks import files, patches
+from pipefix.hooks.calls import cut
+from pipefix.hooks.patches import Patches, held
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.stage import Stage
+
+
+class Place:
+    """An attribute that is wrapped: how it is called, and how a wrapper is put around what is there."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+        class Base:
+            def method(self) -> str:
+                return "method"
+
+            @staticmethod
+            def static() -> str:
+                return "static"
+
+            @classmethod
+            def of_class(cls) -> str:
+                return "class"
+
+            @property
+            def prop(self) -> str:
+                return "property"
+
+        class Child(Base):
+            pass
+
+        module = types.ModuleType("theirs")
+        module.__dict__.update(function=lambda: "function", builtin="BUILT IN".lower)
+        child = Child()
+        self.owner, self.name, self.call = {
+            "function": (module, "function", lambda: module.function()),
+            "builtin": (module, "builtin", lambda: module.builtin()),
+            "method": (Base, "method", lambda: child.method()),
+            "inherited": (Child, "method", lambda: child.method()),
+            "static": (Base, "static", lambda: child.static()),
+            "class method": (Base, "of_class", lambda: Child.of_class()),
+            "property": (Base, "prop", lambda: child.prop),
+        }[kind]
+
+    def wrapped(self, log: Callable[[], object]) -> Any:
+        """A wrapper around what is there now, of its kind."""
+        owner, name = self.owner, self.name
+        there = held(owner, name)
+        if self.kind == "property":
+            return property(lambda instance: (log(), there.fget(instance))[1])
+        if self.kind == "class method":
+            return classmethod(lambda kind: (log(), there.__func__(kind))[1])
+        function = getattr(owner, name)
+        wrapper = lambda *args: (log(), function(*args))[1]  # noqa: E731
+        return staticmethod(wrapper) if self.kind == "static" else wrapper
+
+
+class Stranger:
+    """Wraps the attribute and puts back what was there, naively: whatever is there by then."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.calls: list[int] = []
+        self._saved: dict[int, Any] = {}
+
+    def wrap(self, number: int) -> None:
+        if number not in self._saved:
+            self._saved[number] = held(self.place.owner, self.place.name)
+            setattr(self.place.owner, self.place.name, self.place.wrapped(lambda: self.calls.append(number)))
+
+    def unwrap(self, number: int) -> None:
+        saved = self._saved.pop(number, patches._ABSENT)
+        if saved is not patches._ABSENT:
+            setattr(self.place.owner, self.place.name, saved)
+        elif held(self.place.owner, self.place.name) is not patches._ABSENT and self.place.kind == "inherited":
+            delattr(self.place.owner, self.place.name)
+
+    def observed(self) -> tuple[Any, list[int]]:
+        self.calls.clear()
+        return self.place.call(), list(self.calls)
+
+
+class Ours:
+    """Hooks that come and go, of two users at once."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.users = [Patches(), Patches()]
+
+    def install(self, user: int) -> None:
+        timer = SampleTimer()
+        if self.place.kind in ("property", "class method", "static"):
+            self.users[user].replace(self.place.owner, self.place.name, self.place.wrapped(lambda: None))
+        else:
+            cut(timer, self.users[user], self.place.owner, self.place.name, Stage.DECODE)
+
+
+KINDS = ["function", "builtin", "method", "inherited", "static", "class method", "property"]
+ACTIONS = st.one_of(
+    st.tuples(st.sampled_from(["wrap", "unwrap"]), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["install", "pause", "resume", "undo"]), st.integers(0, 1)),
+)
+
+
+@given(kind=st.sampled_from(KINDS), actions=st.lists(ACTIONS, max_size=14))
+def test_any_interleaving_leaves_what_a_world_without_us_would_have(kind: str, actions: list[tuple[str, int]]) -> None:
+    place, twin = Place(kind), Place(kind)
+    ours, stranger, alone = Ours(place), Stranger(place), Stranger(twin)
+    before = held(place.owner, place.name)
+    wrapping: set[int] = set()
+    for action, number in actions:
+        if action in ("wrap", "unwrap"):
+            if (action == "wrap") == (number in wrapping):
+                continue
+            wrapping ^= {number}
+            getattr(stranger, action)(number)
+            getattr(alone, action)(number)
+        elif action == "install":
+            ours.install(number)
+        else:
+            getattr(ours.users[number], action)()
+        assert stranger.observed() == alone.observed(), f"after {action} {number}"
+    for user in ours.users:
+        user.undo()
+    assert stranger.observed() == alone.observed()
+    for number in sorted(wrapping, reverse=True):
+        stranger.unwrap(number)
+        alone.unwrap(number)
+        assert stranger.observed() == alone.observed()
+    patches.put_away_uncovered()
+    if not wrapping and not any(action == "wrap" for action, _ in actions):
+        assert held(place.owner, place.name) is before
+    if alone.observed()[1] == []:
+        assert held(place.owner, place.name) is before, "nothing of ours is left"
+
+
+def test_what_is_wrapped_while_paused_is_not_lost_by_resuming() -> None:
+    place = Place("function")
+    ours, stranger = Ours(place), Stranger(place)
+    ours.install(0)
+    ours.users[0].pause()
+    stranger.wrap(1)
+    ours.users[0].resume()
+    assert stranger.observed() == ("function", [1])
+    stranger.unwrap(1)
+    installed = ours.users[0].replaced[0].replacement
+    ours.users[0].resume()
+    assert place.owner.function is installed, "it is timed again as soon as it can be"
+    ours.users[0].undo()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Somebody has wrapped `io.open` and `open` before us."""
+    log: list[str] = []
+    original = io.open
+
+    def theirs(file: Any, *args: Any, **kwargs: Any) -> Any:
+        log.append(str(file))
+        return original(file, *args, **kwargs)
+
+    monkeypatch.setattr(io, "open", theirs)
+    monkeypatch.setattr(builtins, "open", theirs)
+    return log
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_who_wrapped_open_before_us_is_still_called(live: bool, opened: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "one.txt"
+    file.write_text("1")
+    opened.clear()
+    timer, ours = SampleTimer(), Patches()
+    files.install(timer, ours)
+    try:
+        timer.active = live
+        timer.begin(0)
+        with open(file) as one, open(file) as other:
+            assert one.read() == other.read() == "1"
+        assert file.read_text() == "1"
+        timer.end()
+    finally:
+        ours.undo()
+    assert opened == [str(file)] * 3
+
+
+def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> None:
+    file = tmp_path / "one"
+    file.write_bytes(b"1")
+    ours = Patches()
+    files.install(SampleTimer(), ours)
+    kept = builtins.open
+    ours.undo()
+    assert builtins.open is io.open is not kept
+    with kept(file, "rb") as opened:
+        assert type(opened.raw) is io.FileIO
+
+
+def test_names_that_modules_imported_are_pythons_again_in_any_order() -> None:
+    """Two users cut the same function; modules took the second one's wrapper by name. The first leaves first."""
+    library, consumer = types.ModuleType("a_library"), types.ModuleType("pipefix_experiments")
+    exec("def read(): return 1", vars(library))
+    before = vars(library)["read"]
+    vars(consumer)["read"] = before
+    sys.modules[library.__name__], sys.modules[consumer.__name__] = library, consumer
+    try:
+        users = [Patches(), Patches()]
+        for user in users:
+            inner = vars(library)["read"]
+            user.replace(library, "read", lambda inner=inner: inner(), everywhere=True)
+            user.follow_names()
+            assert vars(consumer)["read"] is vars(library)["read"] is not before, "a module of the user's, whatever it is called"
+        users[0].undo()
+        assert vars(consumer)["read"]() == 1
+        users[1].undo()
+        assert vars(library)["read"] is vars(consumer)["read"] is before
+    finally:
+        del sys.modules[library.__name__], sys.modules[consumer.__name__]

@@ -1,0 +1,176 @@
+"""A recording stays within its bytes, says what it cannot keep, and nothing done to what it gives out can harm it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from pipefix.hooks.recording import Recording
+from pipefix.hooks.result_store import MISSING
+from pipefix.vocabulary.stage import Stage
+
+ROOMY = 1 << 30
+
+
+def kept(value: Any, budget: int = ROOMY) -> Recording:
+    recording = Recording(budget)
+    recording.keep(7, "load", 0, Stage.DECODE, value)
+    return recording
+
+
+class TestFinding:
+    def test_a_value_is_found_by_sample_operation_and_turn(self) -> None:
+        recording = Recording(ROOMY)
+        for turn, value in enumerate(("first", "second")):
+            recording.keep(7, "load", turn, Stage.DECODE, value)
+        recording.keep(8, "load", 0, Stage.DECODE, "other")
+        assert [recording.find(7, "load", turn) for turn in (0, 1)] == ["first", "second"]
+        assert recording.find(8, "load", 0) == "other"
+
+    @pytest.mark.parametrize("key", [(6, "load", 0), (7, "save", 0), (7, "load", 1)])
+    def test_what_was_not_kept_is_missing(self, key: tuple[int, str, int]) -> None:
+        assert kept("value").find(*key) is MISSING
+
+    def test_none_is_a_value(self) -> None:
+        assert kept(None).find(7, "load", 0) is None
+
+
+class TestCopies:
+    """The user's code may write into what it is given: an augmentation in place, a popped key."""
+
+    @pytest.mark.parametrize(
+        ("value", "harm"),
+        [
+            (np.zeros((2, 3)), lambda array: array.fill(9)),
+            (torch.zeros(2, 3), lambda tensor: tensor.fill_(9)),
+            ({"boxes": [1, 2], "name": "a"}, lambda found: (found["boxes"].append(3), found.pop("name"))),
+            ([np.zeros(3)], lambda found: found[0].fill(9)),
+            (bytearray(b"abc"), lambda found: found.extend(b"d")),
+            (Image.new("RGB", (4, 4)), lambda image: image.putpixel((0, 0), (9, 9, 9))),
+            (io.BytesIO(b"abc"), lambda file: file.read()),
+        ],
+        ids=["array", "tensor", "dict", "list of arrays", "bytearray", "image", "bytes in memory"],
+    )
+    def test_harming_a_found_value_leaves_the_recording_as_it_was(self, value: Any, harm: Any) -> None:
+        recording = kept(value)
+        before = self.told(recording.find(7, "load", 0))
+        harm(recording.find(7, "load", 0))
+        harm(value)
+        assert self.told(recording.find(7, "load", 0)) == before
+
+    def test_samples_and_batches_are_copies_too(self) -> None:
+        recording = Recording(ROOMY)
+        sample, batch = torch.zeros(3), [torch.zeros(3)]
+        recording.complete(7, sample)
+        recording.keep_batch(batch)
+        sample.fill_(9)
+        batch[0].fill_(9)
+        assert recording.samples[7].sum() == recording.batches[0][0].sum() == 0
+
+    @staticmethod
+    def told(value: Any) -> Any:
+        if isinstance(value, Image.Image):
+            return value.tobytes()
+        if isinstance(value, io.BytesIO):
+            return value.tell(), value.getvalue()
+        if isinstance(value, list):
+            return [TestCopies.told(one) for one in value]
+        return value.tolist() if hasattr(value, "tolist") else value
+
+
+class TestRefusal:
+    def test_a_handle_is_refused_with_the_reason(self, tmp_path: Path) -> None:
+        path = tmp_path / "data"
+        path.write_bytes(b"x")
+        with path.open("rb") as file:
+            recording = kept(file)
+        assert recording.refused == {"load": "a BufferedReader is a handle, not a value: it can only be made again"}
+        assert recording.find(7, "load", 0) is MISSING
+
+    def test_what_was_refused_once_is_not_tried_again(self) -> None:
+        """Half of an operation's results would make an arm that is half real."""
+        recording = kept(one for one in "abc")
+        recording.keep(8, "load", 0, Stage.DECODE, "a plain value")
+        assert recording.find(8, "load", 0) is MISSING
+
+    def test_other_operations_are_kept_all_the_same(self) -> None:
+        recording = kept(one for one in "abc")
+        recording.keep(7, "crop", 0, Stage.AUGMENT, 1)
+        assert recording.find(7, "crop", 0) == 1
+
+    def test_samples_and_batches_are_refused_under_their_own_names(self) -> None:
+        recording = Recording(ROOMY)
+        recording.complete(7, (one for one in "abc"))
+        recording.keep_batch(one for one in "abc")
+        assert recording.refused.keys() == {"sample", "batch"}
+        assert recording.units == [7]
+        assert not recording.samples
+        assert not recording.batches
+
+    def test_a_value_whose_copy_raises_is_refused(self) -> None:
+        class Stubborn:
+            def __reduce_ex__(self, protocol: Any) -> Any:
+                raise RuntimeError("not me")
+
+        assert "not me" in kept(Stubborn()).refused["load"]
+
+
+class TestBudget:
+    @given(st.integers(50_000, 400_000), st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
+    def test_it_is_kept_within_one_samples_overshoot(self, budget: int, sizes: list[int]) -> None:
+        recording = Recording(budget)
+        for unit, size in enumerate(sizes):
+            if recording.full:
+                break
+            recording.keep(unit, "load", 0, Stage.DECODE, np.zeros(size, np.uint8))
+            recording.complete(unit, torch.zeros(size, dtype=torch.uint8))
+        assert recording.nbytes <= budget + 2 * max(sizes) + 1_000
+        assert recording.full == (recording.nbytes >= budget)
+
+    def test_bytes_of_files_count(self) -> None:
+        recording = Recording(1_000)
+        recording.files.put("/data/a.jpg", 0, bytes(2_000), 2_000)
+        assert recording.nbytes >= 2_000
+        assert recording.full
+
+    def test_every_kept_value_counts(self) -> None:
+        recording = kept(np.zeros(1_000, np.uint8))
+        recording.complete(7, np.zeros(500, np.uint8))
+        recording.keep_batch(np.zeros(250, np.uint8))
+        assert 1_750 <= recording.nbytes <= 2_200
+
+
+class TestDecodedBytes:
+    def test_a_units_largest_decoded_value_counts(self) -> None:
+        """A picture is loaded and then converted: it is one picture. Several loaded in one sample add up."""
+        recording = Recording(1_000_000)
+        for unit in (0, 1):
+            recording.keep(unit, "load", 0, Stage.DECODE, np.zeros(600, np.uint8))
+            recording.keep(unit, "load", 1, Stage.DECODE, np.zeros(400, np.uint8))
+            recording.keep(unit, "convert", 0, Stage.DECODE, np.zeros(500, np.uint8))
+            recording.keep(unit, "crop", 0, Stage.AUGMENT, np.zeros(9_000, np.uint8))
+        assert 1_000 <= recording.decoded_bytes <= 1_400
+
+    def test_none_without_decoded_values(self) -> None:
+        assert Recording(1_000).decoded_bytes == 0.0
+
+    @pytest.mark.parametrize("what", ["file", "value"])
+    def test_a_unit_that_reads_far_more_than_the_budget_is_not_held(self, what: str) -> None:
+        """Such as the first sample of a stream that reads a whole shard."""
+        recording = Recording(1_000)
+        for offset in range(0, 100_000, 1_000):
+            if what == "file":
+                recording.files.put("/data/shard.tar", offset, bytes(1_000), 100_000)
+            else:
+                recording.keep(0, "load", offset, Stage.DECODE, bytes(1_000))
+        recording.complete(0, "sample")
+        assert recording.nbytes <= 4_000 and recording.full
+        assert recording.units == [], "it could be replayed in part only"

@@ -1,0 +1,199 @@
+"""Every row of the table, held against a stand-in of its library: charged to its stage, answered as it says, and undone."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipefix.hooks import calls, simple_calls
+from pipefix.hooks.calls import Calls, How
+from pipefix.hooks.snapshot import nbytes, snapshot
+from pipefix.vocabulary.stage import Stage
+
+PIXELS = np.arange(24).reshape(4, 6)
+FILE_BYTES = 5000
+
+
+class Counts:
+    """A value that tells its size."""
+
+    nbytes = 12
+
+    def __repr__(self) -> str:
+        return "Counts"
+
+
+class StandIn:
+    """A module of a row's name, whose functions count how often they are called."""
+
+    def __init__(self, row: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.row, self.called = row, 0
+        module = ModuleType(row.module)
+        monkeypatch.setitem(sys.modules, row.module, module)
+        self.owner: Any = module
+        for part in row.owner.split(".") if row.owner else ():
+            kind = type(part, (), {"compressor": None, "filters": None})
+            setattr(self.owner, part, kind)
+            self.owner = kind
+        self.names = [named.partition("@")[0] for named in row.names.split()]
+        for name in self.names:
+            setattr(self.owner, name, self.member(name))
+        self.before = {name: vars(self.owner)[name] for name in self.names}
+
+    def member(self, name: str) -> Any:
+        how, of_class = self.row.how, bool(self.row.owner)
+        made = b"read" if self.row.counts is len else 4 if self.row.counts is int else Counts() if self.row.counts else PIXELS
+
+        def function(*args: Any, **_: Any) -> Any:
+            self.called += 1
+            if how is How.STREAM:
+                return args[0].read(2)
+            return iter([PIXELS, PIXELS]) if how is How.STEPS else None if name == "__init__" else made
+
+        if how is How.PROPERTY:
+            return property(function)
+        if how is How.CLASS:
+            return type(name, (), {"__init__": lambda *_: (function(), None)[1]})
+        return function if of_class else lambda *args, **kwargs: function(*args, **kwargs)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        held = self.owner.__new__(self.owner) if self.row.owner and name != "__init__" else self.owner
+        if self.row.how is How.PROPERTY:
+            return getattr(held, name)
+        if self.row.how is How.CLASS:
+            now, first = getattr(held, name), self.before[name]
+            return isinstance(now(), now), issubclass(first, now), issubclass(type("Child", (now,), {}), first)
+        made = getattr(held, name)(*([SimpleNamespace()] if name == "__init__" else []), *args, **kwargs)
+        return [step.tolist() for step in made] if self.row.how is How.STEPS else made
+
+
+def label_of(row: Calls, name: str) -> str:
+    return f"{row.label[:-1]}()" if name == "__call__" else row.label + name if row.label.endswith(".") else row.label
+
+
+@pytest.mark.parametrize("row", simple_calls.TABLE, ids=lambda row: f"{row.label}{row.names[:9]}")
+def test_row(hooks: Any, row: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    library = StandIn(row, monkeypatch)
+    path = tmp_path / "file"
+    path.write_bytes(bytes(FILE_BYTES))
+    stage = row.stage if isinstance(row.stage, Stage) else Stage.STORAGE
+    answered = row.how not in (How.TIMED, How.CLASS)
+    for name in library.names:
+        with path.open("rb") as stream:
+            args = (str(path),) if row.how is How.FILE else (stream,) if row.how is How.STREAM else ()
+
+            def call(name: str = name, args: Any = args, stream: Any = stream) -> Any:
+                stream.seek(7)
+                return library.call(name, *args), stream.tell()
+
+            bare = call()
+            calls.install_row(row, hooks.timer, hooks.patches)
+            ops = {label_of(row, name): str(stage)}
+            if row.how is How.FILE:
+                ops[f"{row.label.partition('.')[0]} read"] = "storage"
+            for how in ({}, {"record": True}):
+                assert str(hooks.run(call, **how)) == str(bare)
+                assert hooks.charged() == ops
+            moved = FILE_BYTES if row.how is How.FILE else {None: 0, len: 4, int: 4}.get(row.counts, Counts.nbytes)
+            assert hooks.timer.bytes_read == moved
+            before = library.called
+            assert str(hooks.run(call, replace=list(Stage))) == str(bare)
+            assert hooks.charged() == ({} if answered else ops) and hooks.timer.misses == 0
+            assert library.called == before + (not answered) + (row.how is How.STEPS)
+            hooks.undo()
+            assert str(call()) == str(bare)
+    assert {name: vars(library.owner)[name] for name in library.names} == library.before
+
+
+@pytest.mark.parametrize("row", [row for row in simple_calls.TABLE if row.into], ids=lambda row: row.label)
+def test_results_written_into_an_array_of_the_caller_are_never_answered(
+    hooks: Any, row: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = StandIn(row, monkeypatch)
+    calls.install_row(row, hooks.timer, hooks.patches)
+    for named in row.names.split():
+        name, _, position = named.partition("@")
+        args = [None] * (int(position or 0) - bool(row.owner)) + [PIXELS] if position else []
+        for given, kwargs in ((args, {}), ([], {row.into: PIXELS})):
+            hooks.run(lambda name=name, given=given, kwargs=kwargs: library.call(name, *given, **kwargs), record=True)
+            before = library.called
+            hooks.run(lambda name=name, given=given, kwargs=kwargs: library.call(name, *given, **kwargs), replace=list(Stage))
+            assert library.called == before + (bool(kwargs) or bool(position))
+
+
+@pytest.mark.parametrize("row", simple_calls.TABLE, ids=lambda row: f"{row.label}{row.names[:9]}")
+def test_names_are_those_of_the_library_where_it_is_installed(row: Calls) -> None:
+    """A release may lack some of them; none of them would be a row about something else."""
+    owner = pytest.importorskip(row.module, exc_type=ImportError)
+    for part in row.owner.split(".") if row.owner else ():
+        owner = getattr(owner, part)
+    known = [named for named in row.names.split() if hasattr(owner, named.partition("@")[0])]
+    assert known or row.names.startswith("read_video"), "newer releases of torchvision leave videos to torchcodec"
+
+
+def test_rows_come_with_their_modules_and_only_then(hooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = next(row for row in simple_calls.TABLE if row.library == "tiktoken")
+    monkeypatch.delitem(sys.modules, row.module, raising=False)
+    assert row.module not in simple_calls.install(hooks.timer, hooks.patches, {"tiktoken"})
+    library = StandIn(row, monkeypatch)
+    assert simple_calls.install(hooks.timer, hooks.patches, {"tiktoken"}) == [row.module]
+    assert simple_calls.install(hooks.timer, hooks.patches, {"tiktoken"}) == []
+    assert vars(library.owner)["encode"] is not library.before["encode"]
+
+
+def test_a_class_that_lets_nothing_be_replaced_stays_as_it_is(hooks: Any) -> None:
+    for how in (How.RESULT, How.STEPS):
+        calls.cut(hooks.timer, hooks.patches, bytes, "upper", Stage.DECODE, how=how)
+    calls.cut(hooks.timer, hooks.patches, bytes, "nothing", Stage.DECODE)
+    assert not hooks.patches.replaced
+
+
+@pytest.mark.parametrize(
+    ("codecs", "stage"),
+    [
+        ({"compressors": ("zstd",), "filters": ()}, Stage.DECODE),
+        ({"compressors": (), "filters": ()}, Stage.STORAGE),
+        ({"compressor": None, "filters": None}, Stage.STORAGE),
+        ({"compressor": "blosc", "filters": None}, Stage.DECODE),
+    ],
+)
+def test_selections_of_compressed_zarr_arrays_are_decoding(codecs: dict[str, Any], stage: Stage) -> None:
+    assert next(row for row in simple_calls.TABLE if row.library == "zarr").stage(SimpleNamespace(**codecs)) is stage  # type: ignore[operator]
+
+
+class Held:
+    """A value of a library: what it holds can be asked for in many ways."""
+
+    def __init__(self, other: Any = None) -> None:
+        self.held = PIXELS if other is None else getattr(other, "held", other)
+        self.planes = [SimpleNamespace(buffer_size=24)]
+
+    def asnumpy(self) -> Any:
+        return self.held.copy()
+
+    clone = asnumpy
+
+    def estimated_size(self) -> int:
+        return 24
+
+    GetNumberOfPixels = estimated_size
+    GetNumberOfComponentsPerPixel = GetSizeOfPixelComponent = lambda self: 1
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [("av", "VideoFrame"), ("av", "AudioFrame"), ("decord", "nd"), ("SimpleITK", "Image"), ("polars", "DataFrame")],
+)
+def test_values_of_libraries_can_be_kept(library: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type(name, (Held,), {})
+    module = ModuleType(library)
+    monkeypatch.setitem(sys.modules, library, module)
+    setattr(module, name, SimpleNamespace(NDArray=kind, array=kind) if name == "nd" else kind)
+    value = kind()
+    copied = snapshot(value)
+    assert np.array_equal(getattr(copied, "held", copied), PIXELS)
+    assert nbytes(value) == (PIXELS.nbytes if name == "nd" else 24)

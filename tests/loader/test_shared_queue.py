@@ -1,0 +1,172 @@
+"""Batches made by whichever worker is free (``rng="sample"``): the same ones, in their order, and a slow one holds up no other."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, default_collate
+
+from pipefix.loader.fast_loader import FastLoader
+from tests.loader import pipelines
+from tests.loader.likeness import assert_same
+
+FREE: dict[str, Any] = {"rng": "sample"}
+
+
+class Drawing(Dataset[Any]):
+    """Draws from every generator."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> Any:
+        return index, torch.rand(3), random.random(), float(np.random.rand()), np.full(2000, index)
+
+
+def mixing(samples: list[Any]) -> Any:
+    """A collate function that draws."""
+    return default_collate(samples), torch.rand(2), random.random()
+
+
+class Failing(Drawing):
+    def __getitem__(self, index: int) -> Any:
+        if index in (7, 8):
+            raise KeyError(f"sample {index}")
+        return super().__getitem__(index)
+
+
+def test_batches_are_those_of_any_other_way_of_making_them() -> None:
+    made = []
+    ways: tuple[dict[str, Any], ...] = (
+        {"num_workers": 0},
+        {"num_workers": 2, "engine": "torch"},
+        {"num_workers": 3, "persistent_workers": True},
+    )
+    for options in ways:
+        torch.manual_seed(4)
+        order = torch.randperm(60).tolist()
+        loader: Any = FastLoader(Drawing(), batch_size=7, sampler=order, rng="sample", collate_fn=mixing, **options)
+        made.append([list(loader) for _ in range(2)])
+    assert "Whichever worker is free makes the next batch." in loader.explain()
+    assert_same(made[1], made[0])
+    assert_same(made[2], made[0])
+
+
+def test_an_epoch_that_was_left_can_be_begun_anew(tmp_path: Path) -> None:
+    """Also while one worker is in the midst of a batch of it: it is not taken for the new epoch's."""
+    dataset = Awaiting(tmp_path)
+    dataset.last = 1  # which is made with the first batch
+    loader: Any = FastLoader(dataset, batch_size=2, num_workers=2, persistent_workers=True, **FREE)
+    for _ in range(4):
+        iterator = iter(loader)
+        assert [next(iterator).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+    assert [int(batch[0]) for batch in loader] == list(range(0, 80, 2))
+
+
+def test_one_queue_is_everybodys_and_a_killed_worker_holds_up_no_end() -> None:
+    loader: Any = FastLoader(pipelines.Tensors(400), batch_size=4, num_workers=3, **FREE)
+    iterator: Any = iter(loader)
+    next(iterator)
+    assert len({id(index_queue) for index_queue in iterator._index_queues}) == 1
+    workers = list(iterator._workers)
+    workers[0].kill()
+    with pytest.raises(RuntimeError, match="worker process"):
+        list(iterator)
+    del iterator
+    gc.collect()
+    assert not any(worker.is_alive() for worker in workers)
+
+
+def test_out_of_order_all_batches_are_there() -> None:
+    loader: Any = FastLoader(Drawing(), batch_size=4, num_workers=3, in_order=False, **FREE)
+    assert sorted(int(batch[0][0]) for batch in loader) == list(range(0, 60, 4))
+
+
+def test_an_error_is_the_users_own_and_iteration_goes_on() -> None:
+    iterator = iter(FastLoader(Failing(), batch_size=4, num_workers=2, **FREE))
+    assert next(iterator)[0].tolist() == [0, 1, 2, 3]
+    with pytest.raises(KeyError, match="sample 7") as caught:
+        next(iterator)
+    assert "Caught KeyError in DataLoader worker process" in str(caught.value)
+    with pytest.raises(KeyError, match="sample 8"):
+        next(iterator)
+    assert [int(batch[0][0]) for batch in iterator] == list(range(12, 60, 4))
+
+
+def test_bad_samples_are_left_out_and_noted(tmp_path: Path) -> None:
+    note = tmp_path / "bad.jsonl"
+    loader: Any = FastLoader(Failing(), batch_size=4, num_workers=2, on_bad="skip", max_bad=1.0, quarantine=note, **FREE)
+    assert [batch[0].tolist() for batch in loader][1:3] == [[4, 5, 6], [9, 10, 11]]
+    assert len(note.read_text().splitlines()) == 2
+
+
+def test_batches_are_the_callers_for_ever() -> None:
+    loader: Any = FastLoader(pipelines.Tensors(256, (1000,)), batch_size=4, num_workers=2, **FREE)
+    held = list(loader)
+    gc.collect()
+    assert [float(batch[0, 0]) for batch in held] == [float(first) for first in range(0, 256, 4)]
+
+
+class Awaiting(Dataset[Any]):
+    """Its sample 5 is done only when that of number ``last`` is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.last = folder, 0
+
+    def __len__(self) -> int:
+        return 80
+
+    def __getitem__(self, index: int) -> int:
+        while index == 5 and not (self.folder / str(self.last)).exists():
+            time.sleep(0.001)
+        (self.folder / str(index)).touch()
+        return index
+
+
+def test_how_many_are_under_way_is_bounded(tmp_path: Path) -> None:
+    """Batch 2 waits until all that may be asked for with it were made."""
+    dataset = Awaiting(tmp_path)
+    loader: Any = FastLoader(dataset, batch_size=2, num_workers=2, **FREE)
+    bound = boards_ahead(loader)
+    dataset.last = 2 * (2 + bound) - 1
+    iterator: Any = iter(loader)
+    most = []
+    for _ in range(6):
+        next(iterator)
+        most.append(iterator._send_idx - iterator._rcvd_idx)
+    assert bound - 1 <= max(most) <= bound
+
+
+def test_workers_go_on_also_where_batches_arrive_before_anybody_waits(tmp_path: Path) -> None:
+    dataset = Awaiting(tmp_path)
+    loader: Any = FastLoader(dataset, batch_size=2, num_workers=2, **FREE)
+    bound = boards_ahead(loader)
+    dataset.last = len(dataset) - 1  # batch 2 does not come
+    iterator: Any = iter(loader)
+    try:
+        next(iterator), next(iterator)
+        while iterator._send_idx < 2 + bound:
+            assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
+            assert not iterator._waits()
+    finally:
+        (tmp_path / str(dataset.last)).touch()
+    assert next(iterator).tolist() == [4, 5]
+
+
+def boards_ahead(loader: Any) -> int:
+    from pipefix.loader.workers.iterator import AHEAD
+
+    return int(AHEAD * loader.prefetch_factor * loader.num_workers)
+
+
+def test_torchs_random_numbers_keep_torchs_turns() -> None:
+    loader: Any = FastLoader(pipelines.Tensors(8), num_workers=2)
+    list(loader)
+    assert "Whichever" not in loader.explain()

@@ -1,0 +1,66 @@
+"""From the probe to the advice on pipelines whose every cost is known: the clock moves by what their steps say they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipefix
+from pipefix.measurement import calibrate
+from tests.doubles.ticks import PROBE, Ticks
+from tests.measurement import planted
+
+BATCH = 4
+MS = 1e-3
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ticks]:
+    clock = Ticks(1e-7).given_to(PROBE, monkeypatch)
+    monkeypatch.setattr(planted, "burn", clock.passes)
+    monkeypatch.setattr(calibrate, "seam_cost", float)  # clocks that nobody waits for
+    yield clock
+    planted.forget_calls()
+
+
+def probed(folder: Path, decode: float, augment: float, collate: float, step: float) -> Any:
+    """Milliseconds a sample; of `collate` and `step`, a batch."""
+    planted.forget_calls()
+    for place, cost in enumerate((decode, augment, collate)):
+        planted.WORK[place] = cost * MS
+    return pipefix.probe(planted.loader("map", planted.files(folder)), step_ms=step, budget=9.0)  # fake clock
+
+
+@pytest.mark.parametrize(
+    ("decode", "augment", "collate", "step", "kind", "stage"),
+    [
+        (5.0, 1.0, 2.0, 2.0, "input-bound", "decode"),
+        (1.0, 6.0, 2.0, 2.0, "input-bound", "augment"),
+        (0.2, 0.2, 20.0, 2.0, "input-bound", "collate"),
+        (0.2, 0.1, 0.2, 40.0, "step-bound", "step"),
+    ],
+)
+def test_the_verdict_is_that_of_the_costs(
+    decode: float, augment: float, collate: float, step: float, kind: str, stage: str, tmp_path: Path, ticks: Ticks
+) -> None:
+    run = probed(tmp_path, decode, augment, collate, step)
+    assert (run.verdict.kind, run.verdict.stage) == (kind, stage)
+    costs = {"decode": decode, "augment": augment, "collate": collate / BATCH, "step": step / BATCH}
+    seen = {one.stage: one.wall_s.value / MS for one in run.stages if one.wall_s is not None}
+    assert {name: seen[name] for name in costs} == pytest.approx(costs, rel=0.02, abs=0.01)
+    whole = sum(costs.values())
+    assert run.throughput.delivered.value == pytest.approx(1e3 / whole, rel=0.02)
+    gains = {one.stage: one.marginal_gain.value for one in run.stages if one.marginal_gain is not None}
+    assert gains[stage] == pytest.approx(whole / (whole - costs[stage]), rel=0.05)
+
+
+def test_what_is_advised_is_worth_what_the_costs_say(tmp_path: Path, ticks: Ticks) -> None:
+    """Without workers all stages follow each other: 6 ms of 7 are made, and a step of 1 ms takes them."""
+    run = probed(tmp_path, decode=5.0, augment=0.5, collate=2.0, step=4.0)
+    proposed = {one.id: one.speedup for one in run.remedies if one.status == "proposed" and one.speedup is not None}
+    assert proposed, [one.id for one in run.remedies]
+    assert all(speedup.value <= 7.0 for speedup in proposed.values()), "none can be faster than the step"
+    assert any(identity.startswith("cache") and speedup.value > 1.5 for identity, speedup in proposed.items()), proposed

@@ -1,0 +1,97 @@
+"""What a loop pays beside its batches is told where it is much, and nothing of loops that pay little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipefix.programs.noted import LoopNotes
+from tests.programs.conftest import Place
+from tests.programs.test_ranks import rank, told
+
+
+def loop(*, workers: int = 4, persistent: bool = False, first: float = 0.1, epochs: int = 5, **others: Any) -> LoopNotes:
+    """100 steps of 22 ms an epoch."""
+    notes = rank(None, first=first, orders=tuple(range(epochs)), noise=0.0, **others)
+    notes.facts.update(workers=workers, persistent=persistent)
+    for block in notes.blocks:
+        block["between_s"] = 0.0
+    return notes
+
+
+def test_workers_that_start_anew() -> None:
+    ((name, found),) = told(loop(first=3.0))
+    assert name == "workers-anew"
+    assert found == (
+        "4 workers start anew in each of 5 epochs: 11.6 s, 44 % of its time until first batches come (loader made at train.py:7)"
+    )
+    assert told(loop(first=3.0, persistent=True)) == []
+    assert told(loop(first=3.0, workers=0)) == []
+    assert told(loop(first=3.0, epochs=2)) == [], "too few to speak of each"
+    assert told(loop(first=0.1)) == [], "a batch of each worker takes as long"
+
+
+def test_checkpoints_that_the_loop_waits_for() -> None:
+    slow, quick, evaluation = loop(), loop(), loop(trains=False)
+    for notes, spent in ((slow, 0.3), (quick, 0.01), (evaluation, 0.3)):
+        for block in notes.blocks:
+            block.update(saves=1, saved_s=spent)
+    ((name, found),) = told(slow)
+    assert name == "blocking-saves"
+    assert found.startswith("the training loop waits for 20 calls of torch.save: 6.00 s, ")
+    assert told(quick) == told(evaluation) == []
+
+
+def test_batches_of_many_tensors() -> None:
+    many, few, here = loop(), loop(), loop(workers=0)
+    many.tensors = here.tensors = 300
+    few.tensors = 3
+    ((name, found),) = told(many)
+    assert name == "many-tensors"
+    assert found.startswith("a batch is 300 tensors, and each comes from its worker by itself, which takes 30.0 ms or more; ")
+    assert told(few) == told(here) == []
+    slow = loop(work=1.0)
+    slow.tensors = 300
+    assert told(slow) == [], "it takes long anyhow"
+
+
+@pytest.mark.parametrize("sick", [True, False])
+def test_of_a_program(sick: bool, place: Place) -> None:
+    """Workers without a part of the stream, and a pool kept for an evaluation; no loader of a healthy program has either."""
+    place.write(
+        f"""
+        import io, torch
+        from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+        class Shards(IterableDataset):
+            def __iter__(self):
+                info = get_worker_info()
+                parts = [range(40), range(0)] if {sick} else [range(20), range(20)]
+                return iter([torch.ones(3) for _ in parts[info.id]])
+
+        model = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        training = DataLoader(Shards(), batch_size=2, num_workers=2)
+        held_out = DataLoader(torch.ones(8, 3), batch_size=2, num_workers=1, persistent_workers={sick})
+        for epoch in range(2):
+            for batch in training:
+                model(batch).sum().backward()
+                optimizer.step()
+                torch.save(model.state_dict(), io.BytesIO())
+            with torch.no_grad():
+                for batch in held_out:
+                    model(batch)
+        """
+    )
+    ran = place.run()
+    assert ran.code == 0
+    found = {finding.id: finding.found for finding in ran.program.findings or ()}
+    if sick:
+        assert found["idle-workers"].startswith("1 of 2 workers have no part of the stream, or a short one")
+        assert "1 of the loader made at train.py:" in found["idle-pools"]
+    else:
+        assert found == {}
+    (noted,) = (place.folder / "pipefix-run").glob("events-*.jsonl")
+    events = noted.read_text()
+    assert '"saves": ' in events and '"tensors": 1' in events

@@ -1,0 +1,54 @@
+"""--batch-sizes: other batch sizes are measured with the settings chosen, within the limits, and none of them is chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.tuning.batch_sizes import DOUBLINGS, sweep
+from pipefix.tuning.limits import ResourceLimits
+from pipefix.tuning.results import Goal
+from pipefix.tuning.space import Settings
+from pipefix.tuning.tuner import Tuner, TuneResult, TuningPlan
+from pipefix.vocabulary.settings import LoaderSettings
+from tests.tuning import grids
+from tests.tuning.machine import Appetite, Machine
+
+EIGHT = next(grid for grid in grids.every() if grid.name == "eight-cores")
+FED = next(grid for grid in grids.every() if grid.demand is not None)
+
+
+def tuned(machine: Machine, limits: ResourceLimits) -> TuneResult:
+    goal = Goal(has_consumer=machine.grid.demand is not None)
+    plan = TuningPlan(machine.grid.space, goal, Settings(4), limits, budget=60.0)  # fake clock
+    return Tuner(machine, plan, clock=machine.clock).run()
+
+
+@pytest.mark.parametrize(("grid", "waits"), [(EIGHT, False), (FED, True)], ids=["no consumer", "a consumer"])
+def test_sizes_are_doubled_from_half_the_present_one(grid: grids.Grid, waits: bool) -> None:
+    machine = Machine(grid)
+    result = tuned(machine, ResourceLimits())
+    before = len(machine.started)
+    sizes = list(sweep(machine, result, 32, ResourceLimits(), seconds=1.0))
+    assert [size.batch_size for size in sizes] == [16 * 2**power for power in range(DOUBLINGS + 1)]
+    assert all(size.rate is not None and size.batch_s == size.batch_size / size.rate.value for size in sizes)
+    assert all((size.stall is not None) == waits for size in sizes)
+    assert {settings.but(batch_size=None) for settings in machine.started[before:]} == {result.chosen}
+    assert not machine.running
+
+
+def test_a_size_that_does_not_fit_is_told_and_ends_it() -> None:
+    limits = ResourceLimits(memory_bytes=6e9)
+    machine = Machine(EIGHT, Appetite(batch=40e6))
+    result = tuned(machine, limits)
+    sizes = list(sweep(machine, result, 32, limits, seconds=1.0))
+    assert len(sizes) < DOUBLINGS + 1
+    assert "the limit is 6.00 GB of memory" in sizes[-1].reason and sizes[-1].rate is None
+    assert not any(size.reason for size in sizes[:-1])
+    telling = TuneReporter(
+        "data.py", LoaderSettings(batch_size=32), Settings(4), EIGHT.space, limits, result,
+        ConsumerName("none", present=False), 0.01, sizes,
+    )  # fmt: skip
+    report = telling.report(created="", written=None)
+    assert report.batch_sizes == sizes and "batch_size" not in report.changes
+    assert any("The batch size stays 32." in note for note in report.notes)

@@ -267,7 +267,7 @@ def _check(manifest: Manifest, path: Any) -> None:
     if manifest.recipe.container == "parquet" and manifest.recipe.store in STORES[:-1]:
         raise UnreadableFile(
             f"{path} is of a cache that keeps {manifest.recipe.store} in Parquet, which this version of pipefix does not read.",
-            advice=f"Make it anew: pipefix convert TARGET --to lmdb --store {manifest.recipe.store}",
+            advice="Make it anew: " + command("pipefix", "convert", "TARGET", "--to", "lmdb", "--store", manifest.recipe.store),
         )
     sound = (
         manifest.recipe.store in STORES

@@ -29,7 +29,7 @@ class Store:
     def served(self) -> Iterator[Store]:
         handler = type("Handler", (_Handler,), {"store": self})
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-            thread = threading.Thread(target=running.serve_forever)
+            thread = threading.Thread(target=running.serve_forever, args=(0.01,))
             thread.start()
             self.url = f"http://127.0.0.1:{running.server_port}"
             try:

@@ -57,7 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server():
     Handler.hits = 0
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{running.server_port}"
         running.shutdown()

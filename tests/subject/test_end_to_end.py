@@ -17,7 +17,7 @@ import pipefix
 from tests.doubles.ticks import PROBE, Ticks
 from tests.subject import pipelines
 
-BUDGET = 0.25
+BUDGET = 0.12
 ALONE = ("map", "batched", "single", "generator", "sharded", "single stream")
 """Kinds that go other ways where there are no workers; of the others two workers tell as much."""
 

@@ -17,9 +17,10 @@ from pipefix.fixes.applied import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
-from pipefix.report import terminal, tune_report
-from pipefix.report.tune_figures import ConsumerName, TuneReporter
-from pipefix.report.tunefile import Certificate, TuneReport
+from pipefix.report import tune_report
+from pipefix.report.document import Document
+from pipefix.report.shown import Shown
+from pipefix.report.tune_report import Certificate, ConsumerName, TuneReport, TuneReporter
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
@@ -45,7 +46,7 @@ FEW_BATCHES = 8
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(Shown):
     """What a tuning came to."""
 
     settings: LoaderChange
@@ -62,8 +63,11 @@ class Tuned:
     def changed(self) -> bool:
         return bool(self.report.changes)
 
-    def __str__(self) -> str:
-        return "\n".join(terminal.lines(tune_report.report(self.report)))
+    def document(self, *, full: bool = False) -> Document:
+        return tune_report.report(self.report)
+
+    def figures(self) -> TuneReport:
+        return self.report
 
 
 def tune(

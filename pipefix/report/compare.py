@@ -6,11 +6,12 @@ import math
 
 import msgspec
 
-from pipefix.report import terminal, wording
+from pipefix.report import wording
 from pipefix.report.comparable import changed_settings, doubts, unlike
 from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Section, Table, field, points
 from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
+from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval
@@ -45,7 +46,7 @@ class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
     after: str
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     before: Run
     after: Run
     ratio: Interval
@@ -63,8 +64,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         own = self.own
         return self.machine.told and all(not one.low <= 1.0 <= one.high for one in (self.ratio, own))
 
-    def __str__(self) -> str:
-        return "\n".join(terminal.lines(report(self)))
+    def document(self, *, full: bool = False) -> Document:
+        return report(self)
+
+    def figures(self) -> dict[str, object]:
+        return as_dict(self)
 
     @property
     def own(self) -> Interval:

@@ -87,7 +87,7 @@ def diagnose(found: Measurement) -> Diagnosis:
     kind = "inconclusive" if doubt is not None else ranking.kind
     stage = ranking.stage if kind in ("input-bound", "step-bound") else None
     lead = ranking.lead if stage is not None else None
-    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, lead, len(real))
+    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, lead, len(real), ranking.by_arms)
     sentence = sentences.verdict(found, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
     diagnosis.contradictions = contradictions(found, diagnosis)

@@ -57,7 +57,7 @@ def card(run: Run) -> Card:
         return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=_why(run), next=next_, command=command)
     confidence = None
     blocks = _blocks(run)
-    if blocks >= FEWEST_RESAMPLED and settled and wording.known(run.verdict.confidence):
+    if blocks >= FEWEST_RESAMPLED and settled and not run.verdict.by_arms and wording.known(run.verdict.confidence):
         agree = "all" if run.verdict.confidence >= 1 else f"{wording.percent(run.verdict.confidence)} of"
         confidence = f"{agree} resamples of {blocks} blocks agree"
     elif blocks:

@@ -63,6 +63,7 @@ def run(
             sentence=verdict.sentence,
             confidence=round(verdict.confidence, 4),
             blocks=verdict.blocks,
+            by_arms=verdict.by_arms,
             rule=verdict.rule,
         ),
         throughput=runfile.Throughput(delivered=known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),

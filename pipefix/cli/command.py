@@ -43,6 +43,15 @@ def description(command: Command) -> tuple[str, str]:
     return text.split("\n", 1)[0], text
 
 
+_OF_THE_COMMAND = frozenset({"arg", "color", "command", "full", "html", "json", "program", "quiet", "target"})
+"""What a command answers to itself."""
+
+
+def options(arguments: Namespace, *own: str) -> dict[str, Any]:
+    """What was typed, for the verb: options have the names of its parameters, but for those that are the command's ``own``."""
+    return {name: value for name, value in vars(arguments).items() if name not in _OF_THE_COMMAND and name not in own}
+
+
 def used(verb: str, arguments: Namespace) -> Callable[..., Any]:
     """The verb on the target; or inside the program, where one was given or the target is one."""
     from pipefix.api.inside import imported_or_run, in_program

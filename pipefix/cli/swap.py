@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pipefix
 from pipefix.cli import arguments, console, destination
+from pipefix.cli.command import options
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import GateFailed
 
@@ -43,10 +44,7 @@ def run(arguments: Namespace) -> int:
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
 
-        swapped = pipefix.swap(
-            arguments.target, to=arguments.to, transforms=arguments.transforms, check=checked,
-            run=arguments.run, samples=arguments.samples, device=arguments.device, seed=arguments.seed, progress=progress,
-        )  # fmt: skip
+        swapped = pipefix.swap(arguments.target, **options(arguments, "check"), check=checked, progress=progress)
     _deliver(swapped, arguments)
     if checked and swapped.report.parity is not None and not swapped.report.parity.holds:
         raise GateFailed(

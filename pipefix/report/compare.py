@@ -103,7 +103,7 @@ def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
         raise BadUsage(
             f"These two runs cannot be compared: {'; '.join(reasons)}.", advice="To compare them all the same, add --force."
         )
-    found = Comparison(
+    comparison = Comparison(
         before=before,
         after=after,
         ratio=ratio(_rates(after), _rates(before)),
@@ -111,15 +111,15 @@ def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
         stages=_stages(before, after),
         beside=_beside(before, after),
     )
-    said = [f"Forced: {one}." for one in reasons] + _of_the_machine(found) + doubts(before, after)
-    return msgspec.structs.replace(found, doubts=said)
+    said = [f"Forced: {one}." for one in reasons] + _of_the_machine(comparison) + doubts(before, after)
+    return msgspec.structs.replace(comparison, doubts=said)
 
 
-def _of_the_machine(found: Comparison) -> list[str]:
-    part = found.machine
+def _of_the_machine(comparison: Comparison) -> list[str]:
+    part = comparison.machine
     if not part.sentence:
         return []
-    rest = f"Without that the second run delivers {wording.times_between(found.own)} of the first."
+    rest = f"Without that the second run delivers {wording.times_between(comparison.own)} of the first."
     return [f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}"]
 
 
@@ -170,16 +170,16 @@ def regressed(comparison: Comparison, limit: float) -> bool:
 
 def gate_sentence(comparison: Comparison, limit: float) -> str:
     """What the gate found, for whoever reads the log of the job that it stopped."""
-    found = wording.times_between(comparison.ratio)
+    ratio = wording.times_between(comparison.ratio)
     allowed = f"a loss of at most {wording.percent(limit)} was allowed"
     if regressed(comparison, limit):
-        return f"Regression: the second run delivers {found} of the first; {allowed}."
+        return f"Regression: the second run delivers {ratio} of the first; {allowed}."
     if comparison.ratio.low < 1.0 - limit:
         settle = "Longer probes would settle it."
         if comparison.machine.sentence:
             settle = f"{comparison.machine.sentence} Repeat the run when the machine does nothing else."
-        return f"No regression that is certain: the second run delivers {found} of the first; {allowed}. {settle}"
-    return f"No regression: the second run delivers {found} of the first; {allowed}."
+        return f"No regression that is certain: the second run delivers {ratio} of the first; {allowed}. {settle}"
+    return f"No regression: the second run delivers {ratio} of the first; {allowed}."
 
 
 def as_dict(comparison: Comparison) -> dict[str, object]:

@@ -56,9 +56,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     before: Settings
-    """As found."""
+    """As result."""
     after: Settings
-    """To be used; the same as before where nothing better was found."""
+    """To be used; the same as before where nothing better was result."""
     sentence: str
     certificate: Certificate
     trials: list[Trial]
@@ -100,11 +100,11 @@ class TuneReporter:
 
     target: str
     settings: LoaderSettings
-    """As found."""
+    """As result."""
     start: Settings
     space: Space
     limits: ResourceLimits
-    found: TuneResult
+    result: TuneResult
     consumer: ConsumerName
     stall: float
     """Share of the time that the consumer may wait."""
@@ -117,70 +117,70 @@ class TuneReporter:
     """Of a distributed job, that share the machine."""
 
     def report(self, *, created: str, written: str | None) -> TuneReport:
-        changes, found = self.changes(), self.found
+        changes, result = self.changes(), self.result
         return TuneReport(
             target=self.target,
             before=self.start,
             after=self._chosen(),
             sentence=self._sentence(changes),
             certificate=self.certificate(),
-            trials=list(found.tried),
+            trials=list(result.tried),
             pipefix=VERSION,
             created=created,
             changes=changes,
-            rate_before=found.before,
-            rate_after=found.after,
-            kept=found.kept,
-            enough=found.enough,
+            rate_before=result.before,
+            rate_after=result.after,
+            kept=result.kept,
+            enough=result.enough,
             declined=dict(self.space.declined or {}),
             notes=list(self._notes(changes)),
             batch_sizes=list(self.sizes),
             limits={name: value for name, value in vars(self.limits).items() if value is not None},
-            partial=found.partial,
-            seconds=found.seconds,
+            partial=result.partial,
+            seconds=result.seconds,
             written=written,
         )
 
     def changes(self) -> dict[str, object]:
         """Arguments of the loader that are to be others."""
         changes = {name: value for name, value in self.start.changes(self._chosen()).items() if value is not None}
-        if not self.found.chosen.workers:
+        if not self.result.chosen.workers:
             changes.pop("prefetch_factor", None)
         return changes
 
     def _chosen(self) -> Settings:
         """The settings chosen, with workers that live on where starting them anew is felt."""
-        chosen = self.found.chosen
+        chosen = self.result.chosen
         return chosen.but(persistent_workers=True) if chosen.workers and self._restart_matters() else chosen.normal()
 
     def _restart_matters(self) -> bool:
         """Whether starting the workers anew takes a part of an epoch that is worth saving."""
-        epoch, after = self.settings.epoch, self.found.after
-        if not epoch or after is None or not self.found.started_s:
+        epoch, after = self.settings.epoch, self.result.after
+        if not epoch or after is None or not self.result.started_s:
             return False
-        return self.found.started_s > RESTART * epoch / after.value
+        return self.result.started_s > RESTART * epoch / after.value
 
     def _sentence(self, changes: dict[str, object]) -> str:
-        found = self.found
-        words = said(found.chosen)
-        if not any(one.status == "run" for one in found.tried):
+        result = self.result
+        words = said(result.chosen)
+        if not any(one.status == "run" for one in result.tried):
             return "Nothing was tried to its end, so the settings stay as they are."
-        if found.kept is not None:
+        if result.kept is not None:
             more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
-            return f"Keep {words}: {found.kept}.{more}"
-        if found.after is None:
+            return f"Keep {words}: {result.kept}.{more}"
+        if result.after is None:
             return f"Use {words}."
-        if found.before is None:
-            return f"Use {words}: {rate(found.after.value)}; the settings as they are could not be run."
-        gain = found.after.value / found.before.value
-        told = f"{rate(found.after.value)} instead of {rate(found.before.value)}"
+        if result.before is None:
+            return f"Use {words}: {rate(result.after.value)}; the settings as they are could not be run."
+        gain = result.after.value / result.before.value
+        told = f"{rate(result.after.value)} instead of {rate(result.before.value)}"
         if math.isclose(gain, 1.0, abs_tol=0.02):
-            fewer = ", with fewer workers" if found.chosen.workers < self.start.workers else ""
-            return f"Use {words}: as fast as before ({rate(found.after.value)}){fewer}."
+            fewer = ", with fewer workers" if result.chosen.workers < self.start.workers else ""
+            return f"Use {words}: as fast as before ({rate(result.after.value)}){fewer}."
         return f"Use {words}: {told}."
 
     def _notes(self, changes: dict[str, object]) -> Iterator[str]:
-        if self.start.in_order and not self.found.chosen.in_order:
+        if self.start.in_order and not self.result.chosen.in_order:
             yield (
                 "With in_order=False batches come as they are made, not in the sampler's order: a run cannot be repeated batch by "
                 "batch. --keep-order leaves that out."
@@ -189,11 +189,11 @@ class TuneReporter:
             yield ("A stream begins anew in every trial, so its first samples are read again and again, from a warm cache.")
         elif not self.dealt:
             yield ("The dataset is too small for every trial to read samples of its own; storage is seen from a warm cache.")
-        if self.found.started_s and "persistent_workers" in changes:
-            yield (f"Starting the workers took {seconds(self.found.started_s)}; kept between epochs, they start once.")
-        if self.found.used.memory_bytes:
-            yield (f"The loop with these settings took {size(self.found.used.memory_bytes)} of memory.")
-        chosen = self.found.chosen
+        if self.result.started_s and "persistent_workers" in changes:
+            yield (f"Starting the workers took {seconds(self.result.started_s)}; kept between epochs, they start once.")
+        if self.result.used.memory_bytes:
+            yield (f"The loop with these settings took {size(self.result.used.memory_bytes)} of memory.")
+        chosen = self.result.chosen
         if self.ranks > 1:
             yield (
                 f"{self.ranks} ranks share this machine (LOCAL_WORLD_SIZE), and workers are each rank's own: trials ran with one "
@@ -206,11 +206,11 @@ class TuneReporter:
         sweet = _sweet_spot(self.sizes, self.settings.batch_size)
         if sweet:
             yield (sweet)
-        if self.found.partial:
+        if self.result.partial:
             yield ("It was interrupted: no plan was written.")
 
     def certificate(self) -> Certificate:
-        blocks = self.found.blocks
+        blocks = self.result.blocks
         emulated = self.consumer.emulated
         base = Certificate(fed=None, emulated=emulated, consumer=self.consumer.name, allowed=self.stall)
         if not blocks:
@@ -270,12 +270,12 @@ def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
 
 def report(tuning: TuneReport) -> Document:
     fed = tuning.certificate.fed
-    found: list[Paragraph | CommandLine] = [Paragraph(tuning.sentence, "strong")]
+    parts: list[Paragraph | CommandLine] = [Paragraph(tuning.sentence, "strong")]
     arguments = {key: value for key, value in tuning.changes.items() if key != "worker_threads"}
     if arguments:
         kind = "pipefix.FastLoader" if "engine" in arguments else "DataLoader"
-        found.append(CommandLine(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in arguments.items())})"))
-    card = [Field("RESULT", [*found]), field("FED", tuning.certificate.sentence, "good" if fed else "warn" if fed is False else "")]
+        parts.append(CommandLine(f"{kind}(..., {', '.join(f'{key}={value!r}' for key, value in arguments.items())})"))
+    card = [Field("RESULT", [*parts]), field("FED", tuning.certificate.sentence, "good" if fed else "warn" if fed is False else "")]
     card += [field("NOTE", note) for note in tuning.notes]
     never = [trial for trial in tuning.trials if trial.status == "refused"]
     card += [field("NOT RUN", f"{said(trial.settings)}: {trial.reason}.") for trial in never[:REFUSALS]]

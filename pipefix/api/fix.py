@@ -1,4 +1,4 @@
-"""fix: from what the probe proposes to what is proven to help, one step at a time; and the way back."""
+"""pipefix.fix and undo: apply remedies one by one, keep those that are proven to help, take the last one back."""
 
 from __future__ import annotations
 

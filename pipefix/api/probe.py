@@ -1,4 +1,4 @@
-"""probe: where the time goes in a pipeline, and what each remedy is worth."""
+"""pipefix.probe: measure a pipeline, diagnose it, and say what each remedy is worth."""
 
 from __future__ import annotations
 

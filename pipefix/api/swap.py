@@ -1,4 +1,4 @@
-"""swap: cut the transforms into what stays with the dataset and what a module does to whole batches."""
+"""pipefix.swap: cut a list of transforms into what stays in the dataset and what a module does to whole batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tune: the settings that keep the consumer fed with the least, found by few trials and held against what was there."""
+"""pipefix.tune: find the loader settings that keep training from waiting, by a few trials beside the present ones."""
 
 from __future__ import annotations
 

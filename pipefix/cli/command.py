@@ -1,4 +1,4 @@
-"""What a command is: a module of this package with two functions. Its docstring is its help.
+"""Finds the commands (modules with `prepare_parser` and `run`; the docstring is the help) and calls a command's verb.
 
 Nothing has to be registered: `find` walks the package. A command imports what it needs inside `run`; ``--help`` stays quick.
 """

@@ -1,4 +1,4 @@
-"""What a diagnosis must never claim: a sentence for each of its statements that its own figures contradict. Pure.
+"""Checks a finished diagnosis: a sentence for each of its statements that its own figures contradict. Pure.
 
 The rules that judge should leave nothing to be seen here. It is looked at once more, by simpler means, at the end of every probe:
 what contradicts itself is told as inconclusive, with the contradiction.

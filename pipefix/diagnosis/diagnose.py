@@ -1,4 +1,4 @@
-"""From a measurement to a diagnosis. Pure: nothing is run, only what was seen is read."""
+"""Turns a measurement into a diagnosis: nothing is run, only what was seen is read. Pure."""
 
 from __future__ import annotations
 

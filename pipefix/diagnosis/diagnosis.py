@@ -1,4 +1,4 @@
-"""What the measurements mean: where the time of a delivered sample goes, and what limits it."""
+"""The result of a diagnosis: seconds of a delivered sample by stage, what a stage's end would gain, and the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diagnosis in words: one sentence for the verdict, one for each doubt."""
+"""Puts a diagnosis into words: one sentence for the verdict, one for each doubt."""
 
 from __future__ import annotations
 

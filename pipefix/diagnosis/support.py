@@ -1,4 +1,4 @@
-"""What stands under a verdict: whether arms that really ran gain about what the clocks claim. Pure.
+"""Whether a stage may be named: do the arms that ran gain about what the clocks claim? Pure.
 
 Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no hook times.
 """

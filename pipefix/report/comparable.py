@@ -1,4 +1,4 @@
-"""Whether two runs are alike enough to be compared, and what is to be doubted if they are."""
+"""Whether two runs may be compared: what makes a ratio meaningless, and what only makes it doubtful."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs of the same pipeline side by side: what changed, by how much, and whether that is more than noise."""
+"""Compares two runs of one pipeline: ratio of throughput (above 1: faster) and of each stage's seconds (below 1: faster)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison as other programs read it: Markdown for a pull request, GitHub's annotations, JUnit for a CI's list of tests."""
+"""A comparison for other programs: Markdown for a pull request, GitHub's annotations, JUnit for a CI's list of tests."""
 
 from __future__ import annotations
 

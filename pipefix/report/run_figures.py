@@ -1,4 +1,4 @@
-"""What a probe saw, made ready for a run file: the figures of each room, rounded nowhere that matters, and nothing decided."""
+"""Builds a run file from measurement, diagnosis and plan; figures keep all their digits, and nothing is decided."""
 
 from __future__ import annotations
 
@@ -218,14 +218,7 @@ def sample_classes(costs: list[float]) -> tuple[list[float], list[int]]:
 
 def _step_split(measurement: Measurement) -> runfile.StepSplit | None:
     parts = measurement.step_split
-    if not parts:
-        return None
-    return runfile.StepSplit(
-        forward_s=parts.get("forward"),
-        backward_s=parts.get("backward"),
-        optimizer_s=parts.get("optimizer"),
-        other_s=parts.get("other"),
-    )
+    return runfile.StepSplit(**{f"{name}_s": seconds for name, seconds in parts.items()}) if parts else None
 
 
 def _waits(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Waits:

@@ -1,4 +1,4 @@
-"""The run file: what one probe saw, as JSON (``pipefix.run/1``). Pure data; nothing here measures or decides.
+"""The run file (``pipefix.run/1``, JSON): the structs that hold what a probe measured, read and written. Nothing is decided.
 
 Readers accept every older version and refuse a newer major one.
 """

@@ -1,4 +1,4 @@
-"""Figures as a person reads them, intervals included; shared by the terminal card, the page and the comparison.
+"""Numbers and intervals in words, with units; what is unknown or unbounded says so. For terminal, page and comparison.
 
 A figure that is not finite reads as "unknown"; an interval without a finite end says so.
 """

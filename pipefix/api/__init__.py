@@ -1,1 +1,1 @@
-"""What users call, and the command line with them: one verb a file. `pipefix` itself names them: ``pipefix.probe``."""
+"""The public functions, one verb a file; `pipefix` names them (``pipefix.probe``), and the command line calls them."""

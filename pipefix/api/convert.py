@@ -1,4 +1,4 @@
-"""convert: make a cache, or say what it would take and bring."""
+"""pipefix.convert and forecast: store samples in a cache, or predict its size, the time it takes and its speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""doctor: audit the machine, and a target's settings, without measuring a pipeline."""
+"""pipefix.doctor: audit the machine and the settings of a loader, without measuring anything."""
 
 from __future__ import annotations
 

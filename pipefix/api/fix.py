@@ -1,4 +1,4 @@
-"""fix: from what the probe proposes to what is proven to help, one step at a time; and the way back."""
+"""pipefix.fix and undo: apply remedies one by one, keep those that are proven to help, take the last one back."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from pipefix.fixes.outcome import Undone as Undone
 from pipefix.fixes.session import RUN_FILE, ProbeResult, Session
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.plan import planfile
-from pipefix.report import fix_report, runfile, terminal
-from pipefix.report.page import page as rendered
+from pipefix.report import fix_report, runfile
+from pipefix.report.document import Document
 from pipefix.report.runfile import Run
+from pipefix.report.shown import Shown
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import look
-from pipefix.vocabulary import amounts, files, versioned
+from pipefix.vocabulary import amounts, files
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
@@ -36,7 +37,7 @@ _HEAD = 65536
 
 
 @dataclass(frozen=True)
-class FixReport:
+class FixReport(Shown):
     """What `fix` did, and the probes before and after it."""
 
     fixed: Fixed
@@ -45,8 +46,14 @@ class FixReport:
     page: Path | None = None
     """The HTML report, where one was written."""
 
-    def __str__(self) -> str:
-        return "\n".join(terminal.lines(fix_report.report(self.fixed, page=str(self.page) if self.page is not None else None)))
+    def document(self, *, full: bool = False) -> Document:
+        if full:
+            return fix_report.report(self.fixed, self.before, self.after)
+        return fix_report.report(self.fixed, page=str(self.page) if self.page is not None else None)
+
+    def figures(self) -> Any:
+        """The last probe's run file, with what became of each step; without a probe, the steps alone."""
+        return self.after if self.after is not None else self.fixed
 
 
 def fix(
@@ -140,8 +147,7 @@ def _written(report: FixReport, folder: Path) -> FixReport:
         if report.before is not None and report.after is not None:
             runfile.write(report.before, folder / BEFORE_FILE)
             runfile.write(report.after, folder / RUN_FILE)
-        page = rendered(fix_report.report(report.fixed, report.before, report.after))
-        versioned.write(page, folder / REPORT, what="report")
+        report.html(folder / REPORT)
     except UnreadableFile as error:
         error.known = report
         raise

@@ -1,4 +1,4 @@
-"""What was done in a folder: run files, plans and the log of fix, in the order of time. Neither torch nor anybody's code is run."""
+"""Lists what was done in a folder by its run files, plan and log, in the order of time; runs no code of the user and no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verb inside a program that runs: on the loader of its training loop, with its own dataset and the step time that it has there.
+"""Runs a verb inside a training program: on the loader of its training loop, with its own dataset and step time.
 
 `in_program` starts the program and waits for the answer; `work` is called in a process forked from the program's.
 """

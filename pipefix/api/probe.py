@@ -1,4 +1,4 @@
-"""probe: where the time goes in a pipeline, and what each remedy is worth."""
+"""pipefix.probe: measure a pipeline, diagnose it, and say what each remedy is worth."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from pipefix.plan.advise import advise
 from pipefix.plan.case import Moving
 from pipefix.plan.plan import Plan as Advice
 from pipefix.plan.remedies.fusing import LEAST_BUDGET
-from pipefix.report import run_figures, runfile, timeline
+from pipefix.report import run_figures, runfile
+from pipefix.report import trace as trace_file
 from pipefix.report.shown_run import shown
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
@@ -93,7 +94,7 @@ def probe(
     run = shown(looked.run)
     if trace is not None:
         try:
-            timeline.write(looked.found.traced, Path(trace), main=os.getpid(), target=subject.target)
+            trace_file.write(looked.found.traced, Path(trace), main=os.getpid(), target=subject.target)
         except UnreadableFile as error:
             error.known = run
             raise

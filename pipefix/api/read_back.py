@@ -1,4 +1,4 @@
-"""What keeping finished samples in a cache would bring: a few are really stored and read back, beside the probe."""
+"""Tries a cache of finished samples beside the probe: stores a few, reads them back, and times a loader over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""run: a training program as it is, with word of where the time of its loops went."""
+"""Runs a training program as it is and says where the time of its loops went (``pipefix run``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""load and compare: run files again. Neither loads PyTorch."""
+"""pipefix.load and compare: read run files again, without PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""swap: cut the transforms into what stays with the dataset and what a module does to whole batches."""
+"""pipefix.swap: cut a list of transforms into what stays in the dataset and what a module does to whole batches."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipefix.api.target import Progress, load_target, silent
-from pipefix.report import runfile
-from pipefix.report.swapfile import PanelPicture, SwapReport
+from pipefix.report import runfile, swap_report
+from pipefix.report.document import Document
+from pipefix.report.shown import Shown
+from pipefix.report.swap_report import SwapReport
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Swapped:
+class Swapped(Shown):
     """A swap's two halves, and what is told of it."""
 
     swap: Swap
@@ -44,12 +46,12 @@ class Swapped:
         """DALI's loader over the dataset's files: batches of (images, labels)."""
         return self.swap.loader(self.subject.dataset, **settings)
 
-    @property
-    def sheet(self) -> list[PanelPicture]:
-        """The rows of the contact sheet."""
-        from pipefix.report import swap_figures
+    def document(self, *, full: bool = False) -> Document:
+        panels = self.parity.sheet if self.parity is not None and full else []
+        return swap_report.report(self.report, swap_report.contact_sheet(panels))
 
-        return [] if self.parity is None else swap_figures.sheet(self.parity.sheet)
+    def figures(self) -> SwapReport:
+        return self.report
 
 
 def swap(
@@ -88,7 +90,6 @@ def swap(
     from pipefix.augment.split import split
     from pipefix.augment.swap import Swap
     from pipefix.augment.transforms import files_of, find
-    from pipefix.report import swap_figures
 
     say = progress or silent
     run = Path(run) if run is not None else None
@@ -129,7 +130,7 @@ def swap(
         with failure.as_target_error("The dataset's transforms"):
             result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
     made = Swap(cut, place, seed)
-    report = swap_figures.report(subject.target, made, result, runfile.read(run) if run is not None else None)
+    report = swap_report.of_swap(subject.target, made, result, runfile.read(run) if run is not None else None)
     return Swapped(made, report, result, subject)
 
 

@@ -1,4 +1,4 @@
-"""What a verb is used on, and how it says how far it is."""
+"""Loads the dataset or DataLoader that a verb is used on, with its batch size, workers and training step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tune: the settings that keep the consumer fed with the least, found by few trials and held against what was there."""
+"""pipefix.tune: find the loader settings that keep training from waiting, by a few trials beside the present ones."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pipefix.fixes.applied import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile
-from pipefix.report import terminal, tune_report
-from pipefix.report.tune_figures import ConsumerName, TuneReporter
-from pipefix.report.tunefile import Certificate, TuneReport
+from pipefix.report import tune_report
+from pipefix.report.document import Document
+from pipefix.report.shown import Shown
+from pipefix.report.tune_report import Certificate, ConsumerName, TuneReport, TuneReporter
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
@@ -45,7 +46,7 @@ FEW_BATCHES = 8
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(Shown):
     """What a tuning came to."""
 
     settings: LoaderChange
@@ -62,8 +63,11 @@ class Tuned:
     def changed(self) -> bool:
         return bool(self.report.changes)
 
-    def __str__(self) -> str:
-        return "\n".join(terminal.lines(tune_report.report(self.report)))
+    def document(self, *, full: bool = False) -> Document:
+        return tune_report.report(self.report)
+
+    def figures(self) -> TuneReport:
+        return self.report
 
 
 def tune(
@@ -149,16 +153,16 @@ def tune(
         bench = TrialProcesses(work, vram)
         plan = TuningPlan(space, Goal(share, consumer.present), _start(subject), limits, seconds, trials)
         with untouched(subject.loader):
-            found = Tuner(bench, plan, progress=say).run()
-            if found.batch is not None and found.batch.why_none:
-                consumer = ConsumerName("none", present=False, why_none=found.batch.why_none)
-            sizes = _batch_sizes(bench, found, subject, plan) if batch_sizes and not found.partial else []
+            result = Tuner(bench, plan, progress=say).run()
+            if result.batch is not None and result.batch.why_none:
+                consumer = ConsumerName("none", present=False, why_none=result.batch.why_none)
+            sizes = _batch_sizes(bench, result, subject, plan) if batch_sizes and not result.partial else []
     finally:
         torch.set_num_threads(threads)
         _set(_ASLEEP, asked)
         vram.close()
     telling = TuneReporter(
-        subject.target, subject.settings, plan.start, space, limits, found, consumer, share, sizes, dealt=work.lots > 1,
+        subject.target, subject.settings, plan.start, space, limits, result, consumer, share, sizes, dealt=work.lots > 1,
         vram=_unwatched(vram.why, device, gpus=bool(machine.gpus)), ranks=ranks,
     )  # fmt: skip
     return _tuned(telling, machine, older, write, notes)
@@ -289,11 +293,11 @@ def _lots(subject: Subject) -> int:
     return LOTS if now.epoch // now.samples_a_batch >= LOTS * FEW_BATCHES else 1
 
 
-def _batch_sizes(bench: Any, found: TuneResult, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
+def _batch_sizes(bench: Any, result: TuneResult, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
     own = subject.settings.batch_size
-    if not own or found.batch is None:
+    if not own or result.batch is None:
         return []
-    return list(sweep(bench, found, own, plan.limits, seconds=plan.budget / 30))
+    return list(sweep(bench, result, own, plan.limits, seconds=plan.budget / 30))
 
 
 # -- what comes out --------------------------------------------------------------------------------------------------------
@@ -301,10 +305,10 @@ def _batch_sizes(bench: Any, found: TuneResult, subject: Subject, plan: TuningPl
 
 def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, write: Path | None, notes: list[str]) -> Tuned:
     """The plan, written where it says anything new and nothing interrupted the tuning; and the report."""
-    found, changes = telling.found, telling.changes()
+    result, changes = telling.result, telling.changes()
     evidence = None
-    if changes and found.before is not None and found.after is not None:
-        evidence = BeforeAfter(before=found.before, after=found.after)
+    if changes and result.before is not None and result.after is not None:
+        evidence = BeforeAfter(before=result.before, after=result.after)
     loader = LoaderChange(**changes, evidence=evidence)  # type: ignore[arg-type]
     same = older if older is not None and older.target in ("", telling.target) else None
     plan = tuned_plan.new_plan(
@@ -312,8 +316,8 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )  # fmt: skip
     gone = tuned_plan.given_up(older, plan)
-    ran = any(one.status == "run" for one in found.tried)
-    writes = write is not None and not found.partial and bool(changes or (gone and ran and same is not None))
+    ran = any(one.status == "run" for one in result.tried)
+    writes = write is not None and not result.partial and bool(changes or (gone and ran and same is not None))
     if write is not None and gone and not writes:
         notes.append(f"{write} still says {', '.join(gone)}, which was not tried.")
     report = telling.report(created=plan.created, written=str(write) if writes else None)

@@ -1,4 +1,4 @@
-"""verify: check a cache."""
+"""pipefix.verify: check every byte and record of a cache; it only reads."""
 
 from __future__ import annotations
 

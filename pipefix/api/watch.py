@@ -1,4 +1,4 @@
-"""watch: figures of a loader while a job runs, and word of what drifts; follow: the same, seen from outside the job."""
+"""pipefix.watch: monitor a loader while a job trains; follow: the same from outside the job."""
 
 from __future__ import annotations
 

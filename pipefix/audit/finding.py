@@ -1,4 +1,4 @@
-"""Rules of the audit, and the facts that they may look at."""
+"""What an audit rule is, and the facts that rules look at."""
 
 from __future__ import annotations
 

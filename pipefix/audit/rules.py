@@ -1,4 +1,4 @@
-"""Every rule there is, found by walking the modules ``on_*`` of this package, and the audit itself."""
+"""Runs every audit rule (found by walking ``on_*``), the gravest finding first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values on the command line, as people write them: ``90s``, ``500MB``, ``5%``; and options that several commands take.
+"""Types of option values (``90s``, ``500MB``, ``5%``), and options that several commands share.
 
 A refusal says what was found and what would do.
 """

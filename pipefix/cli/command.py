@@ -1,4 +1,4 @@
-"""What a command is: a module of this package with two functions. Its docstring is its help.
+"""Finds the commands (modules with `prepare_parser` and `run`; the docstring is the help) and calls a command's verb.
 
 Nothing has to be registered: `find` walks the package. A command imports what it needs inside `run`; ``--help`` stays quick.
 """
@@ -41,6 +41,15 @@ def description(command: Command) -> tuple[str, str]:
     """The first sentence of the docstring, and the whole of it."""
     text = (cast(ModuleType, command).__doc__ or "").strip()
     return text.split("\n", 1)[0], text
+
+
+_OF_THE_COMMAND = frozenset({"arg", "color", "command", "full", "html", "json", "program", "quiet", "target"})
+"""What a command answers to itself."""
+
+
+def options(arguments: Namespace, *own: str) -> dict[str, Any]:
+    """What was typed, for the verb: options have the names of its parameters, but for those that are the command's ``own``."""
+    return {name: value for name, value in vars(arguments).items() if name not in _OF_THE_COMMAND and name not in own}
 
 
 def used(verb: str, arguments: Namespace) -> Callable[..., Any]:

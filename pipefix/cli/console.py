@@ -1,4 +1,4 @@
-"""The two streams: results go to stdout and nothing else does; notes go to stderr."""
+"""Prints results to stdout, and nothing else there; notes go to stderr."""
 
 from __future__ import annotations
 

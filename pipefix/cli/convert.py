@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.cli import arguments, console
-from pipefix.cli.command import used
+from pipefix.cli.command import options, used
 from pipefix.cli.progress import Paced
 
 TAKES_PROGRAM = True
@@ -49,7 +49,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.add_argument("--update", action="store_true", help="rebuild what is damaged, or has changed in the source since")
     parser.add_argument("--dry-run", action="store_true", help="predict size, time and gain from a sample; write nothing")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -58,25 +58,11 @@ def run(arguments: Namespace) -> int:
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
 
-        options: dict[str, Any] = {
-            "to": arguments.to,
-            "store": arguments.store,
-            "size": arguments.size,
-            "quality": arguments.quality,
-            "out": arguments.out,
-            "workers": arguments.workers,
-            "on_bad": arguments.on_bad,
-            "max_bad": arguments.max_bad,
-            "tokenizer": arguments.tokenizer,
-            "text": arguments.text,
-            "limit": arguments.limit,
-            "progress": progress,
-        }
         if arguments.dry_run:
-            found: Any = used("forecast", arguments)(**options)
+            result: Any = used("forecast", arguments)(**options(arguments, "dry_run", "update"), progress=progress)
         else:
-            found = used("convert", arguments)(update=arguments.update, **options)
-    _deliver(found, arguments)
+            result = used("convert", arguments)(**options(arguments, "dry_run"), progress=progress)
+    _deliver(result, arguments)
     return 0
 
 
@@ -88,10 +74,10 @@ def _target_here() -> str:
     return target
 
 
-def _deliver(found: Any, arguments: Namespace) -> None:
+def _deliver(result: Any, arguments: Namespace) -> None:
     from pipefix.report import cache_report, terminal
 
     if arguments.json:
-        console.document(cache_report.as_dict(found))
+        console.document(cache_report.as_dict(result))
     else:
-        console.report(terminal.lines, (cache_report.forecast if arguments.dry_run else cache_report.converted)(found))
+        console.report(terminal.lines, (cache_report.forecast if arguments.dry_run else cache_report.converted)(result))

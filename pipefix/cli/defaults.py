@@ -1,4 +1,4 @@
-"""Defaults of options that a project or a shell sets: ``[tool.pipefix]`` in pyproject.toml, and ``PIPEFIX_BUDGET=20s``.
+"""Reads defaults of options from ``[tool.pipefix]`` in pyproject.toml and from variables such as ``PIPEFIX_BUDGET=20s``.
 
 What is typed counts most, then the environment, then the table of the command, ``[tool.pipefix.probe]``, then ``[tool.pipefix]``.
 Only options that take a value, and a few switches that change how much is told, can be set so: what writes, removes or agrees to

@@ -1,4 +1,4 @@
-"""Hands a run to the user: to files first, so that nothing is lost with a closed terminal, then to stdout."""
+"""Writes a run to the files that were asked for, then prints it."""
 
 from __future__ import annotations
 

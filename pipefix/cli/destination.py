@@ -1,4 +1,4 @@
-"""Where results are to be written: refused before the work starts, not after it."""
+"""Refuses output paths that cannot be written, or hold a file of somebody else, before the work starts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pipefix
 from pipefix.cli import arguments, console
-from pipefix.cli.command import used
+from pipefix.cli.command import options, used
 from pipefix.cli.progress import Paced, Progress
 from pipefix.vocabulary.errors import BadUsage, Interrupted, UnreadableFile
 
@@ -91,12 +91,7 @@ def _fix(arguments: Namespace) -> Any:
     with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
 
-        return used("fix", arguments)(
-            budget=arguments.budget, min_gain=arguments.min_gain, only=arguments.only, yes=arguments.yes,
-            dry_run=arguments.dry_run, out=arguments.out, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
-            batch_size=arguments.batch_size, workers=arguments.workers, ask=_asking(progress),
-            progress=progress, seed=arguments.seed,
-        )  # fmt: skip
+        return used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress)
 
 
 def _asking(progress: Progress) -> Callable[[str], bool] | None:

@@ -1,4 +1,4 @@
-"""The way in, and the only place that catches: whatever happens, a user gets sentences and an exit code."""
+"""Entry point: runs a command and turns errors into messages and exit codes; the only place that catches them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody who mistyped a word most likely meant."""
+"""Suggests the known word nearest to a mistyped one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parser: argparse, with errors that are raised rather than printed, and a suggestion for what was mistyped."""
+"""The command line parser: argparse whose errors are raised, not printed, with a suggestion for what was mistyped."""
 
 from __future__ import annotations
 

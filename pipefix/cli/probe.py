@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pipefix.cli import arguments, console, destination
-from pipefix.cli.command import used
+from pipefix.cli.command import options, used
 from pipefix.cli.deliver import deliver
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import GateFailed, Interrupted, UnreadableFile
@@ -71,16 +71,16 @@ def prepare_parser(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     destination.check(out=arguments.out, html=arguments.html, trace=arguments.trace)
     try:
-        found = _probe(arguments)
+        probed = _probe(arguments)
     except UnreadableFile as error:
         if error.known is not None:
             # The trace could not be written; the figures are not lost with it.
             deliver(cast("Run", error.known), as_json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
         raise
-    deliver(found, as_json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
-    if found.partial:
+    deliver(probed, as_json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
+    if probed.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
-    crossed = list(_crossed(found, arguments.fail_on))
+    crossed = list(_crossed(probed, arguments.fail_on))
     if crossed:
         raise GateFailed(f"pipefix probe: --fail-on {crossed[0]}.")
     return 0
@@ -91,19 +91,11 @@ def _probe(arguments: Namespace) -> Run:
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
 
-        found: Run = used("probe", arguments)(
-            # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
-            budget=max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING),
-            step_ms=arguments.step_ms,
-            target_rate=arguments.target_rate,
-            batch_size=arguments.batch_size,
-            workers=arguments.workers,
-            recording_bytes=arguments.recording_budget,
-            trace=arguments.trace,
-            progress=progress,
-            seed=arguments.seed,
-        )
-        return found
+        # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
+        left = max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING)
+        given = options(arguments, "budget", "recording_budget", "out", "fail_on")
+        run: Run = used("probe", arguments)(budget=left, recording_bytes=arguments.recording_budget, **given, progress=progress)
+        return run
 
 
 def _crossed(run: Run, gates: list[str]) -> Iterator[str]:

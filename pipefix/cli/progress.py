@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar with the time left where it is a terminal, a line for each phase where it is not."""
+"""Shows progress on stderr: a bar with the time left on a terminal, a line for each phase elsewhere."""
 
 from __future__ import annotations
 

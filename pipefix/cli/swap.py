@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pipefix
 from pipefix.cli import arguments, console, destination
+from pipefix.cli.command import options
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import GateFailed
 
@@ -43,12 +44,9 @@ def run(arguments: Namespace) -> int:
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
 
-        found = pipefix.swap(
-            arguments.target, to=arguments.to, transforms=arguments.transforms, check=checked,
-            run=arguments.run, samples=arguments.samples, device=arguments.device, seed=arguments.seed, progress=progress,
-        )  # fmt: skip
-    _deliver(found, arguments)
-    if checked and found.report.parity is not None and not found.report.parity.holds:
+        swapped = pipefix.swap(arguments.target, **options(arguments, "check"), check=checked, progress=progress)
+    _deliver(swapped, arguments)
+    if checked and swapped.report.parity is not None and not swapped.report.parity.holds:
         raise GateFailed(
             "pipefix swap --check: the two sides differ by more than 1/255 on average or 4/255 at the 99th percentile, as "
             "told above.",
@@ -57,15 +55,13 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _deliver(found: object, arguments: Namespace) -> None:
-    from pipefix.report import page, swap_report, terminal
-    from pipefix.vocabulary import versioned
+def _deliver(swapped: pipefix.Swapped, arguments: Namespace) -> None:
+    from pipefix.report import terminal
 
-    report = found.report  # type: ignore[attr-defined]
     if arguments.html is not None:
-        versioned.write(page.page(swap_report.report(report, found.sheet)), arguments.html, what="report")  # type: ignore[attr-defined]
+        swapped.html(arguments.html)
         console.note(f"report: {arguments.html}")
     if arguments.json:
-        console.document(report)
+        console.document(swapped.figures())
     else:
-        console.report(terminal.lines, swap_report.report(report))
+        console.report(terminal.lines, swapped.document())

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.cli import arguments, console, destination
-from pipefix.cli.command import used
+from pipefix.cli.command import options, used
 from pipefix.cli.progress import Progress
 from pipefix.vocabulary.errors import Interrupted, UnreadableFile
 
@@ -73,14 +73,7 @@ def _tune(arguments: Namespace) -> Any:
     with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
         progress("loading PyTorch", 0.0)
 
-        tuned = used("tune", arguments)(
-            stall=arguments.stall, step_ms=arguments.step_ms, target_rate=arguments.target_rate,
-            batch_size=arguments.batch_size, workers=arguments.workers, batch_sizes=arguments.batch_sizes,
-            budget=arguments.budget, trials=arguments.trials, max_workers=arguments.max_workers,
-            max_memory=arguments.max_memory, max_shm=arguments.max_shm, max_files=arguments.max_files,
-            max_cores=arguments.max_cores, max_vram=arguments.max_vram, keep_order=arguments.keep_order, write=arguments.write,
-            seed=arguments.seed, progress=progress,
-        )  # fmt: skip
+        tuned = used("tune", arguments)(**options(arguments), progress=progress)
     return tuned.report
 
 

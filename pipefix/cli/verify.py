@@ -18,7 +18,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
     parser.usage = "pipefix verify CACHE [options]"
     parser.add_argument("cache", metavar="CACHE", type=arguments.place, help="a cache's directory, or its URL")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    arguments.add_quiet(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -1,4 +1,4 @@
-"""A small process that says so if the command's own process ends without a word: killed, crashed, or left by ``os._exit``.
+"""Starts a small process that says so if the command's own process is killed, crashes or leaves by ``os._exit``.
 
 It is forked before anything heavy is loaded, and waits at a pipe that the kernel closes with the process it watches. That one keeps
 its process id, its signals and its exit code.

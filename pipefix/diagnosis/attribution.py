@@ -69,22 +69,22 @@ def columns(rows: Floats, names: tuple[str, ...]) -> Floats:
     return np.asarray(rows[:, [INDEX[name] for name in names]])
 
 
-def ledger(found: Measurement, blocks: Sequence[Block]) -> Ledger:
+def ledger(measurement: Measurement, blocks: Sequence[Block]) -> Ledger:
     """The timed blocks as numbers."""
-    shared = _shared_part(blocks) if found.workers else 0.0
+    shared = _shared_part(blocks) if measurement.workers else 0.0
     first = _first_code(blocks)
-    cost = clock_cost(found, blocks)
-    hand = _handed(blocks) if found.workers else 0.0
+    cost = clock_cost(measurement, blocks)
+    hand = _handed(blocks) if measurement.workers else 0.0
     groups = []
     for block in blocks:
-        rows = np.asarray([_row(row, found, shared, hand, first, cost) for row in block.rows], dtype=np.float64)
-        if found.workers:
+        rows = np.asarray([_row(row, measurement, shared, hand, first, cost) for row in block.rows], dtype=np.float64)
+        if measurement.workers:
             rows[:, INDEX["idle"]] = max(0.0, _idle(block) - hand)
         groups.append(rows)
-    return Ledger(groups, found.workers)
+    return Ledger(groups, measurement.workers)
 
 
-def _row(row: Row, found: Measurement, shared: float, hand: float, first: str, cost: float) -> list[float]:
+def _row(row: Row, measurement: Measurement, shared: float, hand: float, first: str, cost: float) -> list[float]:
     trace = row.trace
     cells = dict.fromkeys(COLUMNS, 0.0)
     for charge in trace.charges:
@@ -97,24 +97,24 @@ def _row(row: Row, found: Measurement, shared: float, hand: float, first: str, c
     fetching = row.got - row.asked
     own, ran_on = row.done - row.got, ran_on_after(row)
     cells["sampler"] = row.sampled
-    if found.workers:
+    if measurement.workers:
         cells["main_ipc"] = max(0.0, fetching - row.waited - row.sampled)
         cells["wait"] = max(0.0, row.waited - ran_on) if row.idle is None else float(min(row.waited, row.idle))
     else:
         cells["between"] += max(0.0, fetching - (trace.ended - trace.begun) - trace.extra - row.sampled)
         # Where the next batch takes longer to make than the device runs on, that hides behind the making.
         ran_on = ran_on if ran_on > fetching else 0
-    if found.has_consumer:
-        cells["transfer"] = min(found.transfer.get("exposed", 0.0) * 1e9, own + ran_on)
+    if measurement.has_consumer:
+        cells["transfer"] = min(measurement.transfer.get("exposed", 0.0) * 1e9, own + ran_on)
         cells["step"] = own + ran_on - cells["transfer"]
     else:
         cells["loop"] = row.done - row.got
     return [cells[name] for name in COLUMNS] + [trace.samples]
 
 
-def clock_cost(found: Measurement, blocks: Sequence[Block]) -> float:
+def clock_cost(measurement: Measurement, blocks: Sequence[Block]) -> float:
     """Nanoseconds that one timed call adds where it is made."""
-    return call_seconds(found, exposed_share(blocks, found.workers)) * 1e9
+    return call_seconds(measurement, exposed_share(blocks, measurement.workers)) * 1e9
 
 
 def _unclocked(charge: Charge, cost: float) -> float:

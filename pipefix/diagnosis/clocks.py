@@ -16,33 +16,33 @@ FED = 0.2
 """Part of its time that a consumer waits at least where what workers do decides the pace."""
 
 
-def call_seconds(found: Measurement, waits: float) -> float:
+def call_seconds(measurement: Measurement, waits: float) -> float:
     """Seconds that one timed call adds where it is made. ``waits``: part of the time that the consumer waits for batches.
 
     As calibrated, but no more than the pipeline itself shows: where the timed arm is as fast as the untimed one, calls that take
     microseconds are what they look like.
     """
-    most = _slower_at_most(found) if found.seam_cost else None
-    if most is None or (found.workers and found.has_consumer and waits < FED):
-        return found.seam_cost
-    return min(found.seam_cost, most * max(1, found.workers))
+    most = _slower_at_most(measurement) if measurement.seam_cost else None
+    if most is None or (measurement.workers and measurement.has_consumer and waits < FED):
+        return measurement.seam_cost
+    return min(measurement.seam_cost, most * max(1, measurement.workers))
 
 
-def delivered_seconds(found: Measurement) -> float:
+def delivered_seconds(measurement: Measurement) -> float:
     """Delivered seconds that one timed call adds: what the timed arm takes longer than the untimed one, shared among its calls.
 
     That difference of two large figures is believed as far as it agrees with what a call costs by itself; with workers, which may
     make up for it in parallel or while a step runs, down to nothing.
     """
-    real, plain = found.of(experiments.REAL.name), found.of(experiments.PLAIN.name)
+    real, plain = measurement.of(experiments.REAL.name), measurement.of(experiments.PLAIN.name)
     calls = calls_per_sample(real)
     if not plain or not calls:
         return 0.0
     slower = max(0.0, seconds_each(real) - seconds_each(plain)) / calls
-    if found.seam_cost:
-        least = 0.0 if found.workers else found.seam_cost / CLOCK_DOUBT
-        most = _slower_at_most(found)
-        slower = min(max(slower, least if most is None else min(least, most)), CLOCK_DOUBT * found.seam_cost)
+    if measurement.seam_cost:
+        least = 0.0 if measurement.workers else measurement.seam_cost / CLOCK_DOUBT
+        most = _slower_at_most(measurement)
+        slower = min(max(slower, least if most is None else min(least, most)), CLOCK_DOUBT * measurement.seam_cost)
     return min(slower, MOST_CLOCKED * seconds_each(real) / calls)
 
 
@@ -64,9 +64,9 @@ def seconds_each(blocks: list[Block]) -> float:
     return float(np.median([block.seconds / block.samples for block in blocks])) if blocks else float("nan")
 
 
-def _slower_at_most(found: Measurement) -> float | None:
+def _slower_at_most(measurement: Measurement) -> float | None:
     """Delivered seconds that a timed call adds at most, by the interval between both arms; None where that is not known."""
-    real, plain = found.of(experiments.REAL.name), found.of(experiments.PLAIN.name)
+    real, plain = measurement.of(experiments.REAL.name), measurement.of(experiments.PLAIN.name)
     calls = calls_per_sample(real)
     if len(real) < 2 or len(plain) < 2 or not calls:
         return None

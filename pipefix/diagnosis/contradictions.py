@@ -1,4 +1,4 @@
-"""What a diagnosis must never claim: a sentence for each of its statements that its own figures contradict. Pure.
+"""Checks a finished diagnosis: a sentence for each of its statements that its own figures contradict. Pure.
 
 The rules that judge should leave nothing to be seen here. It is looked at once more, by simpler means, at the end of every probe:
 what contradicts itself is told as inconclusive, with the contradiction.
@@ -23,16 +23,16 @@ LEAST_SAVED = 0.25
 CLOSE = 1e-6
 
 
-def contradictions(found: Measurement, diagnosis: Diagnosis) -> list[str]:
+def contradictions(measurement: Measurement, diagnosis: Diagnosis) -> list[str]:
     """Every statement of ``diagnosis`` that its own figures contradict, in words."""
     return [
-        *_of_verdict(found, diagnosis),
-        *(sentence for cost in diagnosis.stages.values() for sentence in _of_stage(found, cost)),
+        *_of_verdict(measurement, diagnosis),
+        *(sentence for cost in diagnosis.stages.values() for sentence in _of_stage(measurement, cost)),
         *_of_the_whole(diagnosis),
     ]
 
 
-def _of_verdict(found: Measurement, diagnosis: Diagnosis) -> Iterator[str]:
+def _of_verdict(measurement: Measurement, diagnosis: Diagnosis) -> Iterator[str]:
     """A stage is named whose own arm gains, and no other's gains more."""
     stage, kind = diagnosis.verdict.stage, diagnosis.verdict.kind
     if stage is None:
@@ -41,7 +41,7 @@ def _of_verdict(found: Measurement, diagnosis: Diagnosis) -> Iterator[str]:
     if kind not in ("input-bound", "step-bound") or cost is None:
         yield f"{stage} is named, and " + (f"the verdict is {kind}" if cost is not None else "was not measured")
         return
-    if isinstance(cost.gain, Bounded) and not found.workers and 1 - 1 / cost.gain.at_most < LEAST_SAVED * cost.share:
+    if isinstance(cost.gain, Bounded) and not measurement.workers and 1 - 1 / cost.gain.at_most < LEAST_SAVED * cost.share:
         yield f"{stage} is said to take {percent(cost.share)} of the time, and without it there would be {figure(cost.gain)}"
     if not isinstance(cost.gain, MeasuredGain):
         return
@@ -51,17 +51,17 @@ def _of_verdict(found: Measurement, diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{stage} is named, and its arm ran for one block"
     if own.high < 1 - CLOSE:
         yield f"{stage} is named, and {without}"
-    if not found.workers and stage is not Stage.STEP and 1 - 1 / own.high < LEAST_SAVED * cost.share:
+    if not measurement.workers and stage is not Stage.STEP and 1 - 1 / own.high < LEAST_SAVED * cost.share:
         yield f"{stage} is said to take {percent(cost.share)} of the time, and {without}"
     for other, rival in diagnosis.stages.items():
         if other is not stage and surely_above(rival.gain, RIVAL * own.high):
             yield f"{stage} is named, and {without}, but without {other} {figure(rival.gain)}"
 
 
-def _of_stage(found: Measurement, cost: StageCost) -> Iterator[str]:
+def _of_stage(measurement: Measurement, cost: StageCost) -> Iterator[str]:
     """No gain without its arm, no figure outside of its own interval, no operations that take longer than their stage."""
     arm = LEAVE_ONE_OUT.get(cost.stage)
-    if isinstance(cost.gain, MeasuredGain) and (arm is None or not found.of(arm.name)):
+    if isinstance(cost.gain, MeasuredGain) and (arm is None or not measurement.of(arm.name)):
         yield f"{cost.stage} is said to gain {figure(cost.gain)}, and no arm ran without it"
     figures = [cost.wall, *([cost.gain.interval] if isinstance(cost.gain, MeasuredGain) else [])]
     if not all(map(_inside, figures)):

@@ -1,4 +1,4 @@
-"""What each stage costs a delivered sample, and what part of the limiting station's time that is."""
+"""What each stage costs, in seconds a delivered sample, and its part of the limiting process's time."""
 
 from __future__ import annotations
 

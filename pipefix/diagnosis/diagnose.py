@@ -1,4 +1,4 @@
-"""From a measurement to a diagnosis. Pure: nothing is run, only what was seen is read."""
+"""Turns a measurement into a diagnosis: nothing is run, only what was seen is read. Pure."""
 
 from __future__ import annotations
 
@@ -30,52 +30,52 @@ MOST_CREDITED = 0.9
 """Part of the time that a stage without an arm of its own is believed to take at most."""
 
 
-def diagnose(found: Measurement) -> Diagnosis:
+def diagnose(measurement: Measurement) -> Diagnosis:
     """Where a delivered sample's time goes and what limits it."""
-    real = found.of(experiments.REAL.name)
-    clocked = ledger(found, real)
+    real = measurement.of(experiments.REAL.name)
+    clocked = ledger(measurement, real)
     draws = bootstrap(clocked.groups, per_sample)
     each = clocked.each()
-    if found.workers:
+    if measurement.workers:
         each[INDEX["border"]], draws[:, INDEX["border"]] = _paced(
-            [_without_sampler(block, found.workers) for block in found.of(experiments.PREBUILT.name)]
+            [_without_sampler(block, measurement.workers) for block in measurement.of(experiments.PREBUILT.name)]
         )
-        each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(found))
-    model = of_draws(draws, found.workers)
-    arms = {name: gain for name in {block.arm for block in found.blocks} if (gain := _gain(found, name)) is not None}
-    gains = _gains(found, arms, draws)
-    ranking = rules.judge(draws, found.workers, has_consumer=found.has_consumer)
+        each[INDEX["supply"]], draws[:, INDEX["supply"]] = _paced(_undisturbed(measurement))
+    model = of_draws(draws, measurement.workers)
+    arms = {name: gain for name in {block.arm for block in measurement.blocks} if (gain := _gain(measurement, name)) is not None}
+    gains = _gains(measurement, arms, draws)
+    ranking = rules.judge(draws, measurement.workers, has_consumer=measurement.has_consumer)
     tried = {stage: gain for stage, gain in gains.items() if isinstance(gain, MeasuredGain)}
     worth = {
         stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
-    rival = rules.contradicted(ranking, worth, tried, found.workers)
-    if ranking.kind == "inconclusive" or (found.workers and (rival is not None or ranking.kind == "balanced")):
+    rival = rules.contradicted(ranking, worth, tried, measurement.workers)
+    if ranking.kind == "inconclusive" or (measurement.workers and (rival is not None or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
         once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in tried.values())
-        by_arms = None if once else rules.decided_by_arms(ranking, worth, has_consumer=found.has_consumer)
+        by_arms = None if once else rules.decided_by_arms(ranking, worth, has_consumer=measurement.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
-    sample = _sample_seconds(found)
-    plain = found.of(experiments.PLAIN.name)
-    own = own_wait(found.of(experiments.FLOOR.name), found.workers) if found.has_consumer else 0.0
-    main_bound = found.workers > 0 and float(np.median(model.supply_over_main())) < 1
-    costs = StageCosts(found, real, each, draws, model, main_bound)
-    stages = {stage: costs.stage(stage, gains.get(stage) or NotTried(_why_not(found, stage))) for stage in costs.measured()}
+    sample = _sample_seconds(measurement)
+    plain = measurement.of(experiments.PLAIN.name)
+    own = own_wait(measurement.of(experiments.FLOOR.name), measurement.workers) if measurement.has_consumer else 0.0
+    main_bound = measurement.workers > 0 and float(np.median(model.supply_over_main())) < 1
+    costs = StageCosts(measurement, real, each, draws, model, main_bound)
+    stages = {stage: costs.stage(stage, gains.get(stage) or NotTried(_why_not(measurement, stage))) for stage in costs.measured()}
     if rival is not None:
         doubt: Doubt | None = Doubt(DoubtKind.RIVAL, rival, tried[rival])
     else:
-        doubt = doubted(Claim(found, ranking, model, costs.own_code(ranking.stage)), gains, arms)
+        doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage)), gains, arms)
     diagnosis = Diagnosis(
         verdict=Verdict("inconclusive", None, "", 0.0),
         sample=sample,
         stages=stages,
-        declined=_declined(stages, found.declined),
+        declined=_declined(stages, measurement.declined),
         unattributed=costs.unattributed() * sample.value,
         closure=costs.total() / sample.value - 1,
-        stations=_stations(found, model),
-        demand=_demand(found),
-        fed=1 - exposed_share(plain or real, found.workers, own) if found.has_consumer else None,
+        stations=_stations(measurement, model),
+        demand=_demand(measurement),
+        fed=1 - exposed_share(plain or real, measurement.workers, own) if measurement.has_consumer else None,
         loader_wait=own / 1e9 if own else None,
         starved=starved_share(real),
         sampler=costs.sampler(),
@@ -87,37 +87,37 @@ def diagnose(found: Measurement) -> Diagnosis:
     kind = "inconclusive" if doubt is not None else ranking.kind
     stage = ranking.stage if kind in ("input-bound", "step-bound") else None
     lead = ranking.lead if stage is not None else None
-    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, lead, len(real))
-    sentence = sentences.verdict(found, diagnosis, ranking, doubt, costs.share_interval)
+    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, lead, len(real), ranking.by_arms)
+    sentence = sentences.verdict(measurement, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
-    diagnosis.contradictions = contradictions(found, diagnosis)
+    diagnosis.contradictions = contradictions(measurement, diagnosis)
     if diagnosis.contradictions:
-        kind, sentence = "inconclusive", sentences.contradicted(found, diagnosis.contradictions[0])
+        kind, sentence = "inconclusive", sentences.contradicted(measurement, diagnosis.contradictions[0])
         diagnosis.verdict = replace(diagnosis.verdict, kind=kind, stage=None, lead=None, sentence=sentence)
-    diagnosis.caveats = sentences.caveats(found, diagnosis)
+    diagnosis.caveats = sentences.caveats(measurement, diagnosis)
     if kind == "inconclusive":
-        diagnosis.wanting = _wanting(found, {ranking.stage, ranking.second, doubt.stage if doubt is not None else None})
+        diagnosis.wanting = _wanting(measurement, {ranking.stage, ranking.second, doubt.stage if doubt is not None else None})
     return diagnosis
 
 
-def wanting(found: Measurement) -> tuple[str, ...]:
+def wanting(measurement: Measurement) -> tuple[str, ...]:
     """Arms of which one more block may settle the verdict."""
-    return diagnose(found).wanting if found.of(experiments.REAL.name) else ()
+    return diagnose(measurement).wanting if measurement.of(experiments.REAL.name) else ()
 
 
-def _wanting(found: Measurement, stages: set[Stage | None]) -> tuple[str, ...]:
+def _wanting(measurement: Measurement, stages: set[Stage | None]) -> tuple[str, ...]:
     """Of the arms that decide between ``stages``, those with too few blocks for an interval."""
     arms = [experiments.REAL, *(arm for stage, arm in LEAVE_ONE_OUT.items() if stage in stages)]
-    return tuple(arm.name for arm in arms if len(found.of(arm.name)) < FEWEST_FOR_INTERVAL)
+    return tuple(arm.name for arm in arms if len(measurement.of(arm.name)) < FEWEST_FOR_INTERVAL)
 
 
-def settled(found: Measurement) -> bool:
+def settled(measurement: Measurement) -> bool:
     """Whether more rounds would change nothing a reader acts on: the verdict is sure, no close call, and its gain known to 5 %.
 
     A close call gets all the time there is: what disturbs a shared machine lasts for seconds, and rounds that follow each other
     closely agree on what is true of those seconds only.
     """
-    diagnosis = diagnose(found)
+    diagnosis = diagnose(measurement)
     verdict = diagnosis.verdict
     if not verdict.confidence >= 0.99 or _lead(diagnosis) < CLEAR:
         return False
@@ -135,9 +135,9 @@ def _lead(diagnosis: Diagnosis) -> float:
     return min(diagnosis.verdict.lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf"))
 
 
-def _sample_seconds(found: Measurement) -> Interval:
+def _sample_seconds(measurement: Measurement) -> Interval:
     """Delivered seconds a sample of the untimed arm; of the timed one where there was no time for it."""
-    blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
+    blocks = measurement.of(experiments.PLAIN.name) or measurement.of(experiments.REAL.name)
     values = np.asarray([block.seconds / block.samples for block in blocks])
     draws = np.median(np.random.default_rng(0).choice(values, (400, len(values))), axis=1)
     return interval(draws, float(np.median(values)))
@@ -156,56 +156,56 @@ def _without_sampler(block: Block, workers: int) -> float:
     return min(seconds, max(busy, seconds - sampled, HARDLY * seconds))
 
 
-def _undisturbed(found: Measurement) -> list[float]:
+def _undisturbed(measurement: Measurement) -> list[float]:
     """Seconds a sample in the faster half of the blocks of the loader alone.
 
     What disturbs a machine only ever slows it down, and it slows workers that always compute by more than a step that they are
     held against, which may wait for a device.
     """
-    each = sorted(_without_sampler(block, found.workers) for block in found.of(experiments.SUPPLY.name))
+    each = sorted(_without_sampler(block, measurement.workers) for block in measurement.of(experiments.SUPPLY.name))
     return each[: (len(each) + 1) // 2]
 
 
-def _gain(found: Measurement, arm: str) -> Interval | None:
+def _gain(measurement: Measurement, arm: str) -> Interval | None:
     """Throughput of an arm over the real one's; timed arms against the timed one, the untimed against itself."""
-    blocks = found.of(arm)
-    base = found.of(experiments.REAL.name)
+    blocks = measurement.of(arm)
+    base = measurement.of(experiments.REAL.name)
     if not blocks or not base or arm == experiments.ALONE:
         return None
-    cost = delivered_seconds(found)
+    cost = delivered_seconds(measurement)
     return ratio([unclocked(block, cost) for block in blocks], [unclocked(block, cost) for block in base])
 
 
-def _gains(found: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, MeasuredGain | Bounded]:
+def _gains(measurement: Measurement, arms: dict[str, Interval], draws: Floats) -> dict[Stage, MeasuredGain | Bounded]:
     """What each stage's disappearance would gain; where no arm says so, what it can gain at most."""
     gains: dict[Stage, MeasuredGain | Bounded] = {}
     for stage, arm in LEAVE_ONE_OUT.items():
         if arm.name in arms:
-            blocks = min(len(found.of(arm.name)), len(found.of(experiments.REAL.name)))
+            blocks = min(len(measurement.of(arm.name)), len(measurement.of(experiments.REAL.name)))
             gains[stage] = MeasuredGain(arms[arm.name], blocks)
         elif stage in IN_SAMPLE:
             # It can gain no more than its part of the time of those who do it: of a worker, or of the one process.
-            doers = columns(draws, (*WORKER, "own", "between")) if found.workers else draws[:, : INDEX["border"]]
+            doers = columns(draws, (*WORKER, "own", "between")) if measurement.workers else draws[:, : INDEX["border"]]
             share = float(np.median(draws[:, INDEX[stage.value]] / doers.sum(axis=1)))
-            gains[stage] = Bounded(1 / (1 - min(MOST_CREDITED, share)), _why_not(found, stage))
+            gains[stage] = Bounded(1 / (1 - min(MOST_CREDITED, share)), _why_not(measurement, stage))
     return gains
 
 
-def _why_not(found: Measurement, stage: Stage) -> str:
+def _why_not(measurement: Measurement, stage: Stage) -> str:
     """Why no arm ran without a stage."""
     arm = LEAVE_ONE_OUT.get(stage)
-    return found.declined.get(arm.name, "no arm ran without it") if arm is not None else f"no arm can run without {stage}"
+    return measurement.declined.get(arm.name, "no arm ran without it") if arm is not None else f"no arm can run without {stage}"
 
 
-def _stations(found: Measurement, model: PipelineModel) -> Stations:
-    if not found.workers:
+def _stations(measurement: Measurement, model: PipelineModel) -> Stations:
+    if not measurement.workers:
         return Stations(None, interval(model.seconds()), None)
     border = interval(model.crossing) if model.crossing.any() else None
     return Stations(interval(model.pool), interval(model.main), interval(model.supply_over_main()), border)
 
 
-def _demand(found: Measurement) -> Interval | None:
-    rates = np.asarray([block.rate for block in found.of(experiments.ALONE)])
+def _demand(measurement: Measurement) -> Interval | None:
+    rates = np.asarray([block.rate for block in measurement.of(experiments.ALONE)])
     return Interval(float(np.median(rates)), float(rates.min()), float(rates.max())) if len(rates) else None
 
 

@@ -1,4 +1,4 @@
-"""What the measurements mean: where the time of a delivered sample goes, and what limits it."""
+"""The result of a diagnosis: seconds of a delivered sample by stage, what a stage's end would gain, and the verdict."""
 
 from __future__ import annotations
 
@@ -64,6 +64,8 @@ class Verdict:
     """The named stage's cost over the next one's, where clocks named it."""
     blocks: int = 0
     """Of the pipeline as it is, which the verdict rests on."""
+    by_arms: bool = False
+    """Arms decided, and no resampling of blocks: `confidence` is no share of resamples then."""
 
 
 @dataclass

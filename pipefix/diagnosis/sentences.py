@@ -1,4 +1,4 @@
-"""The diagnosis in words: one sentence for the verdict, one for each doubt."""
+"""Puts a diagnosis into words: one sentence for the verdict, one for each doubt."""
 
 from __future__ import annotations
 
@@ -34,73 +34,76 @@ FEWEST_LOOKS, STANDS_OUT = 20, 0.4
 HANDING_OVER = "handing batches over to the training process"
 
 
-def verdict(found: Measurement, diagnosis: Diagnosis, ranking: Ranking, doubt: Doubt | None, share_of: ShareOf) -> str:
+def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, doubt: Doubt | None, share_of: ShareOf) -> str:
     kind = diagnosis.verdict.kind
     if ranking.sampler and ranking.stage is None:
-        return _sampler(found, diagnosis, doubt)
+        return _sampler(measurement, diagnosis, doubt)
     if kind == "input-bound" and ranking.stage is not None:
-        return _input_bound(found, diagnosis, ranking.stage, share_of(ranking.stage))
+        return _input_bound(measurement, diagnosis, ranking.stage, share_of(ranking.stage))
     if kind == "step-bound":
-        return _step_bound(found, diagnosis, share_of(Stage.STEP))
+        return _step_bound(measurement, diagnosis, share_of(Stage.STEP))
     if kind == "balanced":
-        return _balanced(diagnosis, ranking, share_of, "Balanced" if found.has_consumer else f"Balanced{ALONE}")
-    told = _doubted(found, diagnosis, ranking.stage, doubt, share_of) if doubt is not None and ranking.stage is not None else None
+        return _balanced(diagnosis, ranking, share_of, "Balanced" if measurement.has_consumer else f"Balanced{ALONE}")
+    told = (
+        _doubted(measurement, diagnosis, ranking.stage, doubt, share_of)
+        if doubt is not None and ranking.stage is not None
+        else None
+    )
     if told is None and ranking.uncut and ranking.stage is not None:
-        told = _uncut(found, diagnosis, ranking.stage, share_of)
-    return told or f"{_left_open(diagnosis, ranking, share_of)} {_longer(found)}"
+        told = _uncut(measurement, diagnosis, ranking.stage, share_of)
+    return told or f"{_left_open(diagnosis, ranking, share_of)} {_longer(measurement)}"
 
 
-def _input_bound(found: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
+def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
     top = next((op.name for op in cost.ops if op.wall > 0.5 * cost.wall.value), None)
     what = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({what})" if what else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
     manner = ", mostly waiting rather than computing" if waiting else ""
-    kind = "Input-bound" if found.has_consumer else f"Input-bound{ALONE}"
+    kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
     if share.value < NEXT_TO_NOTHING:
         text = f"{kind}: {named} limits, though it runs beside other stages{manner}"
     else:
         text = f"{kind}: {named} takes {_span(share, diagnosis)} of the time to deliver a sample{manner}"
     if surely_above(cost.gain, NOTICEABLE_GAIN):
-        gained = "throughput would be" if found.has_consumer else "the input side would deliver"
+        gained = "throughput would be" if measurement.has_consumer else "the input side would deliver"
         text += f"; if it were free, {gained} {figure(cost.gain)}"
-    if not found.has_consumer:
+    if not measurement.has_consumer:
         text += ". Nothing took the batches, so nobody knows yet whether training waits for them"
-    if diagnosis.fed is not None and found.workers and stage is not Stage.TRANSFER:
+    if diagnosis.fed is not None and measurement.workers and stage is not Stage.TRANSFER:
         text += f". The step waits {percent(1 - diagnosis.fed)} of the time"
     return text + "."
 
 
-def _sampler(found: Measurement, diagnosis: Diagnosis, doubt: Doubt | None) -> str:
+def _sampler(measurement: Measurement, diagnosis: Diagnosis, doubt: Doubt | None) -> str:
     """It runs in the training process, and is no stage."""
     assert diagnosis.sampler is not None
     part = percent(min(1.0, diagnosis.sampler.value / diagnosis.sample.value))
     if doubt is not None and doubt.gain is not None:
         return (
             f"Inconclusive: by the clocks the sampler takes {part} of the time, but {doubt.arm}, which leaves it as it is, "
-            f"delivers {figure(doubt.gain)}. {_settles(found, doubt.gain)}"
+            f"delivers {figure(doubt.gain)}. {_settles(measurement, doubt.gain)}"
         )
     if doubt is not None:
-        return (
-            f"Inconclusive: by the clocks the sampler takes {part} of the time, but only one block was measured. {_longer(found)}"
-        )
-    kind = "Input-bound" if found.has_consumer else f"Input-bound{ALONE}"
+        clocks = f"by the clocks the sampler takes {part} of the time"
+        return f"Inconclusive: {clocks}, but only one block was measured. {_longer(measurement)}"
+    kind = "Input-bound" if measurement.has_consumer else f"Input-bound{ALONE}"
     return (
         f"{kind}: the sampler takes {part} of the time, {seconds(diagnosis.sampler.value)} a sample. It runs in the training "
         "process, where no worker helps: have it compute an epoch's order in one call, or ahead."
     )
 
 
-def _step_bound(found: Measurement, diagnosis: Diagnosis, share: Interval) -> str:
+def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval) -> str:
     ratio = diagnosis.stations.supply_over_main
-    step = seconds(diagnosis.stages[Stage.STEP].wall.value * found.settings.samples_a_batch)
+    step = seconds(diagnosis.stages[Stage.STEP].wall.value * measurement.settings.samples_a_batch)
     text = f"Step-bound: the step takes {_span(share, diagnosis)} of the time, {step} a batch"
     if ratio is not None:
         could = span(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
         text += f", and the loader could deliver {could} what it uses"
     gain = diagnosis.arms.get("samples-recorded")
-    often = len(found.of("samples-recorded")) >= FEWEST_FOR_INTERVAL
+    often = len(measurement.of("samples-recorded")) >= FEWEST_FOR_INTERVAL
     best = f": free input would gain at most {times(max(1.0, gain.high))}" if gain is not None and often else ""
     return f"{text}. Work on the model, not the data{best}."
 
@@ -120,65 +123,65 @@ def _balanced(diagnosis: Diagnosis, ranking: Ranking, share_of: ShareOf, kind: s
     )
 
 
-def _doubted(found: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doubt, share_of: ShareOf) -> str:
+def _doubted(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, doubt: Doubt, share_of: ShareOf) -> str:
     """Clocks and arms side by side where they do not agree, and what would settle it."""
     takes = f"by the clocks {stage} takes {_span(share_of(stage), diagnosis)} of the time"
     gain = doubt.gain
     gains = figure(gain) if gain is not None else ""
     if doubt.kind is DoubtKind.RIVAL:
         worth = f" (removing it gains {gains})" if gains else ""
-        return f"Inconclusive: the clocks point to {stage}, but the replayed arms to {doubt.stage}{worth}. {_settles(found, gain)}"
+        arms = f"the replayed arms to {doubt.stage}{worth}"
+        return f"Inconclusive: the clocks point to {stage}, but {arms}. {_settles(measurement, gain)}"
     if doubt.kind is DoubtKind.OWN_CODE:
         part = percent(share_of(stage).value * min(1.0, doubt.own / (diagnosis.stages[stage].wall.value or 1.0)))
-        return (
-            f"Inconclusive: {part} of the time is the dataset's own code between calls that pipefix knows{_mostly(found)}. {CUT_IT}"
-        )
+        between = f"between calls that pipefix knows{_mostly(measurement)}"
+        return f"Inconclusive: {part} of the time is the dataset's own code {between}. {CUT_IT}"
     if doubt.kind is DoubtKind.NOT_TRIED:
-        return f"Inconclusive: {takes}, but no arm ran without it: the time was too short. {_longer(found)}"
+        return f"Inconclusive: {takes}, but no arm ran without it: the time was too short. {_longer(measurement)}"
     if doubt.kind is DoubtKind.ONE_BLOCK:
         block = "of the arm without it was measured" if gain is not None else f"was measured, and no arm can run without {stage}"
-        return f"Inconclusive: {takes}, but only one block {block}. {_longer(found)}"
+        return f"Inconclusive: {takes}, but only one block {block}. {_longer(measurement)}"
     if doubt.kind is DoubtKind.NO_ROOM:
         return f"Inconclusive: {takes}, but {doubt.arm}, which leaves it as it is, delivers {gains}. {SEE_IT}"
     instead = doubt.arm or "its own arm"
-    return f"Inconclusive: {takes}, but {instead}, which does without it, delivers {gains}. {_settles(found, gain)}"
+    return f"Inconclusive: {takes}, but {instead}, which does without it, delivers {gains}. {_settles(measurement, gain)}"
 
 
-def _mostly(found: Measurement) -> str:
+def _mostly(measurement: Measurement) -> str:
     """The line that was seen running most often, where it stands out."""
-    looks = sum(found.own_lines.values())
-    line = max(found.own_lines, key=found.own_lines.__getitem__, default=None)
-    if line is None or looks < FEWEST_LOOKS or found.own_lines[line] < STANDS_OUT * looks:
+    looks = sum(measurement.own_lines.values())
+    line = max(measurement.own_lines, key=measurement.own_lines.__getitem__, default=None)
+    if line is None or looks < FEWEST_LOOKS or measurement.own_lines[line] < STANDS_OUT * looks:
         return ""
-    return f", {percent(found.own_lines[line] / looks)} of it in {line}"
+    return f", {percent(measurement.own_lines[line] / looks)} of it in {line}"
 
 
-def _settles(found: Measurement, gain: MeasuredGain | None) -> str:
+def _settles(measurement: Measurement, gain: MeasuredGain | None) -> str:
     """More blocks while they may still bring both evidences together; else a look at what really runs."""
     if gain is None or gain.blocks < FEWEST_FOR_INTERVAL or gain.interval.high / gain.interval.low > WIDE:
-        return _longer(found)
+        return _longer(measurement)
     return SEE_IT
 
 
-def contradicted(found: Measurement, statement: str) -> str:
+def contradicted(measurement: Measurement, statement: str) -> str:
     """``statement``: what the verdict would have claimed, and what speaks against it."""
-    return f"Inconclusive: {statement}. {_longer(found)}"
+    return f"Inconclusive: {statement}. {_longer(measurement)}"
 
 
-def _longer(found: Measurement) -> str:
-    return f"More blocks would settle it: --budget {longer_budget(found)}."
+def _longer(measurement: Measurement) -> str:
+    return f"More blocks would settle it: --budget {longer_budget(measurement)}."
 
 
-def longer_budget(found: Measurement) -> int:
+def longer_budget(measurement: Measurement) -> int:
     """Seconds."""
-    return max(60, int(found.seconds * 3))
+    return max(60, int(measurement.seconds * 3))
 
 
-def _uncut(found: Measurement, diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
+def _uncut(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
     rest = percent(diagnosis.unattributed / diagnosis.sample.value)
     return (
         f"Inconclusive: {rest} of the time is the dataset's own code before anything is read, "
-        f"which no hook times{_mostly(found)}; "
+        f"which no hook times{_mostly(measurement)}; "
         f"of what could be cut, {stage} takes most ({_span(share_of(stage), diagnosis)}). {CUT_IT}"
     )
 
@@ -207,7 +210,7 @@ def _beside(diagnosis: Diagnosis, stage: Stage, share_of: ShareOf) -> str:
     return f"{stage} ({share}{ready})"
 
 
-def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
+def caveats(measurement: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Every doubt that applies, as (id, sentence)."""
     told: list[tuple[str, str]] = []
 
@@ -216,22 +219,24 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
             told.append((name, sentence))
 
     rest = diagnosis.unattributed / diagnosis.sample.value
-    tell("interrupted", "The probe was interrupted; the figures are what was known by then.", when=found.partial)
+    tell("interrupted", "The probe was interrupted; the figures are what was known by then.", when=measurement.partial)
     tell(
         "idle-workers",
-        f"{found.idle_workers} of {found.idle_workers + found.workers} workers gave no sample: their part of the stream is empty. "
+        f"{measurement.idle_workers} of {measurement.idle_workers + measurement.workers} workers gave no sample: "
+        "their part of the stream is empty. "
         "The figures are for those that did; a stream needs at least as many shards as workers.",
-        when=found.idle_workers > 0,
+        when=measurement.idle_workers > 0,
     )
     tell(
         "own-cache",
-        f"The dataset keeps what it has read: {' and '.join(found.kept_by_dataset)} ran only when a sample was first asked for. "
+        f"The dataset keeps what it has read: {' and '.join(measurement.kept_by_dataset)} ran only when a sample was first "
+        "asked for. "
         "Every figure is of later epochs; the first one takes longer.",
-        when=bool(found.kept_by_dataset),
+        when=bool(measurement.kept_by_dataset),
     )
     tell(
         "inconclusive",
-        f"A longer run would narrow the intervals: --budget {longer_budget(found)}.",
+        f"A longer run would narrow the intervals: --budget {longer_budget(measurement)}.",
         when=diagnosis.verdict.kind == "inconclusive" and "--budget" in diagnosis.verdict.sentence,
     )
     tell(
@@ -248,19 +253,19 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     tell(
         "starved",
         f"For {percent(diagnosis.starved)} of the time the pipeline was ready to run and had no CPU: too many workers for "
-        f"{found.cores:g} cores, or other programs on the machine.",
+        f"{measurement.cores:g} cores, or other programs on the machine.",
         when=diagnosis.starved > STARVED,
     )
     tell(
         "no-consumer",
         "Without a training step this is the loader alone; --step-ms MS or --target-rate N adds a consumer.",
-        when=not found.has_consumer and not found.why_none,
+        when=not measurement.has_consumer and not measurement.why_none,
     )
     tell(
         "model-left-out",
-        f"The file's model is not the consumer, because a training step made around it failed: {found.why_none}. This is the "
+        f"The file's model is not the consumer, because a training step made around it failed: {measurement.why_none}. This is the "
         "loader alone; train_step(batch) in the file, --step-ms MS or --target-rate N adds a consumer.",
-        when=bool(found.why_none),
+        when=bool(measurement.why_none),
     )
     tell(
         "slowdown",
@@ -268,12 +273,13 @@ def caveats(found: Measurement, diagnosis: Diagnosis) -> list[tuple[str, str]]:
         "shares of cheap operations are upper bounds.",
         when=diagnosis.slowdown > NOTICEABLE,
     )
-    for op, why in sorted(found.refused.items()):
+    for op, why in sorted(measurement.refused.items()):
         tell("not-recorded", f"Results of {op} could not be recorded, so it was not replaced in any arm: {why}.")
     tell(
         "mixed",
-        f"{', '.join(found.mixed)} do the work of several stages; the library calls inside are told apart, the rest is theirs.",
-        when=bool(found.mixed),
+        f"{', '.join(measurement.mixed)} do the work of several stages; the library calls inside are told apart, "
+        "the rest is theirs.",
+        when=bool(measurement.mixed),
     )
     return told
 

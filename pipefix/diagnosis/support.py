@@ -1,4 +1,4 @@
-"""What stands under a verdict: whether arms that really ran gain about what the clocks claim. Pure.
+"""Whether a stage may be named: do the arms that ran gain about what the clocks claim? Pure.
 
 Without such evidence a stage is not named: what clocks charge to a stage may be spent by code that no hook times.
 """
@@ -66,7 +66,7 @@ class Doubt:
 class Claim:
     """What the clocks say."""
 
-    found: Measurement
+    measurement: Measurement
     ranking: Ranking
     model: PipelineModel
     own: float
@@ -80,7 +80,7 @@ class Claim:
 
     def times(self) -> tuple[float, float, float]:
         """Seconds a delivered sample: as it is, without the named stage, and what the named stage alone takes of them."""
-        stage, workers, model = self.ranking.stage, self.found.workers, self.model
+        stage, workers, model = self.ranking.stage, self.measurement.workers, self.model
         assert stage is not None
         without = model.without(stage).seconds()
         making, taking = (
@@ -91,13 +91,13 @@ class Claim:
             alone = np.maximum(model.taking[stage.value].wall, model.crossing)
         if not workers:
             # What a device computes meanwhile is left when the making is gone.
-            without = np.maximum(without, 0.0 if stage is Stage.STEP else _device_seconds(self.found))
+            without = np.maximum(without, 0.0 if stage is Stage.STEP else _device_seconds(self.measurement))
         return _middle(model.seconds()), _middle(without), _middle(alone)
 
 
 def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: dict[str, Interval]) -> Doubt | None:
     """Why the stage that the ranking names is not to be named; None where it may be, or where none is named."""
-    ranking, found = claim.ranking, claim.found
+    ranking, measurement = claim.ranking, claim.measurement
     stage = ranking.stage
     if ranking.sampler and stage is None:
         return _sampler_doubted(claim, arms)
@@ -114,24 +114,24 @@ def doubted(claim: Claim, gains: Mapping[Stage, MeasuredGain | Bounded], arms: d
         return Doubt(DoubtKind.OWN_CODE if _own(claim) else DoubtKind.LITTLE_GAIN, stage, gain, own=claim.own)
     if _own(claim):
         return Doubt(DoubtKind.OWN_CODE, stage, own=claim.own)
-    paced = stage is Stage.STEP and _sets_the_pace(found)
-    if _could_run(stage, found) and not paced:
+    paced = stage is Stage.STEP and _sets_the_pace(measurement)
+    if _could_run(stage, measurement) and not paced:
         return Doubt(DoubtKind.NOT_TRIED, stage)
-    if len(found.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL and not paced:
+    if len(measurement.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL and not paced:
         return Doubt(DoubtKind.ONE_BLOCK, stage)
-    return _against(found, stage, saved, alone / whole if whole else 0.0, arms)
+    return _against(measurement, stage, saved, alone / whole if whole else 0.0, arms)
 
 
 def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
     """The sampler runs in every arm: none gains more than the part of the time that it leaves."""
-    found, model = claim.found, claim.model
-    if len(found.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL:
+    measurement, model = claim.measurement, claim.model
+    if len(measurement.of(experiments.REAL.name)) < FEWEST_FOR_INTERVAL:
         return Doubt(DoubtKind.ONE_BLOCK, None)
-    whole = model.main if found.workers else model.seconds()
+    whole = model.main if measurement.workers else model.seconds()
     alone = _middle(model.taking["sampler"].wall / np.maximum(whole, 1e-12))
     for name, gain in arms.items():
         if name not in BEYOND and gain.low * alone > rules.DOMINATES:
-            return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(gain, len(found.of(name))), name)
+            return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(gain, len(measurement.of(name))), name)
     return None
 
 
@@ -144,24 +144,24 @@ def _own(claim: Claim) -> bool:
     return claim.own > MOST_OWN * claim.cost
 
 
-def _sets_the_pace(found: Measurement) -> bool:
+def _sets_the_pace(measurement: Measurement) -> bool:
     """Whether the consumer by itself, in two blocks or more, was hardly faster than with the pipeline."""
-    alone = [block.rate for block in found.of(experiments.ALONE)]
-    with_data = [block.rate for name in (experiments.REAL.name, experiments.PLAIN.name) for block in found.of(name)]
+    alone = [block.rate for block in measurement.of(experiments.ALONE)]
+    with_data = [block.rate for name in (experiments.REAL.name, experiments.PLAIN.name) for block in measurement.of(name)]
     if len(alone) < FEWEST_FOR_INTERVAL or not with_data:
         return False
     return float(np.median(alone)) <= PACES * float(np.median(with_data))
 
 
-def _could_run(stage: Stage, found: Measurement) -> bool:
+def _could_run(stage: Stage, measurement: Measurement) -> bool:
     arm = LEAVE_ONE_OUT.get(stage)
-    return arm is not None and (arm.name in found.untried or arm.name not in found.declined)
+    return arm is not None and (arm.name in measurement.untried or arm.name not in measurement.declined)
 
 
-def _against(found: Measurement, stage: Stage, saved: float, alone: float, arms: dict[str, Interval]) -> Doubt | None:
+def _against(measurement: Measurement, stage: Stage, saved: float, alone: float, arms: dict[str, Interval]) -> Doubt | None:
     """An arm that ran and leaves no room for the claim: ``alone`` is the part of the time that the stage takes by itself."""
     for arm in (arm for arm in POOL if arm.name in arms and arm.name not in BEYOND):
-        gain, told = arms[arm.name], MeasuredGain(arms[arm.name], len(found.of(arm.name)))
+        gain, told = arms[arm.name], MeasuredGain(arms[arm.name], len(measurement.of(arm.name)))
         if _removes(arm, stage):
             if not supports(gain, saved):
                 return Doubt(DoubtKind.LITTLE_GAIN, stage, told, arm.name)
@@ -179,8 +179,8 @@ def _removes(arm: Experiment, stage: Stage) -> bool:
     return (whole and stage in arm.replaces) or (stage in (Stage.STEP, Stage.TRANSFER) and not arm.consumer)
 
 
-def _device_seconds(found: Measurement) -> float:
-    rows = found.rows(experiments.REAL.name)
+def _device_seconds(measurement: Measurement) -> float:
+    rows = measurement.rows(experiments.REAL.name)
     return sum(row.device for row in rows) / 1e9 / (sum(row.trace.samples for row in rows) or 1)
 
 

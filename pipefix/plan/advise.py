@@ -1,4 +1,4 @@
-"""From a diagnosis to a plan: every remedy is asked, what is worth making is ranked, the rest says why not. Pure."""
+"""Makes the plan: asks every remedy, ranks what is worth making, and says of the rest why not. Pure."""
 
 from __future__ import annotations
 

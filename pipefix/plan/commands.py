@@ -1,4 +1,4 @@
-"""What to type or to change for a remedy."""
+"""The command or the change of code that a remedy proposes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What could be done, what each step is worth, and what is better left alone. A step not taken is a value with its reason."""
+"""The plan: proposed steps with what each is worth, and declined ones with the reason."""
 
 from __future__ import annotations
 

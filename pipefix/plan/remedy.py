@@ -1,4 +1,4 @@
-"""What a remedy is: it looks at the situation and says what it would be worth, or why it does not apply."""
+"""The base class of remedies, and the list of all of them."""
 
 from __future__ import annotations
 

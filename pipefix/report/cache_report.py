@@ -1,4 +1,4 @@
-"""What ``pipefix convert`` and ``pipefix verify`` have to say: how far it is, what was made, what was found."""
+"""What ``pipefix convert`` and ``pipefix verify`` say: the progress line, the cache that was made, the damage that was found."""
 
 from __future__ import annotations
 

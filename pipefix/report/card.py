@@ -1,4 +1,4 @@
-"""Verdict, why and next: the three things a person reads first, as sentences. The terminal and the page show the same ones.
+"""The first three things a person reads of a run (verdict, why, next), as sentences, for terminal and page alike.
 
 Nothing is decided here: the verdict and the ranking are the run's own, and these words only say which figures stand behind them.
 """
@@ -9,7 +9,8 @@ import re
 
 import msgspec
 
-from pipefix.report import wording
+from pipefix.report import setup, wording
+from pipefix.report.document import sentence
 from pipefix.report.runfile import RemedyFigures, Run, StageFigures
 from pipefix.vocabulary.commands import command, made_in_program
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
@@ -57,7 +58,7 @@ def card(run: Run) -> Card:
         return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=_why(run), next=next_, command=command)
     confidence = None
     blocks = _blocks(run)
-    if blocks >= FEWEST_RESAMPLED and settled and wording.known(run.verdict.confidence):
+    if blocks >= FEWEST_RESAMPLED and settled and not run.verdict.by_arms and wording.known(run.verdict.confidence):
         agree = "all" if run.verdict.confidence >= 1 else f"{wording.percent(run.verdict.confidence)} of"
         confidence = f"{agree} resamples of {blocks} blocks agree"
     elif blocks:
@@ -104,7 +105,7 @@ def remedy_cost(remedy: RemedyFigures) -> str:
 
 
 def _remedy(remedy: RemedyFigures, *, alone: bool) -> tuple[list[str], str | None]:
-    title = _sentence(remedy.title)
+    title = sentence(remedy.title)
     worth = wording.usable(remedy.speedup)
     cost = remedy_cost(remedy)
     said = [title]
@@ -129,12 +130,12 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
             worth = wording.usable(remedy.speedup)
             gain = f", {wording.times_between(worth)}" if worth is not None else ""
             return (
-                f"It leaves {named} as it is; remedy {ranked.index(remedy) + 1} acts on that: {_sentence(remedy.title)[:-1]}{gain}."
+                f"It leaves {named} as it is; remedy {ranked.index(remedy) + 1} acts on that: {sentence(remedy.title)[:-1]}{gain}."
             )
     if not acting:
         return f"It leaves {named} as it is; pipefix knows no remedy that acts on that."
     refused = max(acting, key=_gain_of)
-    return f"It leaves {named} as it is; what acts on that does not apply here: {_sentence(refused.title)[:-1]}: {refused.why}."
+    return f"It leaves {named} as it is; what acts on that does not apply here: {sentence(refused.title)[:-1]}: {refused.why}."
 
 
 def _gain_of(remedy: RemedyFigures) -> float:
@@ -159,7 +160,7 @@ def _without_remedy(run: Run, settled: bool) -> tuple[list[str], str | None]:
         if "Moved into" in run.verdict.sentence:
             return ["Give that code a name of its own, and probe again."], _again(run)
     longer = _longer_budget(run)
-    said = [_sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
+    said = [sentence(caveat.sentence) for caveat in run.caveats[:2]] or ["A longer probe gives narrower intervals."]
     if run.program is not None:
         return said, command("pipefix", "run", f"--probe={longer}", *run.program.command)
     return said, _again(run, "--budget", str(longer))
@@ -197,7 +198,7 @@ def _clocks(run: Run) -> str:
         and wording.usable(run.sampler_s) is not None
     ):
         said = [f"the sampler takes {wording.seconds_between(run.sampler_s)} a sample in the training process", *said[:1]]
-    return _sentence("; ".join(said)) if said else _fed(run)
+    return sentence("; ".join(said)) if said else _fed(run)
 
 
 def _suspects(run: Run) -> list[StageFigures]:
@@ -243,12 +244,8 @@ def _fed(run: Run) -> str:
 
 
 def _step(run: Run) -> str:
-    split = run.step_split
-    if split is None:
-        return ""
-    parts = {"forward": split.forward_s, "backward": split.backward_s, "optimizer": split.optimizer_s, "other": split.other_s}
-    said = [f"{name} {wording.seconds(value)}" for name, value in parts.items() if wording.known(value) and value]
-    return f"A step is {', '.join(said)}." if said else ""
+    phrases = setup.step_phrases(run)
+    return f"A step is {', '.join(phrases)}." if phrases else ""
 
 
 def _arms(run: Run) -> str:
@@ -262,7 +259,7 @@ def _arms(run: Run) -> str:
         return f"{_free(best)}; no {other} would win more."
     suspects = _suspects(run)
     said = [_free(stage) for stage in suspects if stage in gains]
-    return _sentence("; ".join(said)) if said else ""
+    return sentence("; ".join(said)) if said else ""
 
 
 def _gain(stage: StageFigures) -> float:
@@ -277,8 +274,3 @@ def _free(stage: StageFigures) -> str:
     if gain is not None and wording.known(gain.low) and gain.low <= 1.0 <= gain.high:
         text += ", which may be no gain at all"
     return text
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text if not text or text[-1] in ".!?" else text + "."

@@ -1,4 +1,4 @@
-"""Whether two runs are alike enough to be compared, and what is to be doubted if they are."""
+"""Whether two runs may be compared: what makes a ratio meaningless, and what only makes it doubtful."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SAME_MEMORY = 0.05
 
 def unlike(before: Run, after: Run) -> list[str]:
     """Differences that make a ratio of the two meaningless."""
-    found = []
+    reasons = []
     if not _same_target(before.target, after.target):
-        found.append(f"their targets differ ({before.target or 'unnamed'} and {after.target or 'unnamed'})")
-    found += _machines(before.machine, after.machine)
+        reasons.append(f"their targets differ ({before.target or 'unnamed'} and {after.target or 'unnamed'})")
+    reasons += _machines(before.machine, after.machine)
     if _consumer(before.consumer) != _consumer(after.consumer):
-        found.append(f"their consumers differ ({before.consumer} and {after.consumer})")
+        reasons.append(f"their consumers differ ({before.consumer} and {after.consumer})")
     if before.throughput is not None and after.throughput is not None and before.throughput.unit != after.throughput.unit:
-        found.append(f"their units differ ({before.throughput.unit} and {after.throughput.unit})")
-    return found
+        reasons.append(f"their units differ ({before.throughput.unit} and {after.throughput.unit})")
+    return reasons
 
 
 def _same_target(before: str, after: str) -> bool:
@@ -54,13 +54,13 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
         ("GPUs", ", ".join(setup.gpu_names(before)) or "none", ", ".join(setup.gpu_names(after)) or "none"),
         ("systems", before.get("system"), after.get("system")),
     )
-    found = [
+    reasons = [
         f"their {name} differ ({old} and {new})" for name, old, new in facts if old != new and old is not None and new is not None
     ]
     old, new = before.get("memory_bytes"), after.get("memory_bytes")
     if isinstance(old, (int, float)) and isinstance(new, (int, float)) and abs(old - new) > SAME_MEMORY * max(old, new):
-        found.append(f"their memories differ ({wording.size(old)} and {wording.size(new)})")
-    return found
+        reasons.append(f"their memories differ ({wording.size(old)} and {wording.size(new)})")
+    return reasons
 
 
 def _cores(machine: Mapping[str, Any]) -> str | None:
@@ -69,18 +69,18 @@ def _cores(machine: Mapping[str, Any]) -> str | None:
 
 
 def doubts(before: Run, after: Run) -> list[str]:
-    found = []
+    doubts = []
     for name, run in (("first", before), ("second", after)):
         if run.partial:
-            found.append(f"The {name} run was interrupted: its figures are what was known by then.")
+            doubts.append(f"The {name} run was interrupted: its figures are what was known by then.")
         if not run.machine:
-            found.append(f"The {name} run does not say on which machine it was made.")
+            doubts.append(f"The {name} run does not say on which machine it was made.")
     if before.target != after.target and _same_target(before.target, after.target):
-        found.append(f"The targets lie in different places: {before.target} and {after.target}.")
+        doubts.append(f"The targets lie in different places: {before.target} and {after.target}.")
     versions = (before.machine.get("versions"), after.machine.get("versions"))
     if all(isinstance(one, Mapping) for one in versions) and versions[0] != versions[1]:
-        found.append(f"Library versions differ: {_differences(*versions)}.")
-    return found
+        doubts.append(f"Library versions differ: {_differences(*versions)}.")
+    return doubts
 
 
 def changed_settings(before: Run, after: Run) -> list[str]:

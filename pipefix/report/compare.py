@@ -1,4 +1,4 @@
-"""Two runs of the same pipeline side by side: what changed, by how much, and whether that is more than noise."""
+"""Compares two runs of one pipeline: ratio of throughput (above 1: faster) and of each stage's seconds (below 1: faster)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 
 import msgspec
 
-from pipefix.report import terminal, wording
+from pipefix.report import wording
 from pipefix.report.comparable import changed_settings, doubts, unlike
 from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Section, Table, field, points
 from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
+from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval
@@ -45,7 +46,7 @@ class FigureChange(msgspec.Struct, frozen=True, kw_only=True):
     after: str
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     before: Run
     after: Run
     ratio: Interval
@@ -63,8 +64,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         own = self.own
         return self.machine.told and all(not one.low <= 1.0 <= one.high for one in (self.ratio, own))
 
-    def __str__(self) -> str:
-        return "\n".join(terminal.lines(report(self)))
+    def document(self, *, full: bool = False) -> Document:
+        return report(self)
+
+    def figures(self) -> dict[str, object]:
+        return as_dict(self)
 
     @property
     def own(self) -> Interval:
@@ -99,7 +103,7 @@ def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
         raise BadUsage(
             f"These two runs cannot be compared: {'; '.join(reasons)}.", advice="To compare them all the same, add --force."
         )
-    found = Comparison(
+    comparison = Comparison(
         before=before,
         after=after,
         ratio=ratio(_rates(after), _rates(before)),
@@ -107,15 +111,15 @@ def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
         stages=_stages(before, after),
         beside=_beside(before, after),
     )
-    said = [f"Forced: {one}." for one in reasons] + _of_the_machine(found) + doubts(before, after)
-    return msgspec.structs.replace(found, doubts=said)
+    said = [f"Forced: {one}." for one in reasons] + _of_the_machine(comparison) + doubts(before, after)
+    return msgspec.structs.replace(comparison, doubts=said)
 
 
-def _of_the_machine(found: Comparison) -> list[str]:
-    part = found.machine
+def _of_the_machine(comparison: Comparison) -> list[str]:
+    part = comparison.machine
     if not part.sentence:
         return []
-    rest = f"Without that the second run delivers {wording.times_between(found.own)} of the first."
+    rest = f"Without that the second run delivers {wording.times_between(comparison.own)} of the first."
     return [f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}"]
 
 
@@ -166,16 +170,16 @@ def regressed(comparison: Comparison, limit: float) -> bool:
 
 def gate_sentence(comparison: Comparison, limit: float) -> str:
     """What the gate found, for whoever reads the log of the job that it stopped."""
-    found = wording.times_between(comparison.ratio)
+    ratio = wording.times_between(comparison.ratio)
     allowed = f"a loss of at most {wording.percent(limit)} was allowed"
     if regressed(comparison, limit):
-        return f"Regression: the second run delivers {found} of the first; {allowed}."
+        return f"Regression: the second run delivers {ratio} of the first; {allowed}."
     if comparison.ratio.low < 1.0 - limit:
         settle = "Longer probes would settle it."
         if comparison.machine.sentence:
             settle = f"{comparison.machine.sentence} Repeat the run when the machine does nothing else."
-        return f"No regression that is certain: the second run delivers {found} of the first; {allowed}. {settle}"
-    return f"No regression: the second run delivers {found} of the first; {allowed}."
+        return f"No regression that is certain: the second run delivers {ratio} of the first; {allowed}. {settle}"
+    return f"No regression: the second run delivers {ratio} of the first; {allowed}."
 
 
 def as_dict(comparison: Comparison) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A comparison as other programs read it: Markdown for a pull request, GitHub's annotations, JUnit for a CI's list of tests."""
+"""A comparison for other programs: Markdown for a pull request, GitHub's annotations, JUnit for a CI's list of tests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from pipefix.report.compare import HEADS, Comparison, gate_sentence, regressed, 
 from pipefix.vocabulary.terminal import printable
 
 
-def markdown(found: Comparison, limit: float | None) -> list[str]:
+def markdown(comparison: Comparison, limit: float | None) -> list[str]:
     """A heading, the gate's sentence, and tables that GitHub and GitLab draw."""
-    lines = ["### pipefix compare", "", f"**{_cell(found.sentence)}**"]
+    lines = ["### pipefix compare", "", f"**{_cell(comparison.sentence)}**"]
     if limit is not None:
-        lines += ["", _cell(gate_sentence(found, limit))]
-    lines += _table(HEADS, [row(change) for change in found.stages])
-    lines += _table(["figure", "before", "after"], [[one.what, one.before, one.after] for one in found.beside])
-    for title, notes in (("Changed settings", changed_settings(found.before, found.after)), ("Doubts", found.doubts)):
+        lines += ["", _cell(gate_sentence(comparison, limit))]
+    lines += _table(HEADS, [row(change) for change in comparison.stages])
+    lines += _table(["figure", "before", "after"], [[one.what, one.before, one.after] for one in comparison.beside])
+    for title, notes in (
+        ("Changed settings", changed_settings(comparison.before, comparison.after)),
+        ("Doubts", comparison.doubts),
+    ):
         if notes:
             lines += ["", f"{title}:", "", *(f"- {_cell(note)}" for note in notes)]
     return lines
@@ -38,28 +41,28 @@ def _cell(words: str) -> str:
     return printable(words)
 
 
-def github(found: Comparison, limit: float | None) -> list[str]:
+def github(comparison: Comparison, limit: float | None) -> list[str]:
     """Workflow commands: an error where the gate closes, a warning where it could not judge, a notice otherwise."""
-    level, said = "notice", found.sentence
+    level, said = "notice", comparison.sentence
     if limit is not None:
-        said = gate_sentence(found, limit)
-        level = "error" if regressed(found, limit) else "notice" if said.startswith("No regression:") else "warning"
+        said = gate_sentence(comparison, limit)
+        level = "error" if regressed(comparison, limit) else "notice" if said.startswith("No regression:") else "warning"
     lines = [f"::{level} title=pipefix compare::{_escaped(said)}"]
-    return lines + [f"::warning title=pipefix compare::{_escaped(doubt)}" for doubt in found.doubts]
+    return lines + [f"::warning title=pipefix compare::{_escaped(doubt)}" for doubt in comparison.doubts]
 
 
 def _escaped(words: str) -> str:
     return printable(words).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def junit(found: Comparison, limit: float | None) -> list[str]:
+def junit(comparison: Comparison, limit: float | None) -> list[str]:
     """One test case, which fails as the gate does."""
-    failed = limit is not None and regressed(found, limit)
-    target, said = html.escape(printable(found.after.target or "pipeline")), html.escape(printable(found.sentence))
-    body = [f"<system-out>{html.escape(printable(line))}</system-out>" for line in ("; ".join(found.doubts),) if line]
+    failed = limit is not None and regressed(comparison, limit)
+    target, said = html.escape(printable(comparison.after.target or "pipeline")), html.escape(printable(comparison.sentence))
+    body = [f"<system-out>{html.escape(printable(line))}</system-out>" for line in ("; ".join(comparison.doubts),) if line]
     if failed:
         assert limit is not None
-        body.insert(0, f'<failure message="{html.escape(printable(gate_sentence(found, limit)))}">{said}</failure>')
+        body.insert(0, f'<failure message="{html.escape(printable(gate_sentence(comparison, limit)))}">{said}</failure>')
     return [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites><testsuite name="pipefix compare" tests="1" failures="{int(failed)}" errors="0" skipped="0">',

@@ -1,4 +1,4 @@
-"""What ``pipefix doctor`` found as a document: the machine in a line or two, then each finding with its advice, the worst first."""
+"""The document of ``pipefix doctor``: the machine in a line or two, then each finding with its advice, the worst first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fix` did as a document: what was kept and what it brought, what was left alone and why, stages before and after."""
+"""The document of ``pipefix fix``: what was kept and what it brought, what was left alone and why, stages before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was done in a folder as a document, and what it is worth."""
+"""The document of ``pipefix log``: what was done in a folder, and what it saves."""
 
 from __future__ import annotations
 

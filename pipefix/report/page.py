@@ -1,4 +1,4 @@
-"""Renders a document as one page that opens anywhere, offline: it asks the network for nothing, and its policy forbids it to.
+"""Renders a document as one HTML page that opens offline: it asks the network for nothing, and its policy forbids it to.
 
 Whatever is not the template's own is text from outside, cleaned and escaped. Without its script the page is complete and printable.
 """

@@ -1,4 +1,4 @@
-"""A run as a document: the card, then every figure behind it, each table and its chart being one."""
+"""The document of ``pipefix probe`` and ``show``: the card, then every figure behind it, each table and its chart being one."""
 
 from __future__ import annotations
 
@@ -344,12 +344,9 @@ def _start_and_tails(run: Run) -> Iterator[tuple[str, str]]:
         if wording.known(tail.head_of_line_s) and tail.head_of_line_s:
             waited = wording.seconds(tail.head_of_line_s)
             yield "out-of-order wait", f"{waited} a sample spent ready behind an unfinished earlier batch"
-    if run.step_split is not None:
-        split = run.step_split
-        named = {"forward": split.forward_s, "backward": split.backward_s, "optimizer": split.optimizer_s, "other": split.other_s}
-        phrases = [f"{name} {wording.seconds(value)}" for name, value in named.items() if wording.known(value)]
-        if phrases:
-            yield "a step", f"{', '.join(phrases)} a batch"
+    phrases = setup.step_phrases(run)
+    if phrases:
+        yield "a step", f"{', '.join(phrases)} a batch"
 
 
 def _waits(run: Run) -> list[Block]:

@@ -1,4 +1,4 @@
-"""A training program's loops as a document: when each ran and waited, what its ranks do to each other, how it ended."""
+"""The document of ``pipefix run``: when a training program's loops ran and waited, what its ranks do, how it ended."""
 
 from __future__ import annotations
 

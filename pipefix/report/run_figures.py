@@ -1,4 +1,4 @@
-"""What a probe saw, made ready for a run file: the figures of each room, rounded nowhere that matters, and nothing decided."""
+"""Builds a run file from measurement, diagnosis and plan; figures keep all their digits, and nothing is decided."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ CLASSES = 30
 """Of what samples cost, for the histogram."""
 
 
-def nothing_measured(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> Run:
+def nothing_measured(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> Run:
     """The run of a probe that was interrupted before its first block."""
     return msgspec.structs.replace(
-        _head(subject, machine, found),
+        _head(subject, machine, measurement),
         partial=True,
         verdict=runfile.VerdictFigures(
             kind="inconclusive", stage=None, sentence="Inconclusive: nothing was measured.", confidence=0.0
         ),
         caveats=[runfile.Caveat(id="interrupted", sentence="The probe was interrupted before the first block was measured.")],
-        instrument=_instrument(found, None),
+        instrument=_instrument(measurement, None),
     )
 
 
 def run(
     subject: Subject,
     machine: Mapping[str, Any],
-    found: Measurement,
+    measurement: Measurement,
     diagnosis: Diagnosis,
     *,
     steps: Iterable[Step],
@@ -54,15 +54,16 @@ def run(
 ) -> Run:
     """One probe as a run file tells it. ``replaces``: the stages that each arm replaces."""
     verdict = diagnosis.verdict
-    delivered = len(found.of("plain")) or len(found.of("real"))
+    delivered = len(measurement.of("plain")) or len(measurement.of("real"))
     return msgspec.structs.replace(
-        _head(subject, machine, found),
+        _head(subject, machine, measurement),
         verdict=runfile.VerdictFigures(
             kind=verdict.kind,
             stage=str(verdict.stage) if verdict.stage is not None else None,
             sentence=verdict.sentence,
             confidence=round(verdict.confidence, 4),
             blocks=verdict.blocks,
+            by_arms=verdict.by_arms,
             rule=verdict.rule,
         ),
         throughput=runfile.Throughput(delivered=known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
@@ -70,37 +71,40 @@ def run(
         stages=_stages(diagnosis),
         unattributed_s=diagnosis.unattributed,
         sampler_s=diagnosis.sampler if diagnosis.sampler is not None and diagnosis.sampler.value else None,
-        arms=_arms(found, replaces),
+        arms=_arms(measurement, replaces),
         remedies=[_remedy(step) for step in steps],
         audit=list(findings),
         caveats=_caveats(subject, diagnosis),
-        tail=_tail(found, diagnosis),
-        step_split=_step_split(found),
-        waits=_waits(found, diagnosis),
-        cold=_cold(found, diagnosis),
-        instrument=_instrument(found, diagnosis),
+        tail=_tail(measurement, diagnosis),
+        step_split=_step_split(measurement),
+        waits=_waits(measurement, diagnosis),
+        cold=_cold(measurement, diagnosis),
+        instrument=_instrument(measurement, diagnosis),
     )
 
 
-def _head(subject: Subject, machine: Mapping[str, Any], found: Measurement) -> Run:
-    meanwhile = {**found.nvml, **({"others_cores": round(found.others_cores, 3)} if found.others_cores is not None else {})}
+def _head(subject: Subject, machine: Mapping[str, Any], measurement: Measurement) -> Run:
+    meanwhile = {
+        **measurement.nvml,
+        **({"others_cores": round(measurement.others_cores, 3)} if measurement.others_cores is not None else {}),
+    }
     return Run(
         pipefix=VERSION,
         created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         target=subject.target,
-        partial=found.partial,
+        partial=measurement.partial,
         machine={**machine, "while_measured": meanwhile} if meanwhile else dict(machine),
-        settings=found.settings,
-        consumer=found.consumer,
+        settings=measurement.settings,
+        consumer=measurement.consumer,
         startup=runfile.StartUp(
-            first_batch_s=found.first_batch, epoch_restart_s=found.epoch_restart, load_target_s=subject.load_seconds
+            first_batch_s=measurement.first_batch, epoch_restart_s=measurement.epoch_restart, load_target_s=subject.load_seconds
         ),
     )
 
 
-def _cold(found: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
+def _cold(measurement: Measurement, diagnosis: Diagnosis) -> dict[str, Any]:
     """How cold the files were, and throughput with them cold over throughput with them in memory; or why none was measured."""
-    proof, ratio = found.cold, diagnosis.arms.get(COLD_ARM)
+    proof, ratio = measurement.cold, diagnosis.arms.get(COLD_ARM)
     if ratio is None:
         return {"declined": proof["why"]} if proof.get("why") else {}
     residency = {"residency_before": proof["before"], "residency_after": proof["after"]}
@@ -142,13 +146,13 @@ def _gain(gain: Gain) -> runfile.GainFigures:
     return runfile.GainFigures(value, low, high, gain.blocks if isinstance(gain, MeasuredGain) else None, gain.how)
 
 
-def _arms(found: Measurement, replaces: Mapping[str, list[str]]) -> list[runfile.Arm]:
+def _arms(measurement: Measurement, replaces: Mapping[str, list[str]]) -> list[runfile.Arm]:
     measured: dict[str, list[float]] = {}
-    for block in found.blocks:
+    for block in measurement.blocks:
         measured.setdefault(block.arm, []).append(round(block.rate, 3))
     arms = [runfile.Arm(name=name, replaces=replaces.get(name, []), rates=rates) for name, rates in measured.items()]
-    arms += [runfile.Arm(name=name, rates=[rate for rate, _ in pairs]) for name, pairs in found.trials.items()]
-    declined = [(name, why) for name, why in found.declined.items() if name not in measured]
+    arms += [runfile.Arm(name=name, rates=[rate for rate, _ in pairs]) for name, pairs in measurement.trials.items()]
+    declined = [(name, why) for name, why in measurement.declined.items() if name not in measured]
     return arms + [runfile.Arm(name=name, replaces=replaces.get(name, []), declined=why) for name, why in declined]
 
 
@@ -183,11 +187,11 @@ def _caveats(subject: Subject, diagnosis: Diagnosis) -> list[runfile.Caveat]:
     return told
 
 
-def _tail(found: Measurement, diagnosis: Diagnosis) -> runfile.Tail | None:
+def _tail(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Tail | None:
     tail = diagnosis.tail
     if not tail:
         return None
-    edges, counts = sample_classes([wall / 1e9 for row in found.rows("real") for wall in row.trace.unit_walls if wall > 0])
+    edges, counts = sample_classes([wall / 1e9 for row in measurement.rows("real") for wall in row.trace.unit_walls if wall > 0])
     return runfile.Tail(
         p50_s=tail["p50"],
         p95_s=tail["p95"],
@@ -212,20 +216,13 @@ def sample_classes(costs: list[float]) -> tuple[list[float], list[int]]:
     return [round(low * math.exp(number * width), 9) for number in range(CLASSES + 1)], counts
 
 
-def _step_split(found: Measurement) -> runfile.StepSplit | None:
-    parts = found.step_split
-    if not parts:
-        return None
-    return runfile.StepSplit(
-        forward_s=parts.get("forward"),
-        backward_s=parts.get("backward"),
-        optimizer_s=parts.get("optimizer"),
-        other_s=parts.get("other"),
-    )
+def _step_split(measurement: Measurement) -> runfile.StepSplit | None:
+    parts = measurement.step_split
+    return runfile.StepSplit(**{f"{name}_s": seconds for name, seconds in parts.items()}) if parts else None
 
 
-def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
-    rows = [row for block in found.of("real")[-TIMELINE_BLOCKS:] for row in block.rows][:TIMELINE_BATCHES]
+def _waits(measurement: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
+    rows = [row for block in measurement.of("real")[-TIMELINE_BLOCKS:] for row in block.rows][:TIMELINE_BATCHES]
     start = rows[0].asked
     return runfile.Waits(
         at_s=[round((row.asked - start) / 1e9, 6) for row in rows],
@@ -236,12 +233,12 @@ def _waits(found: Measurement, diagnosis: Diagnosis) -> runfile.Waits:
     )
 
 
-def _instrument(found: Measurement, diagnosis: Diagnosis | None) -> runfile.Instrument:
+def _instrument(measurement: Measurement, diagnosis: Diagnosis | None) -> runfile.Instrument:
     return runfile.Instrument(
-        seam_cost_s=found.seam_cost,
-        harness_s=found.harness_seconds,
+        seam_cost_s=measurement.seam_cost,
+        harness_s=measurement.harness_seconds,
         seams_per_sample=diagnosis.calls_per_sample if diagnosis is not None else None,
         slowdown=diagnosis.slowdown if diagnosis is not None else None,
-        peak_rss_bytes=float(found.peak_rss),
-        recording_bytes=float(found.recorded_bytes),
+        peak_rss_bytes=float(measurement.peak_rss),
+        recording_bytes=float(measurement.recorded_bytes),
     )

@@ -1,4 +1,4 @@
-"""The run file: what one probe saw, as JSON (``pipefix.run/1``). Pure data; nothing here measures or decides.
+"""The run file (``pipefix.run/1``, JSON): the structs that hold what a probe measured, read and written. Nothing is decided.
 
 Readers accept every older version and refuse a newer major one.
 """
@@ -31,6 +31,8 @@ class VerdictFigures(msgspec.Struct, frozen=True, kw_only=True):
     """0 to 1: how often the same verdict came out when the evidence was resampled. Of fewer than five blocks it says little."""
     blocks: int = 0
     """Blocks of the pipeline as it is that the verdict rests on; 0 where an older version did not say."""
+    by_arms: bool = False
+    """The arms alone decided: `confidence` is then how often draws from their intervals agree."""
     rule: str | None = None
     """The rule that decided, with its thresholds."""
 

@@ -1,4 +1,4 @@
-"""What was probed and on what, in a few words: settings, machine and cold storage."""
+"""Describes what was probed in one line each: loader settings, machine, cold storage."""
 
 from __future__ import annotations
 
@@ -81,6 +81,15 @@ def _plain(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_plain, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def step_phrases(run: Run) -> list[str]:
+    """The parts of a step that are known, a batch: ``forward 1.20 ms``."""
+    split = run.step_split
+    if split is None:
+        return []
+    parts = {"forward": split.forward_s, "backward": split.backward_s, "optimizer": split.optimizer_s, "other": split.other_s}
+    return [f"{name} {wording.seconds(value)}" for name, value in parts.items() if wording.known(value) and value]
 
 
 def cold_sentence(run: Run) -> str | None:

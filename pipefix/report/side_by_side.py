@@ -1,4 +1,4 @@
-"""The stages of two runs drawn to one scale, with their figures as the table behind."""
+"""Draws the stages of two runs to one scale, seconds of a delivered sample each, with a table behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints a document as lines for the terminal, none wider than asked but a command's, which stays one line to be copied."""
+"""Prints a document on the terminal with rich; no line is wider than asked but a command, which stays one line to be copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace for Perfetto or chrome://tracing: who did what when, in the JSON trace-event format.
+"""Traced batches as a file for Perfetto or chrome://tracing (trace-event JSON): who made what when, and who waited for it.
 
 Slices of one thread must nest there: one that begins inside another must end inside it, or viewers draw it wrong without a
 word. Clocks read a moment apart can break that by nanoseconds, so ends are trimmed to the slice around them; slices that
@@ -7,147 +7,141 @@ really overlap go to a track of their own beside the thread's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from pipefix.measurement.measurement import Row
 from pipefix.vocabulary import versioned
+from pipefix.vocabulary.stage import Stage
 
 TRIMMED_NS = 1_000
 """An end that overshoots the slice around it by no more than this is trimmed; more is a true overlap."""
+SAMPLE, BATCH, WAIT = "sample", "batch", "wait"
+"""Categories of slices that belong to no stage."""
+READY = "batches ready"
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that took time, on one thread of one process. Times are of one clock, shared by all processes."""
+    """Something that took time in one process. Times are of one clock, shared by all processes."""
 
     pid: int
-    tid: int
     name: str
     stage: str
-    """The category: a stage's name; or wait, sample or batch, which belong to none."""
+    """The category."""
     begin_ns: int
     end_ns: int
     sample: str | int | None = None
     """Which sample or batch it was done for."""
 
 
-class CounterValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A counter's value from a moment on, such as the batches that stand ready."""
-
-    pid: int
-    name: str
-    at_ns: int
-    value: float
+def write(rows: Sequence[Row], path: Path, *, main: int, target: str) -> None:
+    """The trace of ``rows``, an uninterrupted run of batches; ``main`` is the training process's id."""
+    trace = chrome_trace(slices(rows, main), ready(rows, main), processes(rows, main), target=target)
+    versioned.write(msgspec.json.encode(trace) + b"\n", path, what="trace")
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process is called in the viewer; they are listed in the order given."""
+# -- what the batches tell -------------------------------------------------------------------------------------------
 
-    pid: int
-    name: str
-    """main, worker 0, worker 1, …"""
-    threads: dict[int, str] = {}
+
+def slices(rows: Sequence[Row], main: int) -> list[Slice]:
+    return [piece for number, row in enumerate(rows) for piece in (*_taken(row, f"batch {number}", main), *_made(row, number))]
+
+
+def ready(rows: Sequence[Row], main: int) -> list[tuple[int, int]]:
+    """From when on (ns) how many of these batches lay ready for the training process. Without workers none ever does."""
+    if all(row.trace.pid == main for row in rows):
+        return []
+    changes = sorted([(row.trace.ended, 1) for row in rows] + [(max(row.got, row.trace.ended), -1) for row in rows])
+    levels, level = [], 0
+    for at, change in changes:
+        level += change
+        levels.append((at, level))
+    return levels
+
+
+def processes(rows: Sequence[Row], main: int) -> dict[int, tuple[str, str]]:
+    """The names of a process and of what it does: the training process first, then its workers by their number."""
+    workers = sorted({(row.trace.worker, row.trace.pid) for row in rows if row.trace.pid != main})
+    return {main: ("main", "training loop")} | {pid: (f"worker {number}", "making batches") for number, pid in workers}
+
+
+def _taken(row: Row, batch: str, main: int) -> Iterator[Slice]:
+    """What the training process did for a batch: wait for it, take it over, use it."""
+    yield Slice(pid=main, name="next batch", stage=WAIT, begin_ns=row.asked, end_ns=row.got, sample=batch)
+    if row.received:
+        begun = max(row.asked, row.got - row.received)
+        yield Slice(pid=main, name="take over", stage=Stage.IPC.value, begin_ns=begun, end_ns=row.got, sample=batch)
+    yield Slice(pid=main, name="step", stage=Stage.STEP.value, begin_ns=row.got, end_ns=row.done, sample=batch)
+
+
+def _made(row: Row, number: int) -> Iterator[Slice]:
+    """What its maker did for a batch: every sample, and every operation with the sample that it was done for."""
+    batch, pid = f"batch {number}", row.trace.pid
+    yield Slice(pid=pid, name=batch, stage=BATCH, begin_ns=row.trace.begun, end_ns=row.trace.ended, sample=batch)
+    samples = [(begun, ended, name) for stage, name, begun, ended in row.trace.events if stage == SAMPLE]
+    for stage, op, begun, ended in row.trace.events:
+        sample = op if stage == SAMPLE else next((name for first, last, name in samples if first <= begun < last), batch)
+        name = f"sample {op}" if stage == SAMPLE else op
+        yield Slice(pid=pid, name=name, stage=stage, begin_ns=begun, end_ns=ended, sample=sample)
+
+
+# -- the format ------------------------------------------------------------------------------------------------------
 
 
 def chrome_trace(
-    slices: Iterable[Slice], levels: Iterable[CounterValue] = (), processes: Sequence[Process] = (), *, target: str = ""
+    slices: Sequence[Slice],
+    ready: Sequence[tuple[int, int]] = (),
+    processes: Mapping[int, tuple[str, str]] | None = None,
+    *,
+    target: str = "",
 ) -> dict[str, Any]:
-    """The trace as plain data; `encode` makes the file. Times become microseconds from the first event on."""
-    slices, levels = list(slices), list(levels)
-    start = min([one.begin_ns for one in slices] + [one.at_ns for one in levels], default=0)
-    known = list(processes)
-    named = {process.pid for process in known}
-    seen = {one.pid for one in slices} | {one.pid for one in levels}
-    for pid in sorted(seen - named):
-        known.append(Process(pid=pid, name=f"process {pid}"))
-    drawn, beside = _nested(slices)
-    events = [event for order, process in enumerate(known) for event in _names(process, order, beside)]
-    timed = [(one.begin_ns, one.begin_ns - one.end_ns, _slice(one, tid, start)) for one, tid in drawn]
-    timed += [(one.at_ns, 0, _level(one, start)) for one in levels]
+    """The trace as plain data, in microseconds from the first event on. ``ready`` is of the first of ``processes``."""
+    start = min([piece.begin_ns for piece in slices] + [at for at, _ in ready], default=0)
+    names = dict(processes or {})
+    for pid in sorted({piece.pid for piece in slices} - set(names)):
+        names[pid] = (f"process {pid}", "thread")
+    drawn = _nested(slices)
+    tracks = {pid: {track for piece, track in drawn if piece.pid == pid} | {0} for pid in names}
+    events = [event for order, pid in enumerate(names) for event in _names(pid, order, names[pid], tracks[pid])]
+    timed = [(piece.begin_ns, piece.begin_ns - piece.end_ns, _event(piece, track, start)) for piece, track in drawn]
+    main = next(iter(names), 0)
+    for at, count in ready:
+        counter = {"ph": "C", "pid": main, "tid": 0, "name": READY, "ts": (at - start) / 1000, "args": {READY: count}}
+        timed.append((at, 0, counter))
     events += [event for _, _, event in sorted(timed, key=lambda entry: entry[:2])]
     return {"otherData": {"writer": "pipefix", "target": target}, "displayTimeUnit": "ms", "traceEvents": events}
 
 
-def encode(trace: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(trace)
+def _event(piece: Slice, track: int, start: int) -> dict[str, Any]:
+    begin, length = (piece.begin_ns - start) / 1000, (piece.end_ns - piece.begin_ns) / 1000
+    event: dict[str, Any] = {"ph": "X", "pid": piece.pid, "tid": track, "name": piece.name, "cat": piece.stage, "ts": begin}
+    return event | {"dur": length} | ({"args": {"sample": piece.sample}} if piece.sample is not None else {})
 
 
-def write(
-    slices: Iterable[Slice],
-    path: Path,
-    *,
-    levels: Iterable[CounterValue] = (),
-    processes: Sequence[Process] = (),
-    target: str = "",
-) -> None:
-    versioned.write(encode(chrome_trace(slices, levels, processes, target=target)) + b"\n", path, what="trace")
+def _names(pid: int, order: int, names: tuple[str, str], tracks: set[int]) -> list[dict[str, Any]]:
+    """Metadata: a process's name and place in the list, and its tracks' names."""
+    process, thread = names
+    named = [("process_name", 0, {"name": process}), ("process_sort_index", 0, {"sort_index": order})]
+    named += [("thread_name", track, {"name": f"{thread} (beside {track})" if track else thread}) for track in sorted(tracks)]
+    return [{"ph": "M", "pid": pid, "tid": track, "name": name, "args": args} for name, track, args in named]
 
 
-def _microseconds(nanoseconds: int) -> float:
-    return nanoseconds / 1000
-
-
-def _slice(one: Slice, tid: int, start: int) -> dict[str, Any]:
-    event = {
-        "ph": "X",
-        "pid": one.pid,
-        "tid": tid,
-        "name": one.name,
-        "cat": one.stage,
-        "ts": _microseconds(one.begin_ns - start),
-        "dur": _microseconds(one.end_ns - one.begin_ns),
-    }
-    if one.sample is not None:
-        event["args"] = {"sample": one.sample}
-    return event
-
-
-def _level(one: CounterValue, start: int) -> dict[str, Any]:
-    ts = _microseconds(one.at_ns - start)
-    return {"ph": "C", "pid": one.pid, "tid": 0, "name": one.name, "ts": ts, "args": {one.name: one.value}}
-
-
-def _names(process: Process, order: int, beside: dict[tuple[int, int], tuple[int, int]]) -> list[dict[str, Any]]:
-    """Metadata: the process's name and place in the list, and its threads' names."""
-    events = [
-        _meta(process.pid, 0, "process_name", {"name": process.name}),
-        _meta(process.pid, 0, "process_sort_index", {"sort_index": order}),
-    ]
-    events += [_meta(process.pid, tid, "thread_name", {"name": name}) for tid, name in process.threads.items()]
-    for (pid, tid), (thread, number) in beside.items():
-        if pid == process.pid:
-            name = process.threads.get(thread, f"thread {thread}")
-            events.append(_meta(pid, tid, "thread_name", {"name": f"{name} (beside {number})"}))
-    return events
-
-
-def _meta(pid: int, tid: int, name: str, args: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "M", "pid": pid, "tid": tid, "name": name, "args": args}
-
-
-def _nested(slices: Sequence[Slice]) -> tuple[list[tuple[Slice, int]], dict[tuple[int, int], tuple[int, int]]]:
-    """Each slice with the track it is drawn on, and the tracks that had to be added: (pid, track) -> (thread, number)."""
-    open_ends: dict[tuple[int, int], list[list[int]]] = {}
-    """For each thread its tracks, each a stack of the ends that are open."""
-    free: dict[int, int] = {}
-    for one in slices:
-        free[one.pid] = max(free.get(one.pid, 0), one.tid + 1)
-    ids: dict[tuple[int, int, int], int] = {}
-    drawn: list[tuple[Slice, int]] = []
-    for one in sorted(slices, key=lambda one: (one.begin_ns, -one.end_ns)):
-        number, end = _place(open_ends.setdefault((one.pid, one.tid), []), one.begin_ns, max(one.end_ns, one.begin_ns))
-        track = (one.pid, one.tid, number)
-        if track not in ids:
-            ids[track] = one.tid if number == 0 else free[one.pid]
-            free[one.pid] += number > 0
-        drawn.append((msgspec.structs.replace(one, end_ns=end), ids[track]))
-    return drawn, {(pid, tid): (thread, number) for (pid, thread, number), tid in ids.items() if number}
+def _nested(slices: Sequence[Slice]) -> list[tuple[Slice, int]]:
+    """Each slice with the track of its process that it is drawn on: the first one where it nests."""
+    open_ends: dict[int, list[list[int]]] = {}
+    """For each process its tracks, each a stack of the ends that are open."""
+    drawn = []
+    for piece in sorted(slices, key=lambda piece: (piece.begin_ns, -piece.end_ns)):
+        track, end = _place(open_ends.setdefault(piece.pid, []), piece.begin_ns, max(piece.end_ns, piece.begin_ns))
+        drawn.append((msgspec.structs.replace(piece, end_ns=end), track))
+    return drawn
 
 
 def _place(tracks: list[list[int]], begin: int, end: int) -> tuple[int, int]:
-    """The first track where the slice nests, and its end there; a new track where it nests in none."""
+    """The first track where a slice nests, and its end there; a new track where it nests in none."""
     for number, stack in enumerate(tracks):
         while stack and stack[-1] <= begin:
             stack.pop()

@@ -1,4 +1,4 @@
-"""Figures as a person reads them, intervals included; shared by the terminal card, the page and the comparison.
+"""Numbers and intervals in words, with units; what is unknown or unbounded says so. For terminal, page and comparison.
 
 A figure that is not finite reads as "unknown"; an interval without a finite end says so.
 """
@@ -6,7 +6,8 @@ A figure that is not finite reads as "unknown"; an interval without a finite end
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.gain import span
@@ -38,62 +39,50 @@ def _ends(interval: Interval, scale: float = 1.0) -> str:
     return f"at most {three_digits(high)}" if math.isfinite(high) else "no interval"
 
 
-def _exact(interval: Interval) -> bool:
-    return interval.low == interval.value == interval.high
+def _or_unknown(words: Callable[[float], str]) -> Callable[[float | None], str]:
+    return lambda value: words(value) if value is not None and math.isfinite(value) else UNKNOWN
 
 
-def seconds(value: float | None) -> str:
-    return quantity.seconds(value) if value is not None and math.isfinite(value) else UNKNOWN
-
-
-def seconds_between(interval: Interval | None) -> str:
-    """``4.60 ms (4.41-4.80)``."""
-    if interval is None or not math.isfinite(interval.value):
-        return UNKNOWN
-    text = seconds(interval.value)
-    return text if _exact(interval) else f"{text} ({_ends(interval, quantity.time_unit(interval.value)[1])})"
-
-
-def size(value: float | None) -> str:
-    return quantity.size(value) if value is not None and math.isfinite(value) else UNKNOWN
-
-
-def percent(share: float | None) -> str:
-    return quantity.percent(share) if share is not None and math.isfinite(share) else UNKNOWN
-
-
-def percent_between(interval: Interval | None) -> str:
-    if interval is None or not math.isfinite(interval.value):
-        return UNKNOWN
-    text = percent(interval.value)
-    if _exact(interval):
-        return text
-    low, high = (percent(end).removesuffix(" %") for end in (interval.low, interval.high))
-    return f"{text} ({between(low, high)})"
-
-
-def times(ratio: float | None) -> str:
-    return quantity.times(ratio) if ratio is not None and math.isfinite(ratio) else UNKNOWN
-
-
-def times_between(interval: Interval | None) -> str:
-    """``1.42x (1.35-1.49)``."""
-    if interval is None or not math.isfinite(interval.value):
-        return UNKNOWN
-    if math.isfinite(interval.low) and math.isfinite(interval.high):
-        return span(interval)
-    return f"{times(interval.value)} ({_ends(interval)})"
+seconds, size = _or_unknown(quantity.seconds), _or_unknown(quantity.size)
+percent, times = _or_unknown(quantity.percent), _or_unknown(quantity.times)
 
 
 def rate(value: float | None, unit: str = "samples/s") -> str:
     return quantity.rate(value, unit) if value is not None and math.isfinite(value) else UNKNOWN
 
 
-def rate_between(interval: Interval | None, unit: str = "samples/s") -> str:
+def _with_ends(interval: Interval | None, text: Callable[[float], str], scale: float = 1.0) -> str:
+    """The estimate in words, and its interval in brackets unless it is exact."""
     if interval is None or not math.isfinite(interval.value):
         return UNKNOWN
-    text = rate(interval.value, unit)
-    return text if _exact(interval) else f"{text} ({_ends(interval)})"
+    exact = interval.low == interval.value == interval.high
+    return text(interval.value) + ("" if exact else f" ({_ends(interval, scale)})")
+
+
+def seconds_between(interval: Interval | None) -> str:
+    """``4.60 ms (4.41-4.80)``."""
+    estimate = usable(interval)
+    scale = quantity.time_unit(estimate.value)[1] if estimate is not None else 1.0
+    return _with_ends(estimate, quantity.seconds, scale)
+
+
+def rate_between(interval: Interval | None, unit: str = "samples/s") -> str:
+    return _with_ends(interval, lambda value: quantity.rate(value, unit))
+
+
+def percent_between(interval: Interval | None) -> str:
+    if interval is None or not math.isfinite(interval.value):
+        return UNKNOWN
+    low, high = (percent(end).removesuffix(" %") for end in (interval.low, interval.high))
+    exact = interval.low == interval.value == interval.high
+    return percent(interval.value) + ("" if exact else f" ({between(low, high)})")
+
+
+def times_between(interval: Interval | None) -> str:
+    """``1.42x (1.35-1.49)``."""
+    if interval is not None and all(map(math.isfinite, (interval.value, interval.low, interval.high))):
+        return span(interval)
+    return _with_ends(interval, quantity.times)
 
 
 def number(value: float | None) -> str:
@@ -112,11 +101,8 @@ def calls(a_sample: float) -> str:
 
 def median(values: Sequence[float]) -> float | None:
     """The middle of the finite ones."""
-    ordered = sorted(value for value in values if math.isfinite(value))
-    if not ordered:
-        return None
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    finite = [value for value in values if math.isfinite(value)]
+    return statistics.median(finite) if finite else None
 
 
 def counted(count: int, noun: str) -> str:

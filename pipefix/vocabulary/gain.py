@@ -1,4 +1,4 @@
-"""What a change brings (throughput after over before) and how that is known; no other file makes words of such a figure.
+"""What a change brings (throughput after over before: above 1 is faster) and how that is known; words of such a figure.
 
 A gain is one of four: it was tried (`MeasuredGain`), computed (`Modelled`), limited by what else was seen (`Bounded`), or nothing
 is known (`NotTried`). Whatever is computed of several gains is known no better than the least known of them (`derived`).

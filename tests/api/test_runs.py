@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -50,6 +51,14 @@ def test_runs_and_files_are_compared_alike(tmp_path: Path) -> None:
     assert isinstance(found, pipefix.Comparison)
     assert "No change that these runs can tell from noise: delivered 1.00x" in str(found)
     assert isinstance(run, pipefix.Run)
+
+
+def test_a_comparison_is_saved_and_drawn_as_a_run_is(tmp_path: Path) -> None:
+    comparison = pipefix.compare(FILE, FILE)
+    saved = comparison.save(tmp_path / "comparison.json").read_text()
+    assert json.loads(saved)["sentence"] == comparison.sentence
+    assert comparison.html(tmp_path / "comparison.html") == (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    assert "<iframe" in comparison._repr_html_()
 
 
 def test_a_file_that_is_not_there() -> None:

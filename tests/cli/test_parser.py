@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from pipefix.cli.command import find
+import pipefix
+from pipefix.cli.command import find, options
 from pipefix.cli.nearest import nearest
 from pipefix.cli.parser import parse
 from pipefix.vocabulary.errors import BadUsage
@@ -84,3 +87,18 @@ def test_the_nearest_word() -> None:
     assert nearest("--recor", ["--budget", "--recording-budget"]) == "--recording-budget"
     assert nearest("shwo", ["probe", "show"]) == "show"
     assert nearest("entirely-else", ["probe", "show"]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "verb", "own"),
+    [
+        ("probe x", "probe", ("budget", "recording_budget", "out", "fail_on")),
+        ("fix x", "fix", ("undo",)),
+        ("tune x", "tune", ()),
+        ("convert x --to lmdb", "convert", ("dry_run",)),
+        ("swap x --to kornia", "swap", ()),
+    ],
+)
+def test_options_have_the_names_of_the_verbs_parameters(words: str, verb: str, own: tuple[str, ...]) -> None:
+    given = options(parse(words.split(), find()), *own)
+    assert set(given) <= set(inspect.signature(getattr(pipefix, verb)).parameters)

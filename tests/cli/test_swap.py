@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import base64
+import io
 import json
+import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from pipefix.api.swap import Swapped
+from pipefix.augment.parity import Panel, Parity
 from pipefix.cli.main import main
 from pipefix.report import swap_report, terminal
-from pipefix.report.swapfile import (
+from pipefix.report.swap_report import (
     Moves,
-    PanelPicture,
     ParityFigures,
     PixelFigures,
     Stays,
@@ -21,6 +26,7 @@ from pipefix.report.swapfile import (
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
 
+SHADES = (10, 20, 30, 40)
 PIXELS = PixelFigures(op="ColorJitter", pictures=16, mean=0.2, p99=1.0, worst=2.0, within=True, note="rounded once")
 PARITY = ParityFigures(
     device="cpu",
@@ -91,10 +97,13 @@ def test_narrow_and_ascii() -> None:
 
 @pytest.fixture
 def swap(library: Library) -> Library:
-    library.answer = SimpleNamespace(
-        report=REPORT, sheet=[PanelPicture(original="AA", cpu="BB", swapped="CC", difference="DD", mean=0.3)]
-    )
+    library.answer = swapped(REPORT)
     return library
+
+
+def swapped(report: SwapReport) -> Swapped:
+    parity = Parity("kornia", "cpu", sheet=[Panel(*(np.full((2, 2, 3), shade) for shade in SHADES), mean=0.3)])
+    return Swapped(cast(Any, None), report, parity, cast(Any, None))
 
 
 def test_what_is_asked(swap: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -120,7 +129,7 @@ def test_a_difference_is_an_exit_code_where_it_was_asked_for(swap: Library, caps
     import msgspec
 
     worse = msgspec.structs.replace(REPORT, parity=msgspec.structs.replace(PARITY, holds=False))
-    swap.answer = SimpleNamespace(report=worse, sheet=[])
+    swap.answer = swapped(worse)
     assert main(["swap", "x", "--to", "kornia", "--check"]) == 1
     assert "the two sides differ" in capsys.readouterr().err
 
@@ -130,8 +139,9 @@ def test_the_page_holds_its_pictures_and_asks_nothing_of_the_network(swap: Libra
     assert main(["swap", "x", "--to", "kornia", "--html", str(page)]) == 0
     assert swap.asked[0][1]["check"] is True
     text = page.read_text()
-    for data in ("AA", "BB", "CC", "DD"):
-        assert f"data:image/png;base64,{data}" in text
+    pictures = re.findall(r"data:image/png;base64,([\w+/=]+)", text)
+    shades = [Image.open(io.BytesIO(base64.b64decode(picture))).getpixel((0, 0)) for picture in pictures]
+    assert shades == [(shade,) * 3 for shade in SHADES]
     assert "default-src &#39;none&#39;" in text
     assert "http://" not in text.replace("http-equiv", "")
     assert main(["swap", "x", "--to", "kornia", "--html", str(page)]) == 0, "an older report of the same kind is replaced"

@@ -9,7 +9,7 @@ import pytest
 
 from pipefix.cli.main import main
 from pipefix.report import terminal, tune_report
-from pipefix.report.tunefile import Certificate, TuneReport
+from pipefix.report.tune_report import Certificate, TuneReport
 from pipefix.tuning.limits import Usage
 from pipefix.tuning.results import BatchSize, Trial
 from pipefix.tuning.space import Settings

@@ -13,6 +13,7 @@ from pipefix.hooks.charges import OWN_NAMES
 from pipefix.measurement.measurement import Block, Measurement
 from pipefix.measurement.trace import Charge
 from pipefix.plan.advise import advise
+from pipefix.plan.fit import SATURATED, fitted
 from pipefix.report import run_figures
 from pipefix.report.runfile import Run, decode, encode
 from pipefix.subject.subject import Subject
@@ -41,6 +42,21 @@ def test_nothing_is_told_that_no_evidence_stands_under(made_up: MadeUp) -> None:
     run = told(found)
     assert broken(run) == []
     assert broken(decode(encode(run), origin="again")) == []
+    assert too_many_workers(found, shards=made_up.workers + 1) == []
+
+
+def too_many_workers(found: Measurement, shards: int) -> list[str]:
+    """Proposed counts of workers that were not tried, and that the shards of a stream or busy cores leave nothing for."""
+    wrong = []
+    for limits in ({"shards": shards}, {"cores": 1.0}):
+        less = dataclasses.replace(found, **limits)  # type: ignore[arg-type]
+        diagnosis = diagnose(less)
+        counts = {step.id: int(step.id[8:]) for step in advise(less, diagnosis).proposed if step.id.startswith("workers-")}
+        tried = {step.id for step in advise(less, diagnosis).proposed if step.measured}
+        busy = fitted(less, diagnosis).busy >= SATURATED
+        wrong += [name for name, count in counts.items() if name not in tried and less.shards and count > less.shards]
+        wrong += [name for name, count in counts.items() if name not in tried and busy and count > max(less.cores, less.workers)]
+    return wrong
 
 
 def test_an_arm_that_did_not_run_is_bounded_and_worded_as_such() -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 import re
+import shlex
 import statistics
 from collections.abc import Iterator
 
+from torch.utils.data import DataLoader
+
+from pipefix.cli.command import find
+from pipefix.cli.parser import parse
 from pipefix.report.card import FREE, card
 from pipefix.report.page import page
 from pipefix.report.probe_report import full
 from pipefix.report.runfile import Run, StageFigures
 from pipefix.report.terminal import lines
 from pipefix.report.wording import known
+from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED
 from pipefix.vocabulary.quantity import Interval
 
@@ -30,7 +38,7 @@ def broken(run: Run) -> list[str]:
     """Every promise that this run breaks, in words."""
     ran = {arm.name: len(arm.rates) for arm in run.arms if arm.rates}
     declined = {arm.name: arm.declined or "" for arm in run.arms if arm.declined is not None}
-    return [*_measured(run, ran), *_named(run, ran, declined), *_blocks(run, ran), *_open(run), *_adds_up(run)]
+    return [*_measured(run, ran), *_named(run, ran, declined), *_blocks(run, ran), *_open(run), *_adds_up(run), *_proposals(run)]
 
 
 def _measured(run: Run, ran: dict[str, int]) -> Iterator[str]:
@@ -101,6 +109,8 @@ def _blocks(run: Run, ran: dict[str, int]) -> Iterator[str]:
     real, said = ran.get("real", 0), card(run)
     if said.confidence is not None and "resamples" in said.confidence and real < FEWEST_RESAMPLED:
         yield f"resamples of {real} blocks are told"
+    if said.confidence is not None and "resamples" in said.confidence and run.verdict is not None and run.verdict.by_arms:
+        yield "resamples are told, and arms decided"
     if real < 2:
         for stage in run.stages:
             if stage.wall_s is not None and math.isfinite(stage.wall_s.low) and stage.stage != "transfer":
@@ -137,6 +147,26 @@ def _adds_up(run: Run) -> Iterator[str]:
             ops = sum(op.wall_s for op in stage.ops)
             if not math.isclose(ops, stage.wall_s.value, rel_tol=1e-6, abs_tol=1e-12):
                 yield f"operations of {stage.stage} take {ops}, the stage {stage.wall_s.value}"
+
+
+def _proposals(run: Run) -> Iterator[str]:
+    """What is proposed can be typed: commands of ours are understood, and arguments are those that a DataLoader has."""
+    for remedy in run.remedies:
+        if remedy.status != "proposed":
+            continue
+        command = (remedy.command or "").partition("  # ")[0]
+        try:
+            if command.startswith("pipefix "):
+                parse(shlex.split(command)[1:], find())
+            elif command.startswith("DataLoader("):
+                call = ast.parse(command.replace("...", "dataset"), mode="eval").body
+                inspect.signature(DataLoader).bind(
+                    None, **{keyword.arg: None for keyword in getattr(call, "keywords", ()) if keyword.arg}
+                )
+            elif not command[:1].isupper():
+                yield f"{remedy.id} proposes what is neither a command nor a sentence: {command!r}"
+        except (BadUsage, SyntaxError, TypeError) as error:
+            yield f"{remedy.id} proposes what cannot be typed: {command!r}: {error}"
 
 
 def _figures(run: Run, name: str) -> StageFigures:

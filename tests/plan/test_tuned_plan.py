@@ -12,7 +12,7 @@ from pipefix.api.tune import Tuned, _reading_its_cache, _tuned
 from pipefix.caches import convert as conversion
 from pipefix.plan import planfile
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
-from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.limits import ResourceLimits

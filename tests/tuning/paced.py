@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.report.tunefile import Certificate
+from pipefix.report.tune_report import Certificate
 
 STEP_S = 0.02
 BATCH = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.batch_sizes import DOUBLINGS, sweep
 from pipefix.tuning.limits import ResourceLimits
 from pipefix.tuning.results import Goal

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from pipefix.api.tune import _limits, _space
 from pipefix.measurement.consumer import consumer_for
-from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.child import TrialWork

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipefix.report.tune_figures import ConsumerName, TuneReporter
+from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
 from pipefix.tuning.results import Goal
 from pipefix.tuning.space import Settings

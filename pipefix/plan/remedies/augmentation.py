@@ -1,4 +1,4 @@
-"""Augmentation moved to the device that trains, alone or with the decoding before it."""
+"""Remedies that move augmentation to the GPU, alone or with the decoding before it."""
 
 from __future__ import annotations
 

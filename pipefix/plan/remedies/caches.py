@@ -1,4 +1,4 @@
-"""Work done once and kept: the bytes packed together, smaller images, decoded arrays, samples up to what is random."""
+"""Remedies that store work done once: source bytes, smaller images, decoded arrays, samples up to the first random step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole batches asked for at once: fetched together, tokenised together."""
+"""Remedies for whole batches at once: fetched together, tokenised together."""
 
 from __future__ import annotations
 

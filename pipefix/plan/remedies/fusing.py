@@ -1,4 +1,4 @@
-"""Decoding and transforming by one call a sample, straight into the batch."""
+"""The remedy of decoding and transforming by one fused call a sample."""
 
 from __future__ import annotations
 

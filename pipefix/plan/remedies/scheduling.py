@@ -1,4 +1,4 @@
-"""Who waits for whom: batches out of order past a slow sample, and threads that fight over cores."""
+"""Remedies for waiting on one another: batches out of order past a slow sample, threads that compete for cores."""
 
 from __future__ import annotations
 

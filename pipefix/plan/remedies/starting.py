@@ -1,4 +1,4 @@
-"""How long epochs take to begin: workers kept between them."""
+"""The remedy for epochs that take long to begin: workers kept between them."""
 
 from __future__ import annotations
 

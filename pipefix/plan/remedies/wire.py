@@ -1,4 +1,4 @@
-"""What crosses from worker to training process and on to the device, and how."""
+"""Remedies for moving batches from worker to training process and on to the device."""
 
 from __future__ import annotations
 

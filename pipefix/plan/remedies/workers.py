@@ -1,4 +1,4 @@
-"""More workers, or fewer: counts that were really tried, or the model's best where none was."""
+"""The remedy of another number of workers: the best count that was tried, or that the model predicts."""
 
 from __future__ import annotations
 

@@ -1,0 +1,52 @@
+"""How results look in Python: printed they are text for a terminal, in a notebook their page; `html` and `save` write files."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipefix.report.document import Document
+from pipefix.vocabulary import versioned
+
+NOTEBOOK_HEIGHT = 640
+
+
+class Shown:
+    """A result that says of itself what is told of it."""
+
+    __slots__ = ()
+    KIND: ClassVar[str] = "file of results"
+    """What `save` writes, in messages."""
+
+    def document(self, *, full: bool = False) -> Document:
+        """What is printed; ``full``: what the page holds."""
+        raise NotImplementedError
+
+    def figures(self) -> Any:
+        """What `save` writes as JSON, and ``--json`` prints."""
+        return self
+
+    def __str__(self) -> str:
+        from pipefix.report import terminal
+
+        return "\n".join(terminal.lines(self.document()))
+
+    def _repr_html_(self) -> str:
+        framed = html.escape(self.html(), quote=True)
+        style = f"width: 100%; height: {NOTEBOOK_HEIGHT}px; border: 0"
+        return f'<iframe title="pipefix report" srcdoc="{framed}" sandbox="allow-scripts" style="{style}"></iframe>'
+
+    def html(self, path: str | Path | None = None) -> str:
+        """The page that ``--html`` writes, as text; written to ``path`` where one is given."""
+        from pipefix.report.page import page
+
+        text = page(self.document(full=True))
+        if path is not None:
+            versioned.write(text, Path(path), what="report")
+        return text
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figures as JSON. Those of a run are read again by `pipefix.load` and `pipefix.compare`."""
+        versioned.write(versioned.text(self.figures()), Path(path), what=self.KIND)
+        return Path(path)

@@ -14,7 +14,7 @@ from pipefix.plan import backups, planfile
 from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import UnreadableFile
 
-FOLDER = "pipefix-caches"
+FOLDER = planfile.CACHES
 """Beside the plan file."""
 NAMES = ("source", "resized-256", "decoded", "sample")
 

@@ -14,17 +14,16 @@ import msgspec
 
 from pipefix.fixes import applied, build_cache, caches_made, keep_workers, verify
 from pipefix.fixes.builder import Builder, Say
-from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
-from pipefix.fixes.fixer import FixContext, Fixer
+from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
 from pipefix.fixes.log import Log, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
-from pipefix.fixes.registry import ByHand, fixer_for
+from pipefix.fixes.steps import FixContext, Fixer
 from pipefix.fixes.undo import settle
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.planfile import BeforeAfter, PlanFile
+from pipefix.plan.planfile import BeforeAfter, CacheChange, PlanFile
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
@@ -150,7 +149,7 @@ class Session:
         seen = self._look()
         ahead = []
         for step in self._wanted(seen.plan):
-            fixer = fixer_for(step.id)
+            fixer = fixer_for(step)
             why = fixer.refuses(step, self._context()) or too_little(step, self.wishes.min_gain)
             if why is None:
                 ahead.append(refused(step, condition(step, fixer) or ""))
@@ -189,7 +188,7 @@ class Session:
         for step in self._wanted(plan):
             if step.id in self._told:
                 continue
-            little = None if isinstance(fixer_for(step.id), ByHand) else too_little(step, self.wishes.min_gain)
+            little = None if step.change is None else too_little(step, self.wishes.min_gain)
             if little is not None:
                 self.stopped = f"good enough: the best that is left, {step.id}, {little}"
                 return False
@@ -237,14 +236,15 @@ class Session:
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def _try(self, step: Proposed) -> Outcome:
-        fixer, context = fixer_for(step.id), self._context()
+        fixer, context = fixer_for(step), self._context()
         why = fixer.refuses(step, context) or self._not_allowed(step, fixer)
         if why is not None:
-            return self._refuse(step, why, by_hand=isinstance(fixer, ByHand))
-        attempt = self._attempt = _Attempt(step, fixer.makes(step, context), backups.next_number(self.path))
+            return self._refuse(step, why)
+        makes = step.change.path if isinstance(step.change, CacheChange) else None
+        attempt = self._attempt = _Attempt(step, makes, backups.next_number(self.path))
         self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=_plain(step.speedup))
         try:
-            attempt.plan = fixer.plan(step, context)
+            attempt.plan = self.plan.merged(fixer.change(step, context))
             begun = time.perf_counter()
             fixer.make(step, context, self.say)
             attempt.seconds = time.perf_counter() - begun
@@ -287,9 +287,9 @@ class Session:
             return f"{told}: --yes allows it"
         return None if self.ask(f"{step.title}: {span(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
 
-    def _refuse(self, step: Proposed, why: str, *, by_hand: bool = False) -> Refused:
+    def _refuse(self, step: Proposed, why: str) -> Refused:
         self.log.write("refused", id=step.id, why=why, predicted=_plain(step.speedup))
-        return refused(step, why, command=step.command if by_hand else None)
+        return refused(step, why, command=step.command if step.change is None else None)
 
     def _drop(self, attempt: _Attempt, why: str) -> Refused:
         step = attempt.step

@@ -17,6 +17,8 @@ from pipefix.fixes.outcome import Measured
 from pipefix.fixes.session import ProbeResult, Session
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
+from pipefix.plan.planfile import Change, LoaderChange
+from pipefix.plan.remedy import Remedy, all_remedies
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import Modelled
@@ -51,7 +53,19 @@ def about(value: float, spread: float = 0.03) -> Interval:
 
 def step(id: str, gain: float = 2.0, **facts: Any) -> Proposed:
     facts = {"stage": Stage.STORAGE, "title": f"Do {id}", "why": "it is slow", "command": f"do {id}", **facts}
+    kind = next((kind for kind in all_remedies() if kind.id in (id, id.rpartition("-")[0])), Remedy)
+    facts = {"change": change_of(id), "by_hand": kind.by_hand, **facts}
     return Proposed(id=id, gain=Modelled(about(gain)), **facts)
+
+
+def change_of(id: str) -> Change | None:
+    """What the remedy of this id merges into a plan."""
+    kind, _, form = id.rpartition("-")
+    if kind == "workers":
+        return LoaderChange(num_workers=int(form))
+    if kind == "fuse":
+        return LoaderChange(fuse=form)  # type: ignore[arg-type]
+    return next((kind.change for kind in all_remedies() if kind.id == id), None)
 
 
 def declined(id: str, why: str = "nothing is read") -> Declined:

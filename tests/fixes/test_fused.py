@@ -22,10 +22,9 @@ from torchvision.datasets import ImageFolder
 
 from pipefix.api import fused as tried
 from pipefix.fixes import applied, fused, verify, whole_loader
-from pipefix.fixes.choice import candidates
-from pipefix.fixes.fixer import FixContext
+from pipefix.fixes.choice import candidates, fixer_for
 from pipefix.fixes.outcome import Applied, Refused
-from pipefix.fixes.registry import fixer_for
+from pipefix.fixes.steps import FixContext
 from pipefix.fixes.whole_loader import WholeLoader
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
@@ -192,14 +191,14 @@ def test_a_process_that_dies_or_hangs_or_raises_is_told() -> None:
 
 
 def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: Path) -> None:
-    fixer, exact = fixer_for("fuse-exact"), step("fuse-exact", risk="random numbers are drawn anew")
+    fixer, exact = fixer_for(step("fuse-exact")), step("fuse-exact", risk="random numbers are drawn anew")
     at = place(loader(folder), tmp_path, PlanFile(loader=LoaderChange(num_workers=2)))
     assert fixer.refuses(exact, at) is None
     assert fixer.alters(exact) == "random numbers are drawn anew"
     assert fixer.alters(step("fuse-exact")) is None
-    plan = fixer.plan(exact, at)
+    plan = at.plan.merged(fixer.change(exact, at))
     assert plan.loader == LoaderChange(num_workers=2, fuse="exact")
-    assert fixer_for("fuse-close").plan(step("fuse-close"), at).loader == LoaderChange(num_workers=2, fuse="close")
+    assert at.plan.merged(step("fuse-close").change).loader == LoaderChange(num_workers=2, fuse="close")
     planfile.write(plan, tmp_path / planfile.NAME)
     assert 'fuse = "exact"' in (tmp_path / planfile.NAME).read_text()
     made = applied.fixed(at.subject, planfile.read(tmp_path / planfile.NAME), tmp_path).loader

@@ -11,10 +11,10 @@ from unittest import mock
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.fixes import verify
+from pipefix.fixes import speedup
 from pipefix.fixes.choice import Wishes
+from pipefix.fixes.fix import ProbeResult, Session
 from pipefix.fixes.outcome import Measured
-from pipefix.fixes.session import ProbeResult, Session
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
 from pipefix.plan.planfile import Change, LoaderChange
@@ -106,7 +106,7 @@ class Bench:
         return Session(subject, Consumer(), MACHINE, self.folder / "out", Wishes(**wishes), self.look, lambda *_: None, ask)
 
     def run(self, ask: Callable[[str], bool] | None = None, **wishes: Any) -> Any:
-        with mock.patch.object(verify, "faster", self.faster), mock.patch.object(verify, "epoch_starts", self.epoch_starts):
+        with mock.patch.object(speedup, "faster", self.faster), mock.patch.object(speedup, "epoch_starts", self.epoch_starts):
             return self.session(ask, **wishes).run()
 
     @property
@@ -127,7 +127,7 @@ def killed_at(number: int) -> Iterator[list[str]]:
     """Inside, the process dies before its ``number``-th act that changes anything on the disk. Yields the acts so far."""
     from pipefix.caches import folder as cache_folder
     from pipefix.caches.building import Building
-    from pipefix.fixes import log
+    from pipefix.fixes import history
     from pipefix.plan import planfile
     from pipefix.vocabulary import files
 
@@ -144,7 +144,7 @@ def killed_at(number: int) -> Iterator[list[str]]:
 
     with contextlib.ExitStack() as stack:
         for owner, name in (
-            (log.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
+            (history.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
             (cache_folder, "remove"), (Building, "finished"), (Building, "seal"),
         ):  # fmt: skip
             stack.enter_context(mock.patch.object(owner, name, dying(name, getattr(owner, name))))

@@ -12,12 +12,12 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 from pipefix.augment import support
-from pipefix.fixes import applied, build_cache, caches_made
+from pipefix.fixes import apply_plan, build_cache, history
 from pipefix.fixes.choice import fixer_for
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
+from pipefix.fixes.speedup import WholeLoader
 from pipefix.fixes.steps import FixContext
-from pipefix.fixes.whole_loader import WholeLoader
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
@@ -80,7 +80,7 @@ def test_the_hand_over_is_fastloaders(place):
     assert plan.loader == LoaderChange(num_workers=2, engine="processes")
     done = FixContext(place.subject, plan, place.folder, MACHINE)
     assert fixer.refuses(step("handover-slots"), done) == "the plan hands batches over through reused memory already"
-    loader = applied.fixed(place.subject, plan, place.folder).loader
+    loader = apply_plan.fixed(place.subject, plan, place.folder).loader
     assert isinstance(loader, FastLoader) and loader.another(loader.dataset).engine == "processes"
     theirs = FixContext(
         load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE
@@ -90,7 +90,7 @@ def test_the_hand_over_is_fastloaders(place):
 
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
     plan = PlanFile(loader=LoaderChange(num_workers=1, engine="processes"))
-    subject = applied.fixed(place.subject, plan, place.folder)
+    subject = apply_plan.fixed(place.subject, plan, place.folder)
     pool = Pool(subject, StandInOptions(0, 1, cut=False), Consumer())
     try:
         assert pool.block(PLAIN, 0.1).rate > 0
@@ -127,13 +127,13 @@ def test_caches_are_built_beside_the_plan_and_read_through_it(place, id):
     fixer.make(step(id), place, lambda *_: None)
     plan = planned_by(step(id), place)
     planfile.write(plan, place.folder / planfile.NAME)
-    fixed = applied.fixed(place.subject, planfile.read(place.folder / planfile.NAME), place.folder)
+    fixed = apply_plan.fixed(place.subject, planfile.read(place.folder / planfile.NAME), place.folder)
     assert fixed.dataset[2][0].shape == (3, 16, 16)
     folder = place.folder / plan.cache.path
     assert build_cache.bytes_of(folder) > 0
-    assert caches_made.remove_unused(place.folder) == ([], [])
+    assert history.remove_unused(place.folder) == ([], [])
     (place.folder / planfile.NAME).unlink()
-    assert caches_made.remove_unused(place.folder) == ([plan.cache.path], []) and not folder.parent.exists()
+    assert history.remove_unused(place.folder) == ([plan.cache.path], []) and not folder.parent.exists()
 
 
 def test_an_earlier_store_does_not_follow_a_later_one(place):
@@ -163,14 +163,14 @@ class TestMovedAugmentation:
             fixer.make(step(f"cache-{store}"), place, lambda *_: None)
             plan = planned_by(step(f"cache-{store}"), place)
         plan = planned_by(step("augment-gpu"), FixContext(place.subject, plan, place.folder, MACHINE))
-        fixed = applied.fixed(place.subject, plan, place.folder)
+        fixed = apply_plan.fixed(place.subject, plan, place.folder)
         seen = []
 
         class Keeps(Consumer):
             def __call__(self, batch):
                 seen.append(batch)
 
-        taking = applied.consumer(Keeps(), place.subject, plan, place.folder)
+        taking = apply_plan.consumer(Keeps(), place.subject, plan, place.folder)
         for batch in fixed.loader:
             assert batch[0][0].dtype == torch.uint8
             taking(batch)
@@ -238,8 +238,8 @@ class TestDecodingByDali:
             backend="dali", operations=["CenterCrop", "RandomHorizontalFlip", "ToTensor"]
         )
         fixer.make(step("decode-gpu"), files, lambda *_: None)
-        fixed = applied.fixed(files.subject, plan, files.folder)
-        assert applied.consumer(Consumer(), files.subject, plan, files.folder).name == "none"
+        fixed = apply_plan.fixed(files.subject, plan, files.folder)
+        assert apply_plan.consumer(Consumer(), files.subject, plan, files.folder).name == "none"
         # One colour a picture: flipping does not show.
         for one, own in zip(fixed.loader, files.subject.loader, strict=True):
             assert torch.allclose(one[0].cpu(), own[0], atol=1 / 255) and one[1].tolist() == own[1].tolist()

@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from pipefix.fixes import applied, build_cache, caches_made, keep_workers, verify
+from pipefix.fixes import apply_plan, build_cache, history, same_samples, speedup
 from pipefix.fixes.builder import Builder, Say
 from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
-from pipefix.fixes.log import Log, writable
+from pipefix.fixes.history import Log, settle, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
 from pipefix.fixes.steps import FixContext, Fixer
-from pipefix.fixes.undo import settle
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
@@ -164,7 +163,7 @@ class Session:
             return False
         kept = [one for one in self.outcomes if isinstance(one, Applied)]
         if kept and self.wishes.only is None and PersistentWorkers.id not in self._told:
-            step = keep_workers.step_for(self._pipeline(self.plan).subject, kept[-1].measured.after.value)
+            step = speedup.workers_kept_up(self._pipeline(self.plan).subject, kept[-1].measured.after.value)
             if step is not None and too_little(step, self.wishes.min_gain) is None:
                 self.outcomes.append(self._try(step))
         return True
@@ -221,11 +220,11 @@ class Session:
     def _context(self) -> FixContext:
         return FixContext(self.subject, self.plan, self.folder, self.machine, self._builder)
 
-    def _pipeline(self, plan: PlanFile) -> verify.Pipeline:
+    def _pipeline(self, plan: PlanFile) -> speedup.Pipeline:
         if plan.loader is None and plan.cache is None and plan.augmentation is None:
-            return verify.Pipeline(self.subject, self.consumer)
-        subject = applied.fixed(self.subject, plan, self.folder)
-        return verify.Pipeline(subject, applied.consumer(self.consumer, self.subject, plan, self.folder))
+            return speedup.Pipeline(self.subject, self.consumer)
+        subject = apply_plan.fixed(self.subject, plan, self.folder)
+        return speedup.Pipeline(subject, apply_plan.consumer(self.consumer, self.subject, plan, self.folder))
 
     def _look(self) -> ProbeResult:
         now = self._pipeline(self.plan)
@@ -265,13 +264,13 @@ class Session:
         if self.plan.augmentation != attempt.plan.augmentation:
             attempt.same = _moved(alters)
         else:
-            attempt.same = verify.same(now.subject, then.subject, alters=alters, untouched=untouched)
+            attempt.same = same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
         if attempt.same.kind == "unchecked":
             return f"whether samples stay what they are cannot be told: {attempt.same.sentence}"
         if attempt.same.kind == "unlike" or (attempt.same.kind == "different" and alters is None):
             return f"samples are not what they were: {attempt.same.sentence}"
         spent = (1 - LOOKING) * self.wishes.budget
-        attempt.measured = verify.faster(now, then, seconds=spent, epochs=attempt.step.every_epoch, say=self.say)
+        attempt.measured = speedup.faster(now, then, seconds=spent, epochs=attempt.step.every_epoch, say=self.say)
         gain = attempt.measured.gain
         if attempt.measured.faster:
             return None
@@ -303,7 +302,7 @@ class Session:
         """Remove caches that no plan names: all of them, or this one alone. What an attempt would have made may be None."""
         if only is None:
             return
-        removed, left = caches_made.remove_unused(self.folder, only or None)
+        removed, left = history.remove_unused(self.folder, only or None)
         self._left_alone += [sentence for sentence in left if sentence not in self._left_alone]
         for path in removed:
             self.log.write("removed", makes=path)
@@ -336,7 +335,7 @@ class Session:
         }
         made = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         return msgspec.structs.replace(
-            plan, target=self.subject.target, created=made, machine=applied.tuned_on(self.machine), **changed
+            plan, target=self.subject.target, created=made, machine=apply_plan.tuned_on(self.machine), **changed
         )
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -346,13 +345,13 @@ class Session:
         kept = [one for one in self.outcomes if isinstance(one, Applied)]
         if not kept:
             return
-        first, last = verify.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
+        first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
         altered = "; ".join(words for words in dict.fromkeys(_altered(kept)) if words) or None
         moved = self.plan.augmentation is not None
-        self.whole_same = _moved(altered) if moved else verify.same(first.subject, last.subject, alters=altered)
+        self.whole_same = _moved(altered) if moved else same_samples.same(first.subject, last.subject, alters=altered)
         workers = {one.subject.loader.num_workers for one in (first, last)}
         epochs = any(one.measured.epochs for one in kept) or len(workers) > 1  # those have to be started
-        self.total = verify.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
+        self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
         if not self.total.slower:
             return
         why = f"all steps together made it slower: {span(self.total.gain)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -104,7 +103,7 @@ class Session:
             if interrupted:
                 self.stopped = "interrupted"
                 self._log_interrupted()
-            log.write("ended", why=self.stopped, measured=msgspec.to_builtins(self.total))
+            log.write("ended", why=self.stopped, measured=self.total)
             return self._fixed(interrupted=interrupted)
 
     def _log_interrupted(self) -> None:
@@ -241,7 +240,7 @@ class Session:
             return self._refuse(step, why)
         makes = step.change.path if isinstance(step.change, CacheChange) else None
         attempt = self._attempt = _Attempt(step, makes, backups.next_number(self.path))
-        self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=_plain(step.speedup))
+        self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=step.speedup)
         try:
             attempt.plan = self.plan.merged(fixer.change(step, context))
             begun = time.perf_counter()
@@ -261,10 +260,8 @@ class Session:
         now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
         self.say("verifying: comparing samples", 0.0)
         untouched = (self.plan.cache, self.plan.augmentation) == (attempt.plan.cache, attempt.plan.augmentation)
-        if self.plan.augmentation != attempt.plan.augmentation:
-            attempt.same = _moved(alters)
-        else:
-            attempt.same = same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
+        moved = self.plan.augmentation != attempt.plan.augmentation
+        attempt.same = _moved(alters) if moved else same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
         if attempt.same.kind == "unchecked":
             return f"whether samples stay what they are cannot be told: {attempt.same.sentence}"
         if attempt.same.kind == "unlike" or (attempt.same.kind == "different" and alters is None):
@@ -287,15 +284,13 @@ class Session:
         return None if self.ask(f"{step.title}: {span(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
 
     def _refuse(self, step: Proposed, why: str) -> Refused:
-        self.log.write("refused", id=step.id, why=why, predicted=_plain(step.speedup))
+        self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
         return refused(step, why, command=step.command if step.change is None else None)
 
     def _drop(self, attempt: _Attempt, why: str) -> Refused:
         step = attempt.step
         self._remove_unused(attempt.makes)  # first, where the disk is full of it
-        self.log.write(
-            "dropped", step=attempt.number, id=step.id, why=why, measured=_plain(attempt.measured), same=_plain(attempt.same)
-        )
+        self.log.write("dropped", step=attempt.number, id=step.id, why=why, measured=attempt.measured, same=attempt.same)
         return refused(step, why, measured=attempt.measured, same=attempt.same)
 
     def _remove_unused(self, only: str | None = "") -> None:
@@ -311,32 +306,23 @@ class Session:
         step, measured, same = attempt.step, attempt.measured, attempt.same
         assert measured is not None
         assert same is not None
-        plan = self._with_evidence(attempt.plan, measured)
+        plan = apply_plan.with_evidence(
+            attempt.plan, self.plan, BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
+        )
+        plan = msgspec.structs.replace(plan, target=self.subject.target, machine=apply_plan.tuned_on(self.machine))
         try:
             number = backups.replace(self.path, planfile.encode(plan))
         except UnreadableFile as error:
             return self._drop(attempt, str(error).rstrip("."))
         # From here on it holds, whatever becomes of the next line.
         self.plan = plan
-        self.log.write("kept", step=number, id=step.id, measured=_plain(measured), same=_plain(same))
+        self.log.write("kept", step=number, id=step.id, measured=measured, same=same)
         folder = self.folder / attempt.makes if attempt.makes else None
         return Applied(
             id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
             step=number, makes=attempt.makes, seconds=attempt.seconds,
             disk_bytes=build_cache.bytes_of(folder) if folder is not None else None,
         )  # fmt: skip
-
-    def _with_evidence(self, plan: PlanFile, measured: Measured) -> PlanFile:
-        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
-        changed: dict[str, Any] = {
-            name: msgspec.structs.replace(part, evidence=evidence)
-            for name in ("loader", "cache", "augmentation")
-            if (part := getattr(plan, name)) is not None and part != getattr(self.plan, name)
-        }
-        made = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        return msgspec.structs.replace(
-            plan, target=self.subject.target, created=made, machine=apply_plan.tuned_on(self.machine), **changed
-        )
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -411,7 +397,3 @@ def _altered(kept: list[Applied]) -> Iterator[str]:
     for one in kept:
         if one.same.kind in ("order", "different"):
             yield one.same.sentence.partition(":")[0]
-
-
-def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)

@@ -10,8 +10,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset
 
 from measured.row import Row, about, at_most
-from pipefix.fixes.verify import epoch_starts
-from pipefix.fixes.whole_loader import WholeLoader
+from pipefix.fixes.speedup import WholeLoader, epoch_starts
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.subject.load import load

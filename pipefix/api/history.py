@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from pipefix.fixes import log
+from pipefix.fixes.history import LOG, Entry, read_entries
 from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
 from pipefix.report import runfile, wording
@@ -72,9 +72,9 @@ def _of_run(run: Run, path: Path) -> Done:
 
 
 def _of_log(folder: Path) -> list[Done]:
-    path = folder / log.NAME
+    path = folder / LOG
     try:
-        entries = log.read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
+        entries = read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
     except (OSError, PipefixError):
         return []
     target, found = "", []
@@ -88,9 +88,9 @@ def _of_log(folder: Path) -> list[Done]:
 
 def saved_of_an_epoch(folder: Path) -> float | None:
     """Seconds that the steps which fix kept here save of each epoch; None where the files do not tell."""
-    path = folder / log.NAME
+    path = folder / LOG
     try:
-        entries = log.read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
+        entries = read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
         totals = [msgspec.convert(entry.measured, Measured) for entry in entries if entry.event == "ended" and entry.measured]
     except (OSError, PipefixError, msgspec.ValidationError):
         return None
@@ -101,7 +101,7 @@ def saved_of_an_epoch(folder: Path) -> float | None:
     return length * (1 / totals[0].before.value - 1 / totals[-1].after.value)
 
 
-def _said(entry: log.Entry) -> str:
+def _said(entry: Entry) -> str:
     name = entry.id or f"step {entry.step}"
     gain = _gain(entry.measured)
     worth = f", {wording.times_between(gain)} measured" if gain is not None else ""

@@ -16,9 +16,9 @@ from pipefix.caches import read_back as trial
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.read_back import ReadBack
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.fixes.fused import mode_of
 from pipefix.fixes.outcome import Measured
-from pipefix.fixes.verify import Pipeline, faster
+from pipefix.fixes.same_samples import mode_of
+from pipefix.fixes.speedup import Pipeline, faster
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.trial import spread
 from pipefix.measurement.consumer import Consumer

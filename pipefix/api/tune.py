@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from pipefix.api.target import Progress, consumed, load_target, silent
-from pipefix.fixes.applied import fixed, tuned_on
+from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
 from pipefix.plan import planfile, tuned_plan
 from pipefix.plan.planfile import BeforeAfter, LoaderChange, PlanFile

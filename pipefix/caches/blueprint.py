@@ -7,21 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from pipefix.caches.fingerprint import changed
-from pipefix.caches.manifest import LARGEST, Column, Cut, Recipe, unseal
+from pipefix.caches.manifest import LARGEST, Conversion, unseal
 from pipefix.vocabulary.files import read_regular
-from pipefix.vocabulary.version import VERSION
 
 _NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "attributes", "volatile", "classes")
 
 
-class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
+class Blueprint(Conversion, frozen=True, kw_only=True):
     format: str = "pipefix.cache-plan/1"
-    pipefix: str = VERSION
-    target: str = ""
-    recipe: Recipe
     samples: int | None = None
     """None for a stream, whose end is not known beforehand."""
     part_samples: int = 1
@@ -36,10 +30,6 @@ class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
     maps: bool = True
     """Samples map files of their own into memory, which are kept whole."""
     root: str | None = None
-    cut: Cut | None = None
-    columns: list[Column] = []
-    shape: str = "dict"
-    classes: list[str] = []
     attributes: dict[str, str] = {}
     """Digests of the dataset's code and of what it holds, its long lists left out."""
     volatile: list[str] = []

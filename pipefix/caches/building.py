@@ -24,7 +24,7 @@ from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import STAGES, SUFFIXES, Manifest, Source, beside, part_name, sealed_text
+from pipefix.caches.manifest import STAGES, SUFFIXES, Conversion, Manifest, Source, beside, part_name, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
@@ -164,14 +164,10 @@ class Building:
             path = beside(self._data(part_name(number, generation)), ".facts")
             parts.append(facts.part(facts_crc(path), generation))
         return Manifest(
-            target=plan.target,
+            **{name: getattr(plan, name) for name in Conversion.__struct_fields__ if name != "format"},
             stage=STAGES[plan.recipe.store],
             length=sum(part.records for part in parts),
             samples=parts[-1].stop if parts else 0,
-            recipe=plan.recipe,
-            cut=plan.cut,
-            columns=plan.columns,
-            shape=plan.shape,
             source=Source(
                 root=plan.root,
                 attributes=plan.attributes,
@@ -179,8 +175,6 @@ class Building:
                 bytes=sum(facts.source_bytes for facts in self.done.values()),
                 files=sum(facts.file_count for facts in self.done.values()),
             ),
-            classes=plan.classes,
-            part_samples=plan.part_samples,
             parts=parts,
         )
 

@@ -22,8 +22,7 @@ from pipefix.caches.building import Building
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe, Source
-from pipefix.caches.survey import Surveyed, survey
-from pipefix.caches.survey_apart import survey_apart
+from pipefix.caches.survey import Surveyed, survey, survey_apart
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts

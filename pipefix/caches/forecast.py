@@ -23,8 +23,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.maker import getter
 from pipefix.caches.manifest import Manifest, Recipe, sealed_text
 from pipefix.caches.streams import is_stream, stream, told_length
-from pipefix.caches.survey import Surveyed, survey
-from pipefix.caches.survey_apart import survey_apart
+from pipefix.caches.survey import Surveyed, survey, survey_apart
 from pipefix.system.resources import cores
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.files import write_whole

@@ -35,7 +35,7 @@ _DIGEST = re.compile(rb'"digest": "([0-9a-f]{64})"\n}\n\Z')
 _BLANK = b'"digest": ""\n}\n'
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class PartSizes(msgspec.Struct, frozen=True, kw_only=True):
     """A range of the source's samples, and the files that hold their records."""
 
     start: int
@@ -47,14 +47,19 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     index_bytes: int
     index_crc: int
     """Of the index file, which holds the checksums of everything in the data file."""
-    facts_crc: int
     source_bytes: int = 0
+    lists: str = ""
+    """Digest of what the dataset's long lists held for these samples."""
+
+
+class Part(PartSizes, frozen=True, kw_only=True):
+    """What a manifest says of a part."""
+
+    facts_crc: int
     generation: int = 0
     """How often this part was made anew by an update."""
     bad: list[int] = []
     """Samples without a record."""
-    lists: str = ""
-    """Digest of what the dataset's long lists held for these samples."""
 
     def name(self, number: int) -> str:
         """Of its files, without suffix."""
@@ -126,28 +131,34 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    format: str = f"{FORMAT}/{MAJOR}"
+class Conversion(msgspec.Struct, frozen=True, kw_only=True):
+    """What is converted into what: said alike by the plan of an unfinished cache and the manifest of a finished one."""
+
+    format: str
     pipefix: str = VERSION
     """The version that wrote it."""
     target: str = ""
     """What the user named, for people to read: it is never loaded."""
-    stage: str = ""
-    length: int
-    """Records."""
-    samples: int
-    """Samples of the source, those without a record included."""
     recipe: Recipe
     cut: Cut | None = None
     columns: list[Column] = []
     shape: str = "dict"
     """Of rows: what a sample was, a dict, a tuple or a single value."""
-    source: Source = Source()
     classes: list[str] = []
     """Names of the classes, where the dataset had such a list."""
-    checksum: str = "crc32"
     part_samples: int = 0
     """Samples a part covers; the last one may cover fewer."""
+
+
+class Manifest(Conversion, frozen=True, kw_only=True):
+    format: str = f"{FORMAT}/{MAJOR}"
+    stage: str = ""
+    length: int
+    """Records."""
+    samples: int
+    """Samples of the source, those without a record included."""
+    source: Source = Source()
+    checksum: str = "crc32"
     parts: list[Part]
     digest: str = ""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipefix.caches.record import Picture, Pixels, Unstorable
 from pipefix.kernels.errors import BadPicture
-from pipefix.kernels.header import read_header
+from pipefix.kernels.header import is_cut_short, read_header
 from pipefix.vocabulary.errors import CacheDamaged
 
 _ORIENTATION = 0x0112
@@ -46,27 +46,12 @@ def kind_of(head: bytes) -> str | None:
 def check_whole(data: bytes, kind: str) -> None:
     """Raise `Torn` where a picture is cut short: some decoders fill up what is missing with grey, and say nothing."""
     if kind == "jpeg":
-        scan = data.find(b"\xff\xda", _after_header(data))
-        if scan < 0 or data.rfind(b"\xff\xd9") < scan:
+        if is_cut_short(data):
             raise Torn("the JPEG is cut short: it has no end-of-image mark")
     elif kind == "png" and data.rfind(b"IEND") < 0:
         raise Torn("the PNG is cut short: it has no IEND chunk")
     elif kind == "webp" and len(data) < int.from_bytes(data[4:8], "little"):
         raise Torn(f"the WebP is cut short: {len(data)} of {int.from_bytes(data[4:8], 'little') + 8} bytes")
-
-
-def _after_header(data: bytes) -> int:
-    """Where the first scan begins: a thumbnail before it has an end mark of its own."""
-    at = 2
-    while at + 4 <= len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker == 0xDA:
-            return at
-        if marker == 0xFF or 0xD0 <= marker <= 0xD8 or marker == 0x01:
-            at += 1 if marker == 0xFF else 2
-            continue
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return at
 
 
 # -- what is an image ------------------------------------------------------------------------------------------------------

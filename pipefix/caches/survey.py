@@ -5,6 +5,8 @@ Everything here depends on the source alone, never on time or chance: the same s
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import pictures, reading, record, rows
+from pipefix.caches import pictures, pool, reading, record, rows
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
@@ -24,6 +26,7 @@ from pipefix.caches.record import Unstorable
 from pipefix.caches.streams import is_stream, stream
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import frames, is_users, program_ended
+from pipefix.hooks.install import loaded_libraries
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.random_state import RandomState, seeded
@@ -79,6 +82,27 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
             advice="Run len(dataset) and dataset[0] by themselves, twice, to see where that comes from.",
             user_traceback=frames(error),
         ) from error
+
+
+def survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
+    """`survey` in a process of its own: connections and files that samples open there are not inherited by those who make parts."""
+    if is_stream(dataset) or not pool.can_fork():
+        return survey(dataset, recipe, target)
+
+    def look(place: Any) -> bytes:
+        Witness.place = place
+        found = survey(dataset, recipe, target)
+        return msgspec.msgpack.encode(
+            (loaded_libraries(), found.blueprint, found.record_bytes, found.source_bytes, found.unseen_bytes)
+        )
+
+    told = pool.apart(look)
+    libraries, blueprint, *sizes = msgspec.msgpack.decode(told, type=tuple[list[str], Blueprint, float, float, float])
+    for library in libraries:  # what a sample imports must have its hook before a worker's first sample
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+    cut = blueprint.cut
+    return Surveyed(dataset, blueprint, cuts.holders(dataset) if cut is not None and cut.attribute is not None else [], *sizes)
 
 
 def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:

@@ -21,7 +21,7 @@ from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
-from pipefix.caches.manifest import SUFFIXES, Part, beside, part_name
+from pipefix.caches.manifest import SUFFIXES, Part, PartSizes, beside, part_name
 from pipefix.caches.record import Unstorable
 from pipefix.caches.streams import EndOfStream, stream
 from pipefix.caches.witness import Witness, last_changed
@@ -47,16 +47,9 @@ class DamagedSample(msgspec.Struct, frozen=True):
     files: list[str] = []
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    start: int
-    stop: int
-    records: int
-    bytes: int
-    index_bytes: int
-    index_crc: int
-    source_bytes: int
-    lists: str
-    """Digest of the dataset's long lists for these samples."""
+class Facts(PartSizes, frozen=True, kw_only=True):
+    """What went into a part, and what was damaged."""
+
     bad: list[DamagedSample] = []
     files: list[tuple[str, int, int]] = []
     """Name, size and time of last change of every file that was read."""
@@ -69,11 +62,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, files=[])
 
     def part(self, crc: int, generation: int = 0) -> Part:
-        return Part(
-            start=self.start, stop=self.stop, records=self.records, bytes=self.bytes, index_bytes=self.index_bytes,
-            index_crc=self.index_crc, facts_crc=crc, source_bytes=self.source_bytes, generation=generation,
-            bad=[one.index for one in self.bad], lists=self.lists,
-        )  # fmt: skip
+        sizes = {name: getattr(self, name) for name in PartSizes.__struct_fields__}
+        return Part(**sizes, facts_crc=crc, generation=generation, bad=[sample.index for sample in self.bad])
 
 
 class BadSample(TargetError):

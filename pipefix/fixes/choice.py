@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipefix.fixes.fixer import Fixer, kind_of
+from pipefix.fixes.build_cache import BuildCache
+from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Refused
-from pipefix.fixes.registry import ByHand, fixer_for
+from pipefix.fixes.steps import ByHand, Fixer
 from pipefix.plan.plan import Plan, Proposed
+from pipefix.plan.planfile import AugmentationChange, CacheChange
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.gain import span
 from pipefix.vocabulary.quantity import percent, seconds, size
@@ -30,15 +32,26 @@ class Wishes:
     dry_run: bool = False
 
 
+def fixer_for(step: Proposed) -> Fixer:
+    """What makes the change that a step carries."""
+    if step.change is None:
+        return ByHand()
+    if isinstance(step.change, CacheChange):
+        return BuildCache()
+    if isinstance(step.change, AugmentationChange):
+        return DecodeByDali() if step.change.backend == "dali" else MoveAugment()
+    return Fixer()
+
+
 def candidates(proposed: Sequence[Proposed], min_gain: float) -> list[Proposed]:
     """In the order in which they are tried: what leaves samples as they are first, the plan's own order within that; what ends a
     run comes after all others.
 
     What is worth too little comes last, the best of it first.
     """
-    worth = [one for one in proposed if too_little(one, min_gain) is None or isinstance(fixer_for(one.id), ByHand)]
+    worth = [one for one in proposed if too_little(one, min_gain) is None or one.change is None]
     rest = sorted((one for one in proposed if one not in worth), key=lambda one: -one.speedup.value)
-    return [*sorted(worth, key=lambda one: (fixer_for(one.id).last, fixer_for(one.id).alters(one) is not None)), *rest]
+    return [*sorted(worth, key=lambda one: (fixer_for(one).is_last(one), fixer_for(one).alters(one) is not None)), *rest]
 
 
 def too_little(step: Proposed, min_gain: float) -> str | None:
@@ -60,7 +73,7 @@ def condition(step: Proposed, fixer: Fixer) -> str | None:
 
 def is_called(id: str, name: str) -> bool:
     """``workers-8`` is called ``workers`` too."""
-    return kind_of(id, frozenset({name})) is not None
+    return name in (id, id.rpartition("-")[0])
 
 
 def refused(step: Proposed, why: str, **facts: Any) -> Refused:

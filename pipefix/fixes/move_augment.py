@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 import torch
 
@@ -12,10 +10,10 @@ from pipefix.augment import samples as sampled
 from pipefix.augment.split import Split, split
 from pipefix.augment.transforms import files_of, find
 from pipefix.fixes.builder import Say
-from pipefix.fixes.fixer import FixContext, Fixer
+from pipefix.fixes.steps import FixContext, Fixer
 from pipefix.loader.planning import by_dali, planned
 from pipefix.plan.plan import Proposed
-from pipefix.plan.planfile import AugmentationChange, PlanFile
+from pipefix.plan.planfile import AugmentationChange, Change
 from pipefix.subject import failure
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import TargetError
@@ -26,8 +24,7 @@ PICTURES = 8
 class MoveAugment(Fixer):
     """To Kornia, as a module that is called with whole batches."""
 
-    remedies = frozenset({"augment-gpu"})
-    backend: Literal["kornia", "dali"] = "kornia"
+    backend = "kornia"
 
     def refuses(self, step: Proposed, context: FixContext) -> str | None:
         if context.subject.iterable:
@@ -43,15 +40,16 @@ class MoveAugment(Fixer):
     def alters(self, step: Proposed) -> str | None:
         return "pixels change by rounding, at most 1/255 on average; random numbers stay as they are"
 
-    def plan(self, step: Proposed, context: FixContext) -> PlanFile:
+    def change(self, step: Proposed, context: FixContext) -> Change:
+        """With the operations that move, now that it is known what they are applied to."""
         operations = self._cut(context).names
         if not operations:
             raise TargetError(
                 "None of the dataset's transforms can be moved to the batch.",
                 advice="See why with: " + command("pipefix", "swap", "TARGET", "--to", self.backend),
             )
-        change = AugmentationChange(backend=self.backend, operations=operations)
-        return msgspec.structs.replace(context.plan, augmentation=change)
+        assert isinstance(step.change, AugmentationChange)
+        return msgspec.structs.replace(step.change, operations=operations)
 
     def make(self, step: Proposed, context: FixContext, say: Say) -> None:
         """Nothing lies on the disk; what moves is held against torchvision first."""
@@ -82,9 +80,10 @@ class MoveAugment(Fixer):
 class DecodeByDali(MoveAugment):
     """To DALI, which makes batches whole from the dataset's files."""
 
-    remedies = frozenset({"decode-gpu"})
     backend = "dali"
-    last = True
+
+    def is_last(self, step: Proposed) -> bool:
+        return True
 
     def alters(self, step: Proposed) -> str | None:
         return "random numbers are drawn from generators seeded for each sample, by seed, epoch and index"

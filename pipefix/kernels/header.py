@@ -6,6 +6,7 @@ Segments are found as libjpeg finds them, and what libjpeg or Pillow does not ta
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pipefix.kernels.errors import BadPicture
@@ -84,12 +85,7 @@ def lacks_scans(data: bytes | bytearray | memoryview) -> bool:
     """Whether scans of a progressive picture are missing, though it ends as it should. Decoders then make up what is missing from
     neighbouring blocks, and every version of libjpeg in another way."""
     missing: dict[int, set[int]] = {}
-    at = 2
-    while (found := _MARKER.search(data, at)) is not None:
-        marker, at = data[found.end() - 1], found.end()
-        if marker == _END:
-            break
-        length = int.from_bytes(data[at : at + 2], "big")
+    for marker, at, length in _segments(data):
         body = data[at + 2 : at + length]
         if marker == _PROGRESSIVE:
             missing = {part: set(range(64)) for part in body[6::3]}
@@ -99,8 +95,23 @@ def lacks_scans(data: bytes | bytearray | memoryview) -> bool:
                 done = set(range(first, last + 1))
                 # The low half: how many bits of these coefficients are still to come.
                 missing[part] = missing.get(part, set()) | done if bits & 15 else missing.get(part, set()) - done
-        at += length
     return any(missing.values())
+
+
+def is_cut_short(data: bytes) -> bool:
+    """Whether no end mark comes after the first scan: a thumbnail before it has one of its own."""
+    scan = next((at for marker, at, _ in _segments(data) if marker == _SCAN), len(data))
+    return data.rfind(b"\xff\xd9", scan) < 0
+
+
+def _segments(data: bytes | bytearray | memoryview) -> Iterator[tuple[int, int, int]]:
+    """Marker, place and length of each segment up to the picture's end, the bytes of scans passed over."""
+    at = 2
+    while (found := _MARKER.search(data, at)) is not None and data[found.end() - 1] != _END:
+        at = found.end()
+        length = int.from_bytes(data[at : at + 2], "big")
+        yield data[at - 1], at, length
+        at += length
 
 
 def _orientation(exif: bytes) -> int:

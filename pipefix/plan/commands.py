@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pipefix.vocabulary.commands import command
 
-STORES = {"cache-source": "source", "cache-resized-256": "resized", "cache-decoded": "decoded", "cache-sample": "sample"}
 
-
-def cache(remedy: str, target: str) -> str:
-    size = ["--size", "256"] if remedy == "cache-resized-256" else []
-    store = STORES[remedy]
+def cache(store: str, target: str) -> str:
+    size = ["--size", "256"] if store == "resized" else []
     return command("pipefix", "convert", target, "--to", "lmdb", "--store", store, *size, "--out", f"cache-{store}")
 
 

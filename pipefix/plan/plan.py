@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipefix.plan.planfile import Change
 from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, Told
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
@@ -37,6 +38,10 @@ class Proposed:
     """What it gives back where it gains no time: such a step needs no speed-up to be worth making."""
     every_epoch: bool = False
     """It shortens the start of epochs, which a slow training step does not hide."""
+    change: Change | None = None
+    """What it merges into a plan file; None for what only the user's own code can change."""
+    by_hand: str = ""
+    """Why only that can."""
 
     @property
     def speedup(self) -> Interval:

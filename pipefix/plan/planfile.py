@@ -23,6 +23,8 @@ from pipefix.vocabulary.version import VERSION
 
 FORMAT = "pipefix.plan/1"
 NAME = "pipefix.plan.toml"
+CACHES = "pipefix-caches"
+"""The folder beside the plan in which `fix` builds caches."""
 LARGEST = 16_000_000
 """Bytes: a hundred thousand times what a plan takes."""
 _MOST_SHOWN = 200
@@ -77,6 +79,9 @@ class AugmentationChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     evidence: BeforeAfter | None = None
 
 
+Change = LoaderChange | CacheChange | AugmentationChange
+
+
 class TunedOn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The machine that the figures come from."""
 
@@ -108,6 +113,16 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     loader: LoaderChange | None = None
     cache: CacheChange | None = None
     augmentation: AugmentationChange | None = None
+
+    def merged(self, change: Change) -> PlanFile:
+        """Settings of the loader are added to those that are there; another cache or augmentation takes its place."""
+        if isinstance(change, LoaderChange):
+            names = [name for name in change.__struct_fields__ if getattr(change, name) is not None]
+            settings = {name: getattr(change, name) for name in names}
+            return msgspec.structs.replace(self, loader=msgspec.structs.replace(self.loader or LoaderChange(), **settings))
+        if isinstance(change, CacheChange):
+            return msgspec.structs.replace(self, cache=change)
+        return msgspec.structs.replace(self, augmentation=change)
 
 
 def _named(gpus: list[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from pipefix.plan.case import Case
 from pipefix.plan.plan import UNKNOWN, Declined, Proposed, Step
+from pipefix.plan.planfile import Change
 from pipefix.vocabulary.gain import Gain, Modelled, Told
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import Stage
@@ -26,6 +27,10 @@ class Remedy:
     every_epoch: ClassVar[bool] = False
     relieves: ClassVar[tuple[Stage, ...]] = ()
     """Stages besides its own that cost less with it."""
+    change: ClassVar[Change | None] = None
+    """What it merges into a plan file, where that is always the same."""
+    by_hand: ClassVar[str] = ""
+    """Why only the user's own code can make the change."""
 
     def judge(self, case: Case) -> Iterable[Step]:
         """All that it has to say: one answer, but for remedies with several forms."""
@@ -58,6 +63,8 @@ class Remedy:
             risk=risk,
             every_epoch=self.every_epoch,
             relieves=self.relieves,
+            change=self.change,
+            by_hand=self.by_hand,
         )
 
     def declined(self, why: str, gain: Gain | Interval = UNKNOWN) -> Declined:

@@ -10,7 +10,7 @@ import pytest
 
 from pipefix.api.history import target_here
 from pipefix.cli.main import main
-from pipefix.fixes.log import Log
+from pipefix.fixes.history import Log
 from pipefix.plan import planfile
 from pipefix.report import runfile
 from pipefix.report.runfile import Run

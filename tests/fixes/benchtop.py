@@ -11,12 +11,14 @@ from unittest import mock
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.fixes import verify
+from pipefix.fixes import speedup
 from pipefix.fixes.choice import Wishes
+from pipefix.fixes.fix import ProbeResult, Session
 from pipefix.fixes.outcome import Measured
-from pipefix.fixes.session import ProbeResult, Session
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan.plan import Declined, Plan, Proposed, Step
+from pipefix.plan.planfile import Change, LoaderChange
+from pipefix.plan.remedy import Remedy, all_remedies
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.gain import Modelled
@@ -51,7 +53,19 @@ def about(value: float, spread: float = 0.03) -> Interval:
 
 def step(id: str, gain: float = 2.0, **facts: Any) -> Proposed:
     facts = {"stage": Stage.STORAGE, "title": f"Do {id}", "why": "it is slow", "command": f"do {id}", **facts}
+    kind = next((kind for kind in all_remedies() if kind.id in (id, id.rpartition("-")[0])), Remedy)
+    facts = {"change": change_of(id), "by_hand": kind.by_hand, **facts}
     return Proposed(id=id, gain=Modelled(about(gain)), **facts)
+
+
+def change_of(id: str) -> Change | None:
+    """What the remedy of this id merges into a plan."""
+    kind, _, form = id.rpartition("-")
+    if kind == "workers":
+        return LoaderChange(num_workers=int(form))
+    if kind == "fuse":
+        return LoaderChange(fuse=form)  # type: ignore[arg-type]
+    return next((kind.change for kind in all_remedies() if kind.id == id), None)
 
 
 def declined(id: str, why: str = "nothing is read") -> Declined:
@@ -92,7 +106,7 @@ class Bench:
         return Session(subject, Consumer(), MACHINE, self.folder / "out", Wishes(**wishes), self.look, lambda *_: None, ask)
 
     def run(self, ask: Callable[[str], bool] | None = None, **wishes: Any) -> Any:
-        with mock.patch.object(verify, "faster", self.faster), mock.patch.object(verify, "epoch_starts", self.epoch_starts):
+        with mock.patch.object(speedup, "faster", self.faster), mock.patch.object(speedup, "epoch_starts", self.epoch_starts):
             return self.session(ask, **wishes).run()
 
     @property
@@ -113,7 +127,7 @@ def killed_at(number: int) -> Iterator[list[str]]:
     """Inside, the process dies before its ``number``-th act that changes anything on the disk. Yields the acts so far."""
     from pipefix.caches import folder as cache_folder
     from pipefix.caches.building import Building
-    from pipefix.fixes import log
+    from pipefix.fixes import history
     from pipefix.plan import planfile
     from pipefix.vocabulary import files
 
@@ -130,7 +144,7 @@ def killed_at(number: int) -> Iterator[list[str]]:
 
     with contextlib.ExitStack() as stack:
         for owner, name in (
-            (log.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
+            (history.Log, "write"), (files, "write_whole"), (planfile, "write_whole"), (files, "move"), (files, "remove"),
             (cache_folder, "remove"), (Building, "finished"), (Building, "seal"),
         ):  # fmt: skip
             stack.enter_context(mock.patch.object(owner, name, dying(name, getattr(owner, name))))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pipefix.fixes.compare import differences, fingerprint
+from pipefix.fixes.same_samples import differences, fingerprint
 
 
 def in_colours(value: int) -> Image.Image:

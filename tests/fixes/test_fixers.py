@@ -12,12 +12,12 @@ from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
 from pipefix.augment import support
-from pipefix.fixes import applied, build_cache, caches_made
-from pipefix.fixes.fixer import FixContext
+from pipefix.fixes import apply_plan, build_cache, history
+from pipefix.fixes.choice import fixer_for
 from pipefix.fixes.move_augment import DecodeByDali, MoveAugment
 from pipefix.fixes.outcome import Applied
-from pipefix.fixes.registry import WHY_BY_HAND, ByHand, all_fixers, fixer_for
-from pipefix.fixes.whole_loader import WholeLoader
+from pipefix.fixes.speedup import WholeLoader
+from pipefix.fixes.steps import FixContext
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
@@ -53,29 +53,34 @@ def place(tmp_path):
     return FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
 
 
-def test_every_remedy_has_one_fixer_or_is_refused_with_a_reason():
+VARY = {"workers", "fuse"}
+"""Remedies whose change is not always the same."""
+
+
+def test_every_remedy_carries_its_change_or_says_why_only_the_author_can_make_it():
     for kind in all_remedies():
-        fixer = fixer_for(f"{kind.id}-2" if kind.id == "workers" else kind.id)
-        assert not isinstance(fixer, ByHand) or kind.id in WHY_BY_HAND, kind.id
-        assert sum(kind.id in one.remedies for one in [*all_fixers(), ByHand()]) == 1, kind.id
+        assert bool(kind.by_hand) == (kind.change is None and kind.id not in VARY), kind.id
 
 
-@pytest.mark.parametrize("id", sorted(WHY_BY_HAND))
-def test_what_is_done_by_hand_says_why(place, id):
-    assert fixer_for(id).refuses(step(id), place) == WHY_BY_HAND[id]
-    assert fixer_for(id).plan(step(id), place) == place.plan
+@pytest.mark.parametrize("kind", [kind for kind in all_remedies() if kind.by_hand], ids=lambda kind: kind.id)
+def test_what_is_done_by_hand_says_why(place, kind):
+    assert fixer_for(step(kind.id)).refuses(step(kind.id), place) == kind.by_hand
+
+
+def planned_by(step, context):
+    return context.plan.merged(fixer_for(step).change(step, context))
 
 
 def test_the_hand_over_is_fastloaders(place):
-    fixer = fixer_for("handover-slots")
+    fixer = fixer_for(step("handover-slots"))
     assert fixer.refuses(step("handover-slots"), place) == "without workers there is nothing to hand over"
     busy = FixContext(place.subject, PlanFile(loader=LoaderChange(num_workers=2)), place.folder, MACHINE)
     assert fixer.refuses(step("handover-slots"), busy) is None
-    plan = fixer.plan(step("handover-slots"), busy)
+    plan = planned_by(step("handover-slots"), busy)
     assert plan.loader == LoaderChange(num_workers=2, engine="processes")
     done = FixContext(place.subject, plan, place.folder, MACHINE)
     assert fixer.refuses(step("handover-slots"), done) == "the plan hands batches over through reused memory already"
-    loader = applied.fixed(place.subject, plan, place.folder).loader
+    loader = apply_plan.fixed(place.subject, plan, place.folder).loader
     assert isinstance(loader, FastLoader) and loader.another(loader.dataset).engine == "processes"
     theirs = FixContext(
         load(FastLoader(place.subject.dataset, num_workers=1, engine="processes")), PlanFile(), place.folder, MACHINE
@@ -85,7 +90,7 @@ def test_the_hand_over_is_fastloaders(place):
 
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
     plan = PlanFile(loader=LoaderChange(num_workers=1, engine="processes"))
-    subject = applied.fixed(place.subject, plan, place.folder)
+    subject = apply_plan.fixed(place.subject, plan, place.folder)
     pool = Pool(subject, StandInOptions(0, 1, cut=False), Consumer())
     try:
         assert pool.block(PLAIN, 0.1).rate > 0
@@ -95,7 +100,7 @@ def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
 
 
 def test_a_remedy_of_a_later_version_is_refused(place):
-    assert fixer_for("warp-drive").refuses(step("warp-drive"), place) == "this version does not know how to apply it"
+    assert fixer_for(step("warp-drive")).refuses(step("warp-drive"), place) == "this version does not know how to apply it"
 
 
 @pytest.mark.parametrize(
@@ -111,32 +116,31 @@ def test_a_remedy_of_a_later_version_is_refused(place):
 )
 def test_settings_are_added_to_those_in_the_plan(place, id, said):
     before = PlanFile(loader=LoaderChange(prefetch_factor=3))
-    found = fixer_for(id).plan(step(id), FixContext(place.subject, before, place.folder, MACHINE)).loader
+    found = planned_by(step(id), FixContext(place.subject, before, place.folder, MACHINE)).loader
     assert found == LoaderChange(prefetch_factor=3, **said)
 
 
 @pytest.mark.parametrize("id", ["cache-source", "cache-decoded", "cache-sample", "cache-resized-256"])
 def test_caches_are_built_beside_the_plan_and_read_through_it(place, id):
-    fixer = fixer_for(id)
+    fixer = fixer_for(step(id))
     assert fixer.refuses(step(id), place) is None
     fixer.make(step(id), place, lambda *_: None)
-    plan = fixer.plan(step(id), place)
-    assert plan.cache.path == fixer.makes(step(id), place)
+    plan = planned_by(step(id), place)
     planfile.write(plan, place.folder / planfile.NAME)
-    fixed = applied.fixed(place.subject, planfile.read(place.folder / planfile.NAME), place.folder)
+    fixed = apply_plan.fixed(place.subject, planfile.read(place.folder / planfile.NAME), place.folder)
     assert fixed.dataset[2][0].shape == (3, 16, 16)
     folder = place.folder / plan.cache.path
     assert build_cache.bytes_of(folder) > 0
-    assert caches_made.remove_unused(place.folder) == ([], [])
+    assert history.remove_unused(place.folder) == ([], [])
     (place.folder / planfile.NAME).unlink()
-    assert caches_made.remove_unused(place.folder) == ([plan.cache.path], []) and not folder.parent.exists()
+    assert history.remove_unused(place.folder) == ([plan.cache.path], []) and not folder.parent.exists()
 
 
 def test_an_earlier_store_does_not_follow_a_later_one(place):
     plan = PlanFile(cache=CacheChange(path="pipefix-caches/decoded", store="decoded"))
     after = FixContext(place.subject, plan, place.folder, MACHINE)
-    assert "comes later on a sample's way" in fixer_for("cache-source").refuses(step("cache-source"), after)
-    assert fixer_for("cache-sample").refuses(step("cache-sample"), after) is None
+    assert "comes later on a sample's way" in fixer_for(step("cache-source")).refuses(step("cache-source"), after)
+    assert fixer_for(step("cache-sample")).refuses(step("cache-sample"), after) is None
 
 
 class TestMovedAugmentation:
@@ -147,7 +151,7 @@ class TestMovedAugmentation:
         assert MoveAugment().refuses(step("augment-gpu"), place) == "there is no CUDA device here"
 
     def test_the_operations_that_move_are_named_in_the_plan(self, place):
-        plan = MoveAugment().plan(step("augment-gpu"), place)
+        plan = planned_by(step("augment-gpu"), place)
         assert plan.augmentation.operations == ["RandomHorizontalFlip", "ToTensor"]
         MoveAugment().make(step("augment-gpu"), place, lambda *_: None)
 
@@ -155,18 +159,18 @@ class TestMovedAugmentation:
     def test_what_stays_and_what_moves_make_the_batch(self, place, store):
         plan = place.plan
         if store is not None:
-            fixer = fixer_for(f"cache-{store}")
+            fixer = fixer_for(step(f"cache-{store}"))
             fixer.make(step(f"cache-{store}"), place, lambda *_: None)
-            plan = fixer.plan(step(f"cache-{store}"), place)
-        plan = MoveAugment().plan(step("augment-gpu"), FixContext(place.subject, plan, place.folder, MACHINE))
-        fixed = applied.fixed(place.subject, plan, place.folder)
+            plan = planned_by(step(f"cache-{store}"), place)
+        plan = planned_by(step("augment-gpu"), FixContext(place.subject, plan, place.folder, MACHINE))
+        fixed = apply_plan.fixed(place.subject, plan, place.folder)
         seen = []
 
         class Keeps(Consumer):
             def __call__(self, batch):
                 seen.append(batch)
 
-        taking = applied.consumer(Keeps(), place.subject, plan, place.folder)
+        taking = apply_plan.consumer(Keeps(), place.subject, plan, place.folder)
         for batch in fixed.loader:
             assert batch[0][0].dtype == torch.uint8
             taking(batch)
@@ -177,20 +181,20 @@ class TestMovedAugmentation:
         assert torch.allclose(torch.cat([images for images, _ in seen]), plain, atol=1 / 255)
 
     def test_pictures_that_may_differ_in_size_cannot_be_moved_as_batches(self, place):
-        fixer = fixer_for("cache-sample")
+        fixer = fixer_for(step("cache-sample"))
         fixer.make(step("cache-sample"), place, lambda *_: None)
-        after = FixContext(place.subject, fixer.plan(step("cache-sample"), place), place.folder, MACHINE)
+        after = FixContext(place.subject, planned_by(step("cache-sample"), place), place.folder, MACHINE)
         with pytest.raises(TargetError, match="None of the dataset's transforms can be moved"):
-            MoveAugment().plan(step("augment-gpu"), after)
+            planned_by(step("augment-gpu"), after)
 
     def test_behind_a_cache_of_ready_samples_nothing_is_left_to_move(self, tmp_path):
         data = Pictures(tmp_path, transforms.Resize((16, 16)), transforms.ToTensor())
         place = FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
-        fixer = fixer_for("cache-sample")
+        fixer = fixer_for(step("cache-sample"))
         fixer.make(step("cache-sample"), place, lambda *_: None)
-        after = FixContext(place.subject, fixer.plan(step("cache-sample"), place), tmp_path, MACHINE)
+        after = FixContext(place.subject, planned_by(step("cache-sample"), place), tmp_path, MACHINE)
         with pytest.raises(TargetError, match="nothing to move"):
-            MoveAugment().plan(step("augment-gpu"), after)
+            planned_by(step("augment-gpu"), after)
 
 
 def test_a_plan_that_moves_other_operations_is_told():
@@ -217,7 +221,7 @@ class TestDecodingByDali:
         return FixContext(load(DataLoader(data, batch_size=3)), PlanFile(), tmp_path, MACHINE)
 
     def test_it_is_refused_where_it_cannot_be(self, files, place, monkeypatch):
-        fixer = fixer_for("decode-gpu")
+        fixer = fixer_for(step("decode-gpu"))
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         assert fixer.refuses(step("decode-gpu"), files) == "there is no CUDA device here"
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -228,14 +232,14 @@ class TestDecodingByDali:
         assert fixer.refuses(step("decode-gpu"), files) == "DALI here is built for another CUDA"
 
     def test_batches_are_made_as_the_plan_has_it(self, files):
-        fixer = fixer_for("decode-gpu")
-        plan = fixer.plan(step("decode-gpu"), files)
+        fixer = fixer_for(step("decode-gpu"))
+        plan = planned_by(step("decode-gpu"), files)
         assert plan.augmentation == AugmentationChange(
             backend="dali", operations=["CenterCrop", "RandomHorizontalFlip", "ToTensor"]
         )
         fixer.make(step("decode-gpu"), files, lambda *_: None)
-        fixed = applied.fixed(files.subject, plan, files.folder)
-        assert applied.consumer(Consumer(), files.subject, plan, files.folder).name == "none"
+        fixed = apply_plan.fixed(files.subject, plan, files.folder)
+        assert apply_plan.consumer(Consumer(), files.subject, plan, files.folder).name == "none"
         # One colour a picture: flipping does not show.
         for one, own in zip(fixed.loader, files.subject.loader, strict=True):
             assert torch.allclose(one[0].cpu(), own[0], atol=1 / 255) and one[1].tolist() == own[1].tolist()
@@ -250,7 +254,7 @@ class TestDecodingByDali:
         files.subject.dataset.imgs = files.subject.dataset.samples
         files.subject.dataset.__class__ = Backwards
         with pytest.raises(TargetError, match=r"dataset\[0\] is not the picture of .*which the dataset lists there"):
-            fixer_for("decode-gpu").make(step("decode-gpu"), files, lambda *_: None)
+            fixer_for(step("decode-gpu")).make(step("decode-gpu"), files, lambda *_: None)
 
     def test_a_run_keeps_it_and_looks_for_nothing_afterwards(self, files, tmp_path, monkeypatch):
         monkeypatch.setattr(DecodeByDali, "refuses", lambda *_: None)

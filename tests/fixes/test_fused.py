@@ -21,12 +21,11 @@ from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 
 from pipefix.api import fused as tried
-from pipefix.fixes import applied, fused, verify, whole_loader
-from pipefix.fixes.choice import candidates
-from pipefix.fixes.fixer import FixContext
+from pipefix.fixes import apply_plan, same_samples, speedup
+from pipefix.fixes.choice import candidates, fixer_for
 from pipefix.fixes.outcome import Applied, Refused
-from pipefix.fixes.registry import fixer_for
-from pipefix.fixes.whole_loader import WholeLoader
+from pipefix.fixes.speedup import WholeLoader
+from pipefix.fixes.steps import FixContext
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import dataset_trial, in_part
@@ -67,7 +66,7 @@ def place(theirs: DataLoader[Any], folder: Path, plan: PlanFile | None = None) -
 
 def with_fuse(theirs: DataLoader[Any], mode: Any, folder: Path) -> Any:
     subject = load(theirs)
-    return subject, applied.fixed(subject, PlanFile(loader=LoaderChange(fuse=mode)), folder)
+    return subject, apply_plan.fixed(subject, PlanFile(loader=LoaderChange(fuse=mode)), folder)
 
 
 class Remembering(ImageFolder):
@@ -192,17 +191,17 @@ def test_a_process_that_dies_or_hangs_or_raises_is_told() -> None:
 
 
 def test_it_writes_the_plan_and_refuses_what_cannot_be(folder: Path, tmp_path: Path) -> None:
-    fixer, exact = fixer_for("fuse-exact"), step("fuse-exact", risk="random numbers are drawn anew")
+    fixer, exact = fixer_for(step("fuse-exact")), step("fuse-exact", risk="random numbers are drawn anew")
     at = place(loader(folder), tmp_path, PlanFile(loader=LoaderChange(num_workers=2)))
     assert fixer.refuses(exact, at) is None
     assert fixer.alters(exact) == "random numbers are drawn anew"
     assert fixer.alters(step("fuse-exact")) is None
-    plan = fixer.plan(exact, at)
+    plan = at.plan.merged(fixer.change(exact, at))
     assert plan.loader == LoaderChange(num_workers=2, fuse="exact")
-    assert fixer_for("fuse-close").plan(step("fuse-close"), at).loader == LoaderChange(num_workers=2, fuse="close")
+    assert at.plan.merged(step("fuse-close").change).loader == LoaderChange(num_workers=2, fuse="close")
     planfile.write(plan, tmp_path / planfile.NAME)
     assert 'fuse = "exact"' in (tmp_path / planfile.NAME).read_text()
-    made = applied.fixed(at.subject, planfile.read(tmp_path / planfile.NAME), tmp_path).loader
+    made = apply_plan.fixed(at.subject, planfile.read(tmp_path / planfile.NAME), tmp_path).loader
     assert isinstance(made, FastLoader) and (made.fuse, made.num_workers) == ("exact", 2)
     again = place(loader(folder), tmp_path, plan)
     assert fixer.refuses(exact, again) == "pictures are made by one call each already (fuse = 'exact')"
@@ -222,16 +221,16 @@ def test_it_comes_after_everything_else() -> None:
 
 def test_exact_samples_are_equal_and_random_numbers_are_told(folder: Path, tmp_path: Path) -> None:
     before, after = with_fuse(loader(folder), "exact", tmp_path)
-    found = verify.same(before, after, alters="random numbers are drawn anew", untouched=True)
+    found = same_samples.same(before, after, alters="random numbers are drawn anew", untouched=True)
     told = "random numbers are drawn anew: 12 samples compared, equal to the last bit with random numbers fixed"
     assert (found.kind, found.sentence, found.samples) == ("different", told, 12)
     before, after = with_fuse(loader(folder, STILL), "exact", tmp_path)
-    assert verify.same(before, after).kind == "equal"
+    assert same_samples.same(before, after).kind == "equal"
 
 
 def test_close_samples_are_within_what_is_stated(folder: Path, tmp_path: Path) -> None:
     before, after = with_fuse(loader(folder), "close", tmp_path)
-    found = verify.same(before, after, alters="pixels differ a little", untouched=True)
+    found = same_samples.same(before, after, alters="pixels differ a little", untouched=True)
     assert found.kind == "different"
     assert found.sentence.startswith("pixels differ a little: in 12 samples compared, pixels differ from the list's own by 0.")
 
@@ -241,21 +240,21 @@ def test_what_is_farther_off_or_another_thing_is_unlike() -> None:
 
     def kind(odd: str | None, apart: PixelDifference, **options: bool) -> str:
         given = {"exact": False, "elsewhere": False, **options}
-        return fused.judged(8, odd, False, apart, alters="pixels differ", **given).kind
+        return same_samples.judged(8, odd, False, apart, alters="pixels differ", **given).kind
 
     assert kind(None, near) == "different"
     assert kind(None, far) == "unlike"
     assert kind(None, near, exact=True) == "unlike"
     assert kind(None, far, elsewhere=True) == "different"
     assert kind("the sample[1] is 3 instead of 4", near) == "unlike"
-    said = fused.judged(8, None, False, far, exact=False, elsewhere=False, alters=None).sentence
+    said = same_samples.judged(8, None, False, far, exact=False, elsewhere=False, alters=None).sentence
     assert said.startswith("in 8 samples compared, pixels differ from the list's own by 1.200 levels of 255 on average")
 
 
 def test_what_cannot_be_fused_is_not_kept_unseen(folder: Path, tmp_path: Path) -> None:
     odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
     before, after = with_fuse(loader(folder, odd), "exact", tmp_path)
-    found = verify.same(before, after, alters="x", untouched=True)
+    found = same_samples.same(before, after, alters="x", untouched=True)
     assert found.kind == "unchecked" and "ColorJitter" in found.sentence
 
 
@@ -264,7 +263,7 @@ def test_the_loader_itself_is_run_over_many_epochs(
     folder: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = count(1)
-    monkeypatch.setattr(whole_loader, "perf_counter", lambda: next(looks) * 0.001)  # one every millisecond
+    monkeypatch.setattr(speedup, "perf_counter", lambda: next(looks) * 0.001)  # one every millisecond
 
     class Counts(Consumer):
         present = True

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipefix.fixes import log as logs
-from pipefix.fixes.undo import undo
+from pipefix.fixes import history as logs
+from pipefix.fixes.history import undo
 from pipefix.plan import planfile
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 from tests.fixes.benchtop import Bench, step
@@ -63,7 +63,7 @@ class Yard:
 
     def write_log(self, *lines: dict[str, object] | str) -> None:
         text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
-        (self.out / logs.NAME).write_text(text)
+        (self.out / logs.LOG).write_text(text)
 
     def theirs(self) -> dict[str, object]:
         """But for the log, and plans, which may change names."""
@@ -201,11 +201,11 @@ def test_of_a_cache_of_ours_only_what_it_lists_is_removed(tmp_path):
 def test_a_log_that_is_no_file_of_its_own_is_neither_read_nor_written(tmp_path, what):
     (tmp_path / "bashrc").write_text("")
     if what == "a link":
-        (tmp_path / logs.NAME).symlink_to(tmp_path / "bashrc")
+        (tmp_path / logs.LOG).symlink_to(tmp_path / "bashrc")
     elif what == "a pipe":
-        os.mkfifo(tmp_path / logs.NAME)
+        os.mkfifo(tmp_path / logs.LOG)
     else:
-        (tmp_path / logs.NAME).mkdir()
+        (tmp_path / logs.LOG).mkdir()
     with pytest.raises(PipefixError, match="log"), logs.Log(tmp_path) as log:
         log.begin("x")
     assert (tmp_path / "bashrc").read_text() == ""
@@ -258,7 +258,7 @@ LINES = st.one_of(
 def test_lines_of_any_kind_end_in_a_sentence_or_are_passed_over(tmp_path_factory, lines, plan):
     bench = Bench(tmp_path_factory.getbasetemp(), [step("workers-2", 1.8)], [])
     bench.out.mkdir(exist_ok=True)
-    (bench.out / logs.NAME).write_bytes("\n".join(lines).encode("utf-8", "replace"))
+    (bench.out / logs.LOG).write_bytes("\n".join(lines).encode("utf-8", "replace"))
     (bench.out / planfile.NAME).unlink(missing_ok=True)
     if plan is not None:
         (bench.out / planfile.NAME).write_text(plan)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.fixes import log as logs
-from pipefix.fixes.log import Log, read_entries
+from pipefix.fixes import history as logs
+from pipefix.fixes.history import Log, read_entries
 from pipefix.vocabulary.errors import UnreadableFile
 
 
 def told(folder):
     """What its lines tell of, those that can be read."""
-    return [entry.event for entry in read_entries((folder / logs.NAME).read_bytes(), origin="log")]
+    return [entry.event for entry in read_entries((folder / logs.LOG).read_bytes(), origin="log")]
 
 
 def test_lines_are_appended_and_read_again(tmp_path):
@@ -29,7 +29,7 @@ def test_lines_are_appended_and_read_again(tmp_path):
     assert told(tmp_path) == ["started", "begun", "kept"]
     with Log(tmp_path) as log:
         assert (log.name_of(1), log.name_of(2)) == ("cache-source", "")
-    lines = (tmp_path / logs.NAME).read_text().splitlines()
+    lines = (tmp_path / logs.LOG).read_text().splitlines()
     assert json.loads(lines[0])["target"] == "data.py:loader"
     assert all(json.loads(line)["at"].startswith("20") for line in lines)
 
@@ -47,7 +47,7 @@ def test_a_line_that_was_cut_short_loses_only_itself(tmp_path_factory, junk):
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
-    (tmp_path / logs.NAME).write_text("this is\nno log\n")
+    (tmp_path / logs.LOG).write_text("this is\nno log\n")
     with pytest.raises(UnreadableFile, match="none of its lines can be read"):
         Log(tmp_path).__enter__()
 
@@ -60,7 +60,7 @@ def test_names_that_are_no_utf8_are_kept_as_escapes(tmp_path):
 
 
 def test_one_process_at_a_time(tmp_path):
-    code = f"from pathlib import Path; from pipefix.fixes.log import Log; Log(Path({str(tmp_path)!r})).__enter__()"
+    code = f"from pathlib import Path; from pipefix.fixes.history import Log; Log(Path({str(tmp_path)!r})).__enter__()"
     with Log(tmp_path) as log:
         log.begin("x")
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -205,12 +205,12 @@ def test_ctrl_c_keeps_what_was_kept(tmp_path, monkeypatch):
 
 
 def test_the_users_code_raising_in_the_fixed_pipeline_is_a_reason(tmp_path, monkeypatch):
-    from pipefix.fixes import verify
+    from pipefix.fixes import same_samples
 
     def raised(*_, **__):
         raise TargetError("dataset[3] raised ValueError: no.")
 
-    monkeypatch.setattr(verify, "same", raised)
+    monkeypatch.setattr(same_samples, "same", raised)
     fixed = Bench(tmp_path, [step("cache-source", 3.0)]).run()
     assert fixed.refused[0].why == "dataset[3] raised ValueError: no"
 

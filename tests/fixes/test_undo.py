@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.fixes import caches_made
-from pipefix.fixes.undo import settle, undo
+from pipefix.fixes import history
+from pipefix.fixes.history import settle, undo
 from pipefix.plan import backups, planfile
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.fixes.benchtop import Bench, Killed, killed_at, step
@@ -159,7 +159,7 @@ def test_killed_before_any_act_a_run_leaves_a_state_that_can_be_gone_on_from(tmp
             again = Bench(folder, [])
             again.run()
             settled(again)
-            assert not caches_made.unused(bench.out)
+            assert not history.unused(bench.out)
         acts += 1
     assert acts >= 10
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, get_worker_info
 
-from pipefix.fixes import verify, whole_loader
-from pipefix.fixes.compare import differences, fingerprint
+from pipefix.fixes import same_samples, speedup
+from pipefix.fixes.same_samples import differences, fingerprint
 from pipefix.measurement.consumer import Consumer
 from pipefix.subject.load import load
 from pipefix.vocabulary.errors import TargetError
@@ -43,12 +42,12 @@ class TestSame:
     def test_random_numbers_are_fixed_and_left_as_they_were(self):
         data = Numbers()
         state, own = torch.get_rng_state(), data.generator.bit_generator.state
-        found = verify.same(subject(data), subject(Numbers()))
-        assert found.kind == "equal" and found.samples == verify.SAMPLES
+        found = same_samples.same(subject(data), subject(Numbers()))
+        assert found.kind == "equal" and found.samples == same_samples.SAMPLES
         assert torch.equal(state, torch.get_rng_state()) and data.generator.bit_generator.state == own
 
     def test_how_far_values_lie_apart_is_told(self):
-        found = verify.same(subject(Numbers()), subject(Numbers(shift=0.5)), alters="pictures are smaller")
+        found = same_samples.same(subject(Numbers()), subject(Numbers(shift=0.5)), alters="pictures are smaller")
         assert found.kind == "different"
         assert found.sentence.startswith("pictures are smaller: in 24 samples compared, values differ by 0.5 on average")
 
@@ -57,7 +56,7 @@ class TestSame:
             def __getitem__(self, index):
                 return {**super().__getitem__(index), "x": torch.zeros(5)}
 
-        found = verify.same(subject(Numbers()), subject(Longer()), alters="pictures are smaller")
+        found = same_samples.same(subject(Numbers()), subject(Longer()), alters="pictures are smaller")
         assert (found.kind, found.sentence) == ("unlike", "the sample['x'] is float32 5 instead of float32 4")
 
     def test_what_cannot_be_fixed_cannot_be_compared(self):
@@ -65,15 +64,15 @@ class TestSame:
             def __getitem__(self, index):
                 return time.perf_counter_ns()
 
-        assert verify.same(subject(Clock()), subject(Clock())).kind == "unchecked"
+        assert same_samples.same(subject(Clock()), subject(Clock())).kind == "unchecked"
 
     def test_another_length(self):
-        assert verify.same(subject(Numbers()), subject(Numbers(count=60))).sentence == "60 samples instead of 64"
+        assert same_samples.same(subject(Numbers()), subject(Numbers(count=60))).sentence == "60 samples instead of 64"
 
     def test_the_same_dataset_needs_no_look(self):
         data = Numbers()
-        assert verify.same(subject(data), subject(data)).kind == "equal"
-        assert verify.same(subject(data), subject(data, in_order=False)).kind == "order"
+        assert same_samples.same(subject(data), subject(data)).kind == "equal"
+        assert same_samples.same(subject(data), subject(data, in_order=False)).kind == "order"
 
 
 class Stream(IterableDataset):
@@ -90,16 +89,16 @@ class Stream(IterableDataset):
 class TestStreams:
     def test_workers_that_all_run_the_whole_stream_are_found_out(self):
         one, three = (load(DataLoader(Stream(shards=False), batch_size=4, num_workers=count)) for count in (0, 3))
-        found = verify.same(one, three)
+        found = same_samples.same(one, three)
         assert found.kind == "unlike" and "every worker runs the whole stream" in found.sentence
 
     def test_a_stream_that_shards_itself_is_the_same_in_another_order(self):
         one, three = (load(DataLoader(Stream(shards=True), batch_size=4, num_workers=count)) for count in (0, 3))
-        assert verify.same(one, three).kind == "order"
+        assert same_samples.same(one, three).kind == "order"
 
     def test_no_more_workers_is_no_question(self):
         one = load(DataLoader(Stream(shards=False), batch_size=4))
-        assert verify.same(one, one).kind == "equal"
+        assert same_samples.same(one, one).kind == "equal"
 
 
 class OnAClock(Numbers):
@@ -126,36 +125,35 @@ class TestFaster:
                 raise TargetError("no")
             return One()
 
-        monkeypatch.setattr(verify, "_pool", pool)
-        before, after = (verify.Pipeline(subject(Numbers(4)), Consumer()) for _ in range(2))
+        monkeypatch.setattr(speedup, "_pool", pool)
+        before, after = (speedup.Pipeline(subject(Numbers(4)), Consumer()) for _ in range(2))
         with pytest.raises(TargetError):
-            verify.faster(before, after, seconds=100.0)
+            speedup.faster(before, after, seconds=100.0)
         assert closed == [True]
 
     def test_the_faster_pipeline_is_told_from_the_slower(self, monkeypatch):
-        monkeypatch.setattr(verify, "time", SimpleNamespace(perf_counter=lambda: OnAClock.now))
-        monkeypatch.setattr(whole_loader, "perf_counter", lambda: OnAClock.now)
-        slow, quick = (verify.Pipeline(subject(OnAClock(seconds=each)), Consumer()) for each in (0.006, 0.002))
-        up, down = (verify.faster(*pair, seconds=0.4) for pair in ((slow, quick), (quick, slow)))
-        assert up.faster and up.gain.value > 1.5 and up.pairs >= verify.FEWEST_PAIRS
+        monkeypatch.setattr(speedup, "perf_counter", lambda: OnAClock.now)
+        slow, quick = (speedup.Pipeline(subject(OnAClock(seconds=each)), Consumer()) for each in (0.006, 0.002))
+        up, down = (speedup.faster(*pair, seconds=0.4) for pair in ((slow, quick), (quick, slow)))
+        assert up.faster and up.gain.value > 1.5 and up.pairs >= speedup.FEWEST_PAIRS
         assert down.slower and not down.faster
         assert up.after.value > up.before.value
 
     def test_the_starts_of_epochs_count_where_they_are_asked_for(self, monkeypatch):
         """48 samples, 1,000 in a second, and half a second until the first comes."""
-        monkeypatch.setattr(verify, "epoch_starts", lambda loader, *_: [0.5] * 3 if loader is anew.subject else [0.0] * 3)
-        anew, kept = (verify.Pipeline(subject(Numbers(count=48)), Consumer()) for _ in range(2))
-        found = verify._whole_epochs(anew, kept, {"before": [1000.0] * 5, "after": [1000.0] * 5})
+        monkeypatch.setattr(speedup, "epoch_starts", lambda loader, *_: [0.5] * 3 if loader is anew.subject else [0.0] * 3)
+        anew, kept = (speedup.Pipeline(subject(Numbers(count=48)), Consumer()) for _ in range(2))
+        found = speedup._whole_epochs(anew, kept, {"before": [1000.0] * 5, "after": [1000.0] * 5})
         assert found.epochs and found.faster
         assert found.before.value == pytest.approx(48 / 0.548) and found.after.value == pytest.approx(1000.0)
 
     def test_starts_are_spread_over_what_the_sampler_draws(self, monkeypatch):
-        monkeypatch.setattr(verify, "epoch_starts", lambda *_: [0.5] * 3)
+        monkeypatch.setattr(speedup, "epoch_starts", lambda *_: [0.5] * 3)
         data = Numbers(count=48)
         often = RandomSampler(data, replacement=True, num_samples=48_000_000)
-        anew = verify.Pipeline(subject(data, num_workers=1, sampler=often), Consumer())
+        anew = speedup.Pipeline(subject(data, num_workers=1, sampler=often), Consumer())
         rates = {"before": [1000.0] * 5, "after": [1000.0] * 5}
-        assert verify._whole_epochs(anew, anew, rates).before.value == pytest.approx(1000.0, rel=1e-3)
+        assert speedup._whole_epochs(anew, anew, rates).before.value == pytest.approx(1000.0, rel=1e-3)
 
 
 PLAIN = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.binary(max_size=5))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pipefix.fixes import whole_loader
-from pipefix.fixes.whole_loader import WholeLoader, suits
+from pipefix.fixes import speedup
+from pipefix.fixes.speedup import WholeLoader, suits
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.time_limit import BatchTimeLimit
@@ -62,7 +62,7 @@ def running() -> Any:
 def looks_take_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of blocks, and nothing else takes any time: on a machine that stands still they hold as many batches."""
     looks = itertools.count(1)
-    monkeypatch.setattr(whole_loader, "perf_counter", lambda: next(looks) * 0.001)
+    monkeypatch.setattr(speedup, "perf_counter", lambda: next(looks) * 0.001)
 
 
 @pytest.mark.usefixtures("looks_take_a_millisecond")
@@ -130,7 +130,7 @@ class Waits(Numbers):
 
 
 def test_workers_that_hand_over_nothing_are_told(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_loader, "BatchTimeLimit", lambda: BatchTimeLimit(0.2))
+    monkeypatch.setattr(speedup, "BatchTimeLimit", lambda: BatchTimeLimit(0.2))
     with pytest.raises(TargetError, match="No worker handed over a batch"):
         running(DataLoader(Waits(), batch_size=2, num_workers=1)).block(PLAIN, 60)
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import pipefix
-from pipefix.fixes.compare import differences
+from pipefix.fixes.same_samples import differences
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.subject.load import load
 

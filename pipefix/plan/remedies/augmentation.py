@@ -6,6 +6,7 @@ from pipefix.measurement import experiments
 from pipefix.plan import commands
 from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
+from pipefix.plan.planfile import AugmentationChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.gain import span
 from pipefix.vocabulary.quantity import Interval, percent, seconds
@@ -18,6 +19,7 @@ class AugmentGpu(Remedy):
     id = "augment-gpu"
     stage = Stage.AUGMENT
     title = "Augment on the GPU"
+    change = AugmentationChange(backend="kornia")
 
     def answer(self, case: Case) -> Step:
         spent = case.wall(Stage.AUGMENT)
@@ -55,6 +57,7 @@ class DecodeGpu(Remedy):
     stage = Stage.DECODE
     title = "Decode and augment on the GPU"
     relieves = (Stage.AUGMENT, Stage.COLLATE, Stage.IPC)
+    change = AugmentationChange(backend="dali")
 
     def answer(self, case: Case) -> Step:
         spent = case.wall(Stage.DECODE) + case.wall(Stage.AUGMENT)

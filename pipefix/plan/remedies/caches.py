@@ -14,6 +14,7 @@ from pipefix.measurement.measurement import KeptRecord
 from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
+from pipefix.plan.planfile import CACHES, CacheChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.gain import MeasuredGain, Modelled
 from pipefix.vocabulary.quantity import Interval, percent, seconds, size
@@ -34,6 +35,7 @@ class Cache(Remedy):
     """A cache of what a sample is at one point of its way."""
 
     arm: ClassVar[Experiment]
+    change: ClassVar[CacheChange]
 
     def answer(self, case: Case) -> Step:
         if case.measurement.settings.kind == "iterable":
@@ -67,7 +69,7 @@ class Cache(Remedy):
             f"{self.saves(case)}; reading a record of {size(kept.value)} back takes about {seconds(float(read.wall[0]))}"
             + (", and the loader was run over a few of them" if measured else ""),
             told,
-            commands.cache(self.id, case.target),
+            commands.cache(self.change.store, case.target),
             disk_bytes=disk,
             seconds=case.length * once + (disk or 0.0) / WRITE_RATE if case.length is not None else None,
             risk=self.risk(case),
@@ -128,6 +130,7 @@ class CacheSource(Cache):
     id = "cache-source"
     stage = Stage.STORAGE
     title = "Cache the source bytes in one file"
+    change = CacheChange(path=f"{CACHES}/source", store="source")
     arm = experiments.NO_STORAGE
 
     def useless(self, case: Case) -> str | None:
@@ -163,6 +166,7 @@ class CacheResized(Cache):
     stage = Stage.DECODE
     relieves = (Stage.STORAGE,)
     title = f"Cache the images resized to {RESIZED} pixels"
+    change = CacheChange(path=f"{CACHES}/resized-{RESIZED}", store="resized")
     arm = experiments.NO_DECODE
 
     def useless(self, case: Case) -> str | None:
@@ -226,6 +230,7 @@ class CacheDecoded(Cache):
     stage = Stage.DECODE
     relieves = (Stage.STORAGE,)
     title = "Cache the decoded arrays"
+    change = CacheChange(path=f"{CACHES}/decoded", store="decoded")
     arm = experiments.DECODED
 
     def useless(self, case: Case) -> str | None:
@@ -254,6 +259,7 @@ class CacheSample(Cache):
     stage = Stage.AUGMENT
     relieves = (Stage.STORAGE, Stage.DECODE)
     title = "Cache samples up to the last deterministic operation"
+    change = CacheChange(path=f"{CACHES}/sample", store="sample")
     arm = experiments.SAMPLES
 
     def useless(self, case: Case) -> str | None:

@@ -26,6 +26,7 @@ class BatchedFetch(Remedy):
     id = "batched-fetch"
     stage = Stage.STORAGE
     title = "Fetch a batch's samples together (__getitems__)"
+    by_hand = "the dataset would need a __getitems__ of its own, which only its author can write"
 
     def answer(self, case: Case) -> Step:
         kind = case.measurement.settings.kind
@@ -60,6 +61,7 @@ class BatchedTokenisation(Remedy):
     id = "batched-tokenisation"
     stage = Stage.DECODE
     title = "Tokenise a batch's texts together"
+    by_hand = "tokenising would move from the dataset to collate_fn, which is your code"
 
     def answer(self, case: Case) -> Step:
         tokenisers = case.operations.tokenisers

@@ -10,6 +10,7 @@ from pipefix.diagnosis.throughput import PipelineModel, StageTime, draws
 from pipefix.measurement.measurement import FusedCall
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
+from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import WORTH_TRYING, Remedy
 from pipefix.vocabulary.quantity import percent, seconds
 from pipefix.vocabulary.stage import Stage
@@ -56,7 +57,12 @@ class FuseCalls(Remedy):
             risk="; ".join([*([call.apart] if changes_pixels else []), *([DRAWN] if call.draws else [])]) or None,
         )
         equal = "close to the dataset's own" if changes_pixels else "equal to the bit"
-        return replace(step, id=f"{self.id}-{mode}", title=f"{self.title}, {equal}")
+        return replace(
+            step,
+            id=f"{self.id}-{mode}",
+            title=f"{self.title}, {equal}",
+            change=LoaderChange(fuse="close" if changes_pixels else "exact"),
+        )
 
 
 def with_calls(case: Case, call: FusedCall) -> PipelineModel:

@@ -6,6 +6,7 @@ from pipefix.measurement.measurement import Measurement
 from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Step
+from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.gain import Modelled
 from pipefix.vocabulary.quantity import Interval, percent, seconds, times
@@ -25,6 +26,7 @@ class TailScheduling(Remedy):
     id = "tail-scheduling"
     stage = Stage.IPC
     title = "Take batches as they are finished"
+    change = LoaderChange(in_order=False)
 
     def answer(self, case: Case) -> Step:
         tail, workers = case.diagnosis.tail, case.measurement.workers
@@ -65,6 +67,7 @@ class ThreadCaps(Remedy):
     stage = Stage.DECODE
     relieves = (Stage.AUGMENT,)
     title = "Limit library threads inside workers"
+    change = LoaderChange(worker_threads=1)
 
     def answer(self, case: Case) -> Step:
         workers, cores = case.measurement.workers, case.measurement.cores

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.plan import Proposed, Step
+from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.quantity import Interval, percent, seconds
 from pipefix.vocabulary.stage import Stage
@@ -46,6 +47,7 @@ class PersistentWorkers(Remedy):
     stage = Stage.IPC
     title = "Keep workers between epochs"
     every_epoch = True
+    change = LoaderChange(persistent_workers=True)
 
     def answer(self, case: Case) -> Step:
         restart = case.measurement.epoch_restart

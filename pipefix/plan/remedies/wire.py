@@ -9,6 +9,7 @@ from pipefix.measurement import experiments
 from pipefix.plan import commands
 from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
+from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.quantity import Interval, seconds, size
 from pipefix.vocabulary.stage import Stage
@@ -28,6 +29,7 @@ class HandoverSlots(Remedy):
     id = "handover-slots"
     stage = Stage.IPC
     title = "Hand batches over through reused shared memory"
+    change = LoaderChange(engine="processes")
 
     def answer(self, case: Case) -> Step:
         if not case.measurement.workers:
@@ -68,6 +70,7 @@ class CollateFaster(Remedy):
     id = "collate-faster"
     stage = Stage.COLLATE
     title = "Collate with one copy a sample"
+    by_hand = "collate_fn, or what the dataset returns, is your code"
 
     def answer(self, case: Case) -> Step:
         spent = case.wall(Stage.COLLATE) * case.batch
@@ -108,6 +111,7 @@ class Pinning(Remedy):
     id = "pinning"
     stage = Stage.TRANSFER
     title = "Pin batches in memory"
+    change = LoaderChange(pin_memory=True)
 
     def answer(self, case: Case) -> Step:
         copies = case.measurement.transfer
@@ -138,6 +142,7 @@ class EarlyCopy(Remedy):
     id = "early-copy"
     stage = Stage.TRANSFER
     title = "Start copies to the device earlier"
+    by_hand = "which device batches go to is said in your code: pipefix.FastLoader(..., device='cuda')"
 
     def answer(self, case: Case) -> Step:
         copies, taking = case.measurement.transfer, case.model.taking

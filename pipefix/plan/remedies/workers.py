@@ -11,6 +11,7 @@ from pipefix.plan import commands
 from pipefix.plan.case import Case
 from pipefix.plan.fit import SATURATED
 from pipefix.plan.plan import Declined, Proposed, Step
+from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
 from pipefix.vocabulary.quantity import exactly, percent, size
@@ -106,6 +107,7 @@ def _proposed(case: Case, count: int, gain: Told) -> Proposed:
         frees=frees,
         risk=_risk(case, count),
         relieves=WorkerCount.relieves,
+        change=LoaderChange(num_workers=count),
     )
 
 

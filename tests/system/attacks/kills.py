@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.caches.dataset import CachedDataset
-from pipefix.fixes import caches_made
+from pipefix.fixes import history
 from pipefix.plan import backups, planfile
 from tests.attacks.folders import is_debris
 from tests.attacks.scene import Scene, changes, ended, keep_a_step, look, numbers_project, pictures_project, start, warm, write
@@ -127,7 +127,7 @@ def not_settled(folder: Path) -> list[str]:
         wrong.append("a change of the plan was begun and is not settled")
     if text is not None and not states:
         wrong.append("a plan without a backup of what was there before")
-    if unused := caches_made.unused(folder):
+    if unused := history.unused(folder):
         wrong.append(f"no plan names {unused}")
     cache = planfile.decode(text, origin=plan.name).cache if text is not None else None
     if cache is not None and len(CachedDataset(folder / cache.path)) != PICTURES:

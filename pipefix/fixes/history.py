@@ -1,4 +1,9 @@
-"""``pipefix.log.jsonl``: what was tried, kept, refused, taken back, and why. A record for people: appended to, never obeyed."""
+"""What was done to a folder, and the way back: the log of what was tried, caches that no plan names any more, and undo.
+
+``pipefix.log.jsonl`` is a record for people: appended to, never obeyed. No path of what is removed comes from a file: a cache goes
+where it bears a name that `fix` gives, says itself that it is ours, and no plan in the folder, backups included, names it; what is
+removed of it, and what is left, is decided by `pipefix.caches.folder`.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +18,18 @@ from typing import Annotated, Any
 
 import msgspec
 
+from pipefix.caches import folder as cache_folder
+from pipefix.fixes.outcome import Undone
+from pipefix.plan import backups, planfile
 from pipefix.vocabulary import files
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.version import VERSION
 
-NAME = "pipefix.log.jsonl"
+LOG = "pipefix.log.jsonl"
 _CALLED = re.compile(r"pipefix\.log\.jsonl\Z")
+FOLDER = planfile.CACHES
+"""Beside the plan file."""
+NAMES = ("source", "resized-256", "decoded", "sample")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +56,7 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder / NAME
+        self.path = folder / LOG
         self._file: Any = None
         self._entries: list[Entry] = []
         """Those that were there before this process wrote any."""
@@ -157,3 +168,93 @@ def read_entries(data: bytes, *, origin: str) -> list[Entry]:
             f"{origin} is not a log of pipefix fix: none of its lines can be read.", advice="Give fix another folder: --out DIR"
         )
     return found
+
+
+# -- caches that fix made -----------------------------------------------------------------------------------------------------
+
+
+def unused(folder: Path) -> list[str]:
+    """Caches of ours, finished or begun, that no plan in ``folder`` names, relative to it."""
+    ours = [f"{FOLDER}/{name}" for name in NAMES if cache_folder.is_ours(folder / FOLDER / name)]
+    if not ours:
+        return []
+    named = _named(folder)
+    return [] if named is None else [path for path in ours if os.path.realpath(folder / path) not in named]
+
+
+def _named(folder: Path) -> set[str] | None:
+    """Real paths of the caches that the plans in a folder name, however they write them; None where one may name any."""
+    named = set()
+    for path in sorted(folder.glob("*.toml")):
+        if backups.is_undone(path):
+            continue
+        try:
+            text = planfile.text_of(path)
+            plan = planfile.decode(text, origin=path.name) if text else None
+        except UnreadableFile:
+            if path.stem.startswith(Path(planfile.NAME).stem) or _mentions(path):
+                return None
+            continue
+        if plan is not None and plan.cache is not None:
+            named.add(os.path.realpath(folder / plan.cache.path))
+    return named
+
+
+def _mentions(path: Path) -> bool:
+    try:
+        return FOLDER.encode() in files.read_regular(path, planfile.LARGEST)
+    except OSError:
+        return False
+
+
+def remove_unused(folder: Path, only: str | None = None) -> tuple[list[str], list[str]]:
+    """What is removed, and sentences on what is not, and why. ``only``: no other than this one."""
+    removed, left = [], []
+    for path in unused(folder):
+        if only is not None and path != only:
+            continue
+        why = f"{FOLDER} is a symbolic link" if (folder / FOLDER).is_symlink() else cache_folder.remove(folder / path)
+        if why is None:
+            removed.append(path)
+        else:
+            left.append(f"{path} is left alone: {why}.")
+    if removed:
+        files.remove_empty_folder(folder / FOLDER)
+    return removed, left
+
+
+# -- the way back -------------------------------------------------------------------------------------------------------------
+
+
+def settle(folder: Path) -> int | None:
+    """Clear up what an interrupted run left of its writing. The number of a change that was begun and never made."""
+    files.remove_drafts(folder)
+    return backups.drop_unused(folder / planfile.NAME)
+
+
+def undo(folder: Path) -> Undone:
+    """Take back the last change of the plan; or, after an interruption, no more than what that left."""
+    plan = folder / planfile.NAME
+    if not backups.numbers(plan) and not unused(folder):
+        raise BadUsage(
+            f"There is nothing to take back in {folder}: no backup of a plan (pipefix.plan.before-1.toml), and no cache of fix's "
+            "that no plan names.",
+            advice="Name its folder: pipefix fix --undo --out DIR",
+        )
+    with Log(folder) as log:
+        dropped = settle(folder)
+        removed, left = remove_unused(folder)
+        finished = dropped is None and not removed and bool(backups.numbers(plan))
+        number, kept = dropped or 0, None
+        if finished:
+            number, kept = backups.put_back(plan)
+            removed, left = remove_unused(folder)
+        name = log.name_of(number)
+        log.write("undone" if finished else "dropped", step=number, id=name, why=None if finished else "it was not in effect")
+        for cache in removed:
+            log.write("removed", makes=cache)
+        return Undone(
+            folder=str(folder), id=name, step=number, finished=finished, removed=removed,
+            plan=planfile.NAME if plan.exists() else None, kept_as=kept.name if kept is not None else None,
+            left_alone=[*left, *log.unwritten],
+        )  # fmt: skip

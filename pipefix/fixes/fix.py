@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,19 +11,17 @@ from typing import Any
 
 import msgspec
 
-from pipefix.fixes import applied, build_cache, caches_made, keep_workers, verify
+from pipefix.fixes import apply_plan, build_cache, history, same_samples, speedup
 from pipefix.fixes.builder import Builder, Say
-from pipefix.fixes.choice import Wishes, candidates, condition, is_called, refused, too_little, why_not
-from pipefix.fixes.fixer import FixContext, Fixer
-from pipefix.fixes.log import Log, writable
+from pipefix.fixes.choice import Wishes, candidates, condition, fixer_for, is_called, refused, too_little, why_not
+from pipefix.fixes.history import Log, settle, writable
 from pipefix.fixes.outcome import Applied, Fixed, Measured, Outcome, Refused, Sameness
-from pipefix.fixes.registry import ByHand, fixer_for
-from pipefix.fixes.undo import settle
+from pipefix.fixes.steps import FixContext, Fixer
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
-from pipefix.plan.planfile import BeforeAfter, PlanFile
+from pipefix.plan.planfile import BeforeAfter, CacheChange, PlanFile
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
@@ -106,7 +103,7 @@ class Session:
             if interrupted:
                 self.stopped = "interrupted"
                 self._log_interrupted()
-            log.write("ended", why=self.stopped, measured=msgspec.to_builtins(self.total))
+            log.write("ended", why=self.stopped, measured=self.total)
             return self._fixed(interrupted=interrupted)
 
     def _log_interrupted(self) -> None:
@@ -150,7 +147,7 @@ class Session:
         seen = self._look()
         ahead = []
         for step in self._wanted(seen.plan):
-            fixer = fixer_for(step.id)
+            fixer = fixer_for(step)
             why = fixer.refuses(step, self._context()) or too_little(step, self.wishes.min_gain)
             if why is None:
                 ahead.append(refused(step, condition(step, fixer) or ""))
@@ -165,7 +162,7 @@ class Session:
             return False
         kept = [one for one in self.outcomes if isinstance(one, Applied)]
         if kept and self.wishes.only is None and PersistentWorkers.id not in self._told:
-            step = keep_workers.step_for(self._pipeline(self.plan).subject, kept[-1].measured.after.value)
+            step = speedup.workers_kept_up(self._pipeline(self.plan).subject, kept[-1].measured.after.value)
             if step is not None and too_little(step, self.wishes.min_gain) is None:
                 self.outcomes.append(self._try(step))
         return True
@@ -189,7 +186,7 @@ class Session:
         for step in self._wanted(plan):
             if step.id in self._told:
                 continue
-            little = None if isinstance(fixer_for(step.id), ByHand) else too_little(step, self.wishes.min_gain)
+            little = None if step.change is None else too_little(step, self.wishes.min_gain)
             if little is not None:
                 self.stopped = f"good enough: the best that is left, {step.id}, {little}"
                 return False
@@ -222,11 +219,11 @@ class Session:
     def _context(self) -> FixContext:
         return FixContext(self.subject, self.plan, self.folder, self.machine, self._builder)
 
-    def _pipeline(self, plan: PlanFile) -> verify.Pipeline:
+    def _pipeline(self, plan: PlanFile) -> speedup.Pipeline:
         if plan.loader is None and plan.cache is None and plan.augmentation is None:
-            return verify.Pipeline(self.subject, self.consumer)
-        subject = applied.fixed(self.subject, plan, self.folder)
-        return verify.Pipeline(subject, applied.consumer(self.consumer, self.subject, plan, self.folder))
+            return speedup.Pipeline(self.subject, self.consumer)
+        subject = apply_plan.fixed(self.subject, plan, self.folder)
+        return speedup.Pipeline(subject, apply_plan.consumer(self.consumer, self.subject, plan, self.folder))
 
     def _look(self) -> ProbeResult:
         now = self._pipeline(self.plan)
@@ -237,14 +234,15 @@ class Session:
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def _try(self, step: Proposed) -> Outcome:
-        fixer, context = fixer_for(step.id), self._context()
+        fixer, context = fixer_for(step), self._context()
         why = fixer.refuses(step, context) or self._not_allowed(step, fixer)
         if why is not None:
-            return self._refuse(step, why, by_hand=isinstance(fixer, ByHand))
-        attempt = self._attempt = _Attempt(step, fixer.makes(step, context), backups.next_number(self.path))
-        self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=_plain(step.speedup))
+            return self._refuse(step, why)
+        makes = step.change.path if isinstance(step.change, CacheChange) else None
+        attempt = self._attempt = _Attempt(step, makes, backups.next_number(self.path))
+        self.log.write("begun", step=attempt.number, id=step.id, makes=attempt.makes, predicted=step.speedup)
         try:
-            attempt.plan = fixer.plan(step, context)
+            attempt.plan = self.plan.merged(fixer.change(step, context))
             begun = time.perf_counter()
             fixer.make(step, context, self.say)
             attempt.seconds = time.perf_counter() - begun
@@ -262,16 +260,14 @@ class Session:
         now, then = self._pipeline(self.plan), self._pipeline(attempt.plan)
         self.say("verifying: comparing samples", 0.0)
         untouched = (self.plan.cache, self.plan.augmentation) == (attempt.plan.cache, attempt.plan.augmentation)
-        if self.plan.augmentation != attempt.plan.augmentation:
-            attempt.same = _moved(alters)
-        else:
-            attempt.same = verify.same(now.subject, then.subject, alters=alters, untouched=untouched)
+        moved = self.plan.augmentation != attempt.plan.augmentation
+        attempt.same = _moved(alters) if moved else same_samples.same(now.subject, then.subject, alters=alters, untouched=untouched)
         if attempt.same.kind == "unchecked":
             return f"whether samples stay what they are cannot be told: {attempt.same.sentence}"
         if attempt.same.kind == "unlike" or (attempt.same.kind == "different" and alters is None):
             return f"samples are not what they were: {attempt.same.sentence}"
         spent = (1 - LOOKING) * self.wishes.budget
-        attempt.measured = verify.faster(now, then, seconds=spent, epochs=attempt.step.every_epoch, say=self.say)
+        attempt.measured = speedup.faster(now, then, seconds=spent, epochs=attempt.step.every_epoch, say=self.say)
         gain = attempt.measured.gain
         if attempt.measured.faster:
             return None
@@ -287,23 +283,21 @@ class Session:
             return f"{told}: --yes allows it"
         return None if self.ask(f"{step.title}: {span(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
 
-    def _refuse(self, step: Proposed, why: str, *, by_hand: bool = False) -> Refused:
-        self.log.write("refused", id=step.id, why=why, predicted=_plain(step.speedup))
-        return refused(step, why, command=step.command if by_hand else None)
+    def _refuse(self, step: Proposed, why: str) -> Refused:
+        self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
+        return refused(step, why, command=step.command if step.change is None else None)
 
     def _drop(self, attempt: _Attempt, why: str) -> Refused:
         step = attempt.step
         self._remove_unused(attempt.makes)  # first, where the disk is full of it
-        self.log.write(
-            "dropped", step=attempt.number, id=step.id, why=why, measured=_plain(attempt.measured), same=_plain(attempt.same)
-        )
+        self.log.write("dropped", step=attempt.number, id=step.id, why=why, measured=attempt.measured, same=attempt.same)
         return refused(step, why, measured=attempt.measured, same=attempt.same)
 
     def _remove_unused(self, only: str | None = "") -> None:
         """Remove caches that no plan names: all of them, or this one alone. What an attempt would have made may be None."""
         if only is None:
             return
-        removed, left = caches_made.remove_unused(self.folder, only or None)
+        removed, left = history.remove_unused(self.folder, only or None)
         self._left_alone += [sentence for sentence in left if sentence not in self._left_alone]
         for path in removed:
             self.log.write("removed", makes=path)
@@ -312,32 +306,23 @@ class Session:
         step, measured, same = attempt.step, attempt.measured, attempt.same
         assert measured is not None
         assert same is not None
-        plan = self._with_evidence(attempt.plan, measured)
+        plan = apply_plan.with_evidence(
+            attempt.plan, self.plan, BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
+        )
+        plan = msgspec.structs.replace(plan, target=self.subject.target, machine=apply_plan.tuned_on(self.machine))
         try:
             number = backups.replace(self.path, planfile.encode(plan))
         except UnreadableFile as error:
             return self._drop(attempt, str(error).rstrip("."))
         # From here on it holds, whatever becomes of the next line.
         self.plan = plan
-        self.log.write("kept", step=number, id=step.id, measured=_plain(measured), same=_plain(same))
+        self.log.write("kept", step=number, id=step.id, measured=measured, same=same)
         folder = self.folder / attempt.makes if attempt.makes else None
         return Applied(
             id=step.id, title=step.title, stage=str(step.stage), predicted=step.speedup, measured=measured, same=same,
             step=number, makes=attempt.makes, seconds=attempt.seconds,
             disk_bytes=build_cache.bytes_of(folder) if folder is not None else None,
         )  # fmt: skip
-
-    def _with_evidence(self, plan: PlanFile, measured: Measured) -> PlanFile:
-        evidence = BeforeAfter(before=measured.before, after=measured.after, run=RUN_FILE)
-        changed: dict[str, Any] = {
-            name: msgspec.structs.replace(part, evidence=evidence)
-            for name in ("loader", "cache", "augmentation")
-            if (part := getattr(plan, name)) is not None and part != getattr(self.plan, name)
-        }
-        made = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        return msgspec.structs.replace(
-            plan, target=self.subject.target, created=made, machine=applied.tuned_on(self.machine), **changed
-        )
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -346,13 +331,13 @@ class Session:
         kept = [one for one in self.outcomes if isinstance(one, Applied)]
         if not kept:
             return
-        first, last = verify.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
+        first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
         altered = "; ".join(words for words in dict.fromkeys(_altered(kept)) if words) or None
         moved = self.plan.augmentation is not None
-        self.whole_same = _moved(altered) if moved else verify.same(first.subject, last.subject, alters=altered)
+        self.whole_same = _moved(altered) if moved else same_samples.same(first.subject, last.subject, alters=altered)
         workers = {one.subject.loader.num_workers for one in (first, last)}
         epochs = any(one.measured.epochs for one in kept) or len(workers) > 1  # those have to be started
-        self.total = verify.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
+        self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
         if not self.total.slower:
             return
         why = f"all steps together made it slower: {span(self.total.gain)}"
@@ -412,7 +397,3 @@ def _altered(kept: list[Applied]) -> Iterator[str]:
     for one in kept:
         if one.same.kind in ("order", "different"):
             yield one.same.sentence.partition(":")[0]
-
-
-def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from pipefix.loader.planning import as_planned, planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.gpu import DeviceTime
-from pipefix.plan.planfile import PlanFile, TunedOn
+from pipefix.plan.planfile import BeforeAfter, PlanFile, TunedOn
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.nested import map_leaves
@@ -62,3 +64,14 @@ def tuned_on(machine: Machine) -> TunedOn:
         memory_bytes=machine.memory_limit_bytes or machine.memory_bytes,
         gpus=[gpu.name for gpu in machine.gpus],
     )
+
+
+def with_evidence(plan: PlanFile, before: PlanFile, evidence: BeforeAfter) -> PlanFile:
+    """The plan of now, with the reason beside each of its parts that ``before`` had not, or had otherwise."""
+    parts = {name: getattr(plan, name) for name in ("loader", "cache", "augmentation")}
+    changed: dict[str, Any] = {
+        name: msgspec.structs.replace(part, evidence=evidence)
+        for name, part in parts.items()
+        if part is not None and part != getattr(before, name)
+    }
+    return msgspec.structs.replace(plan, created=datetime.datetime.now().astimezone().isoformat(timespec="seconds"), **changed)

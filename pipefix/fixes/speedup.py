@@ -1,0 +1,292 @@
+"""Is the changed pipeline faster? Both are run in turn, as they are, block by block."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Sampler
+
+from pipefix.fixes.outcome import Measured
+from pipefix.hooks.torch_internals import end_workers, processes_of
+from pipefix.measurement import experiments, failing
+from pipefix.measurement.compare import in_turn
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.experiments import Experiment
+from pipefix.measurement.measurement import Block
+from pipefix.measurement.replay import LONGEST_REST, Pool, abandon
+from pipefix.measurement.stand_in_options import StandInOptions
+from pipefix.measurement.statistics import ratio, spread_around
+from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.plan.plan import Proposed
+from pipefix.plan.remedies.starting import PersistentWorkers
+from pipefix.subject.subject import Subject
+from pipefix.vocabulary import death
+from pipefix.vocabulary.generators import untouched
+from pipefix.vocabulary.quantity import Interval
+
+FEWEST_PAIRS, MOST_PAIRS = 3, 24
+SHORTEST = 0.08
+"""Seconds of a block."""
+STARTS = 3
+"""Epochs whose beginning is timed."""
+EPOCH_BATCHES = 3
+"""Of such an epoch, for each worker."""
+
+Say = Callable[[str, float], None]
+LEAST_SAVED = 0.5
+"""Part of an epoch's start that workers that are up save at least."""
+_ENDED = object()
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A subject and what consumes its batches."""
+
+    subject: Subject
+    consumer: Consumer
+
+
+def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = False, say: Say | None = None) -> Measured:
+    """Run both in turn, every second time in the other order, until the difference is clear or the time is spent.
+
+    ``epochs``: the start of each epoch counts.
+    """
+    pools: dict[str, Any] = {}
+    rates: dict[str, list[float]] = {"before": [], "after": []}
+    begun = perf_counter()
+    length = max(SHORTEST, seconds / (2 * 8))
+    calm = False
+    try:
+        for name, one in (("before", before), ("after", after)):
+            pools[name] = _pool(one)
+        # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
+        with untouched(before.subject.loader), untouched(after.subject.loader):
+            torch.default_generator.manual_seed(0)
+            for pair in in_turn(*(partial(_rate_of, pools[name], length, max(2.0, seconds)) for name in rates)):
+                for name, rate in zip(rates, pair, strict=True):
+                    rates[name].append(rate)
+                done, spent = len(rates["before"]), perf_counter() - begun
+                if say is not None:
+                    say(f"verifying: {done} pairs so far", min(1.0, spent / seconds))
+                if done >= FEWEST_PAIRS and (spent >= seconds * (1 if _clear(rates) else 2) or done >= MOST_PAIRS):
+                    calm = True
+                    break
+    except RuntimeError as error:
+        if not death.is_told_of(error):
+            raise
+        raise failing.raised("The loader", error, [one for pool in pools.values() for one in pool.processes]) from error
+    finally:
+        for pool in pools.values():
+            pool.close(at_once=not calm)
+    if epochs:
+        return _whole_epochs(before, after, rates)
+    return _measured(rates["before"], rates["after"])
+
+
+def _rate_of(pool: Pool | WholeLoader, length: float, most: float) -> float:
+    rate = pool.block(experiments.PLAIN, length, most=most).rate
+    pool.rest()
+    return rate
+
+
+def _clear(rates: dict[str, list[float]]) -> bool:
+    gain = ratio(rates["after"], rates["before"])
+    return gain.low > 1.0 or gain.high < 1.0
+
+
+def _measured(before: Sequence[float], after: Sequence[float], *, epochs: bool = False) -> Measured:
+    return Measured(
+        gain=ratio(after, before), before=_rate(before), after=_rate(after), pairs=len(before), epochs=epochs
+    )  # fmt: skip
+
+
+def _rate(rates: Sequence[float]) -> Interval:
+    low, high = (float(end) for end in np.percentile(spread_around(rates), (2.5, 97.5)))
+    value = statistics.median(rates)
+    return Interval(value, min(low, value), max(high, value))
+
+
+def _pool(one: Pipeline) -> Pool | WholeLoader:
+    if suits(one.subject):
+        return WholeLoader(one.subject, one.consumer)
+    workers = one.subject.loader.num_workers
+    return Pool(one.subject, StandInOptions(0, workers, cut=False), one.consumer)
+
+
+def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:
+    """Samples a second of epochs with their beginnings, each timed in turn; the rest of an epoch runs at the steady rate."""
+    length = before.subject.epoch
+    if length is None:
+        return _measured(rates["before"], rates["after"])
+    starts = {"before": epoch_starts(before.subject), "after": epoch_starts(after.subject)}
+    whole = {name: [length / (statistics.median(starts[name]) + length / rate) for rate in found] for name, found in rates.items()}
+    return _measured(whole["before"], whole["after"], epochs=True)
+
+
+def epoch_starts(subject: Subject, epochs: int = STARTS) -> list[float]:
+    """Seconds to the first batch of epochs after the first one. The epochs are short: a few batches for each worker."""
+    loader = subject.loader_to_run()
+    batches = max(2, EPOCH_BATCHES * max(1, loader.num_workers))
+    own = vars(loader)
+    if not subject.iterable:
+        name = "batch_sampler" if subject.auto_collation else "sampler"
+        own[name] = list(islice(own[name], batches))
+    found = []
+    iterator: Any = None
+    with warnings.catch_warnings(), untouched(subject.loader):
+        warnings.simplefilter("ignore")
+        try:
+            for number in range(epochs + 1):
+                begun = perf_counter()
+                iterator = iter(loader)
+                next(iterator)
+                if number:
+                    found.append(perf_counter() - begun)
+                for _ in islice(iterator, batches):
+                    continue
+        except (Exception, SystemExit) as error:
+            raise failing.raised("The loader", error, processes_of(iterator)) from error
+        finally:
+            end_workers(iterator)
+    return found
+
+
+def workers_kept_up(subject: Subject, rate: float) -> Proposed | None:
+    """``rate``: samples a second once an epoch has begun. None where there is nothing to keep up.
+
+    Proposed without a probe, from how long an epoch takes to begin: steps that were kept meanwhile may have made the rest of an
+    epoch much shorter, or cannot be seen into by a probe.
+    """
+    loader: Any = subject.loader
+    if not loader.num_workers or loader.persistent_workers or subject.epoch is None:
+        return None
+    start = statistics.median(epoch_starts(subject))
+    steady = subject.epoch / rate
+    whole = start + steady
+    first = min(start, subject.settings.samples_a_batch / rate)
+    gain = Interval(whole / (steady + first), whole / (whole - LEAST_SAVED * (start - first)), whole / steady)
+    return PersistentWorkers().kept_up(start, whole, gain)
+
+
+# -- a loader run as it is ----------------------------------------------------------------------------------------------------
+
+
+def suits(subject: Subject) -> bool:
+    """Whether such a loader's epochs can be strung together: it asks for lists of indices."""
+    return not subject.iterable and subject.auto_collation
+
+
+class WholeLoader:
+    """The loader's own iterator, over the user's own order, epoch after epoch."""
+
+    def __init__(self, subject: Subject, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self._subject = subject
+        self._loader = subject.loader_to_run()
+        self._asked: deque[int] = deque()
+        vars(self._loader)["batch_sampler"] = _Endless(subject, self._asked)
+        self._iterator: Any = None
+        self._time_limit = BatchTimeLimit()
+        self._each = 0.0
+        """Seconds a batch, in the last block."""
+
+    @property
+    def processes(self) -> list[Any]:
+        return processes_of(self._iterator)
+
+    def block(self, experiment: Experiment, seconds: float, *, most: float = 30.0) -> Block:
+        """Batches for about ``seconds``, in whole rounds of all workers; left out are those made before, and a first round.
+
+        What was made before is consumed by nobody: while a step took its time for it, workers would make another stock, which hides
+        how slow they are.
+        """
+        round_size = max(1, self._loader.num_workers)
+        for _ in range(self._ahead()):
+            self._next(consume=False)
+        for _ in range(round_size):
+            self._next()
+        self.consumer.settle()
+        begun, batches, samples = perf_counter(), 0, 0
+        while batches < 2 * round_size or batches % round_size or perf_counter() - begun < min(seconds, most):
+            samples += self._next()
+            batches += 1
+            if perf_counter() - begun > most:
+                break
+        self.consumer.settle()
+        spent = perf_counter() - begun
+        self._each = spent / batches
+        return Block(experiment.name, (), spent, samples)
+
+    def rest(self) -> None:
+        """Wait until what was asked for ahead is made: what is measured next shares the machine with its workers."""
+        time.sleep(min(LONGEST_REST, self._ahead() * self._each))
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End its threads, or its workers; ``at_once`` does not wait for the batches that they are making."""
+        iterator, self._iterator = self._iterator, None
+        self._time_limit.close()
+        if at_once:
+            abandon(iterator)
+        end = getattr(iterator, "_end", None)  # of threads
+        if end is not None:
+            end()
+        else:
+            end_workers(iterator)
+
+    def _ahead(self) -> int:
+        """Batches that may lie ready: those that were made while something else ran."""
+        self._start()
+        fallback = self._loader.num_workers * (self._loader.prefetch_factor or 1)
+        return int(getattr(self._iterator, "_ahead_by", fallback))
+
+    def _start(self) -> None:
+        if self._iterator is None:
+            self._time_limit = BatchTimeLimit()
+            self._iterator = failing.iterator_of(self._loader)
+
+    def _next(self, *, consume: bool = True) -> int:
+        self._time_limit.begin()
+        try:
+            batch = next(self._iterator, _ENDED)
+            if batch is _ENDED:  # an iterator of their own may end before the sampler does
+                self.close()
+                self._asked.clear()
+                self._start()
+                self._time_limit.begin()
+                batch = next(self._iterator)
+        except StopIteration as error:
+            raise failing.nothing_came(self._subject) from error
+        except KeyboardInterrupt as interrupt:
+            if not self._time_limit.fired:
+                raise
+            raise failing.nothing_handed_over(self._time_limit.limit) from interrupt
+        except (Exception, SystemExit) as error:
+            raise failing.raised("The loader", error, self.processes) from error
+        finally:
+            self._time_limit.end()
+        if consume and self.consumer.present:
+            self.consumer(batch)
+        return self._asked.popleft()
+
+
+class _Endless(Sampler[Any]):
+    """The user's own order, epoch after epoch, and how many samples were asked for with each batch."""
+
+    def __init__(self, subject: Subject, asked: deque[int]) -> None:
+        self._subject, self._asked = subject, asked
+
+    def __iter__(self) -> Iterator[Any]:
+        for order in self._subject.orders():
+            self._asked.append(len(order))
+            yield order

@@ -1,0 +1,90 @@
+"""What it takes to make a remedy's change: what stands in the way, what it alters, and what is built for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipefix.fixes.builder import Builder, Say
+from pipefix.plan.plan import Proposed
+from pipefix.plan.planfile import Change, LoaderChange, PlanFile
+from pipefix.subject.subject import Subject
+from pipefix.system.machine import Machine
+
+
+@dataclass(frozen=True)
+class FixContext:
+    """Where a remedy is to be applied."""
+
+    subject: Subject
+    """The pipeline as the user wrote it, without any plan."""
+    plan: PlanFile
+    """What is in effect already."""
+    folder: Path
+    """Where the plan lies, and what it names."""
+    machine: Machine
+    builder: Builder | None = None
+    """Makes caches; without one this process does."""
+
+
+class Fixer:
+    """One kind of change: a cache, augmentation that moves, or, as here, settings of the loader, for which nothing is built."""
+
+    def refuses(self, step: Proposed, context: FixContext) -> str | None:
+        """Why it cannot be done here; None where it can be tried."""
+        if step.frees is not None:
+            return f"it gains no time (it frees {step.frees}), and here only what is faster is kept"
+        assert isinstance(step.change, LoaderChange)
+        if step.change.fuse is not None:
+            return _is_fused(context)
+        return _needs_no_handing_over(context) if step.change.engine == "processes" else None
+
+    def alters(self, step: Proposed) -> str | None:
+        """What training sees afterwards that it did not before; None where samples stay what they were."""
+        assert isinstance(step.change, LoaderChange)
+        if step.change.in_order is False:
+            return "batches come in another order from run to run"
+        return step.risk if step.change.fuse is not None else None
+
+    def is_last(self, step: Proposed) -> bool:
+        """What it makes of the pipeline is not seen into by a probe, so that it comes after everything else, and ends the run."""
+        return isinstance(step.change, LoaderChange) and step.change.fuse is not None
+
+    def change(self, step: Proposed, context: FixContext) -> Change:
+        """What is merged into the plan."""
+        assert step.change is not None
+        return step.change
+
+    def make(self, step: Proposed, context: FixContext, say: Say) -> None:
+        """Build what the change names, where there is anything to be built. Raises what stands in the way."""
+
+
+class ByHand(Fixer):
+    """What only the user's own code can change: refused, with the reason."""
+
+    def refuses(self, step: Proposed, context: FixContext) -> str | None:
+        return step.by_hand or "this version does not know how to apply it"
+
+    def alters(self, step: Proposed) -> str | None:
+        return None
+
+
+def _is_fused(context: FixContext) -> str | None:
+    """Why pictures are not to be made by fused calls; None where they can be, as far as the plan tells."""
+    change = context.plan.loader
+    now = (change.fuse if change is not None else None) or getattr(context.subject.loader, "fuse", None)
+    if now is not None:
+        return f"pictures are made by one call each already (fuse = {now!r})"
+    if context.plan.augmentation is not None:
+        return "the plan moves transforms to whole batches, and a fused call makes all of them"
+    return None
+
+
+def _needs_no_handing_over(context: FixContext) -> str | None:
+    """Why batches are not to be handed over through reused memory; None where they can be."""
+    change, theirs = context.plan.loader, context.subject.loader
+    planned, own = getattr(change, "engine", None), getattr(theirs, "engine", None)
+    if "processes" in (planned, own):
+        return f"the {'plan' if planned == 'processes' else 'loader'} hands batches over through reused memory already"
+    workers = theirs.num_workers if change is None or change.num_workers is None else change.num_workers
+    return None if workers else "without workers there is nothing to hand over"

@@ -20,6 +20,7 @@ from pipefix.hooks.torch_internals import kept_iterator, why_plain
 from pipefix.loader import ranks, resume
 from pipefix.loader.device import Carrier, OnItsWay
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
+from pipefix.loader.fusing.threads import ThreadsLoaderIterator
 from pipefix.loader.iterator import EpochWork, InProcessLoaderIterator
 from pipefix.loader.metering.meter import Meter
 from pipefix.loader.metering.stats import Course, Stats
@@ -31,7 +32,6 @@ from pipefix.loader.policy.quarantine import Quarantine, check
 from pipefix.loader.policy.read_policy import ReadPolicy
 from pipefix.loader.resume import Beginning, Standing
 from pipefix.loader.slots.arena import Arena
-from pipefix.loader.threads.iterator import ThreadsLoaderIterator
 from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
 
 T = TypeVar("T", covariant=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
-from pipefix.loader.fusing.epoch_rates import PROCESSES
 from pipefix.loader.fusing.fusion import Fusion
 from pipefix.loader.metering.meter import Meter, samples_in, size_of
 from pipefix.loader.metering.stats import FEW, Course
@@ -81,7 +79,6 @@ class LoaderIterator(AnyIterator):
     def _start(self, loader: Any) -> None:
         """An epoch begins."""
         self.begin = loader._beginning
-        self._since = time.perf_counter()
         self.standing = Standing(self.begin, self.begin.passed)
         self.meter = self._metered = loader.meter
         self.course = Course(self.meter, self.begin.epoch)
@@ -208,7 +205,7 @@ class LoaderIterator(AnyIterator):
                 batch = carrier.end(begun)
         except StopIteration:
             self.standing.ended = True
-            self._over(time.perf_counter() - self._since)
+            self._over()
             raise
         except Exception as error:
             if not (isinstance(error, deaths.WorkerDied) or str(error).startswith("DataLoader timed out")):
@@ -225,10 +222,8 @@ class LoaderIterator(AnyIterator):
                 self._staged.append((ahead, self._missed))
         return batch
 
-    def _over(self, seconds: float) -> None:
+    def _over(self) -> None:
         """The epoch has ended."""
-        if self._work.fused is not None:
-            self._work.fused.pace.ended(PROCESSES, self._num_yielded, seconds)
 
     def _ahead(self, carrier: Carrier) -> Any:
         """The batch that has arrived meanwhile, on its way already; None where none has. An error keeps its place in the row."""

@@ -8,7 +8,7 @@ CAPPED = """
 import os
 os.environ["OMP_NUM_THREADS"] = os.environ["NUMEXPR_NUM_THREADS"] = "9"
 import cv2, torch
-from pipefix.loader.workers.settings import CappedThreads
+from pipefix.loader.workers.start import CappedThreads
 torch.set_num_threads(4)
 CappedThreads({threads}, print)(7)
 print(torch.get_num_threads(), os.environ["OMP_NUM_THREADS"], os.environ["NUMEXPR_NUM_THREADS"], cv2.getNumThreads())

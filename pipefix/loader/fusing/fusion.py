@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default
 from pipefix.kernels.reused import Memory
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.workers.settings import CappedThreads
+from pipefix.loader.workers.start import CappedThreads
 from pipefix.system.resources import cores
 
 if TYPE_CHECKING:  # it imports torchvision
@@ -29,6 +29,11 @@ class Fusion:
     threads: int
     memory: Memory
     why_processes: str | None = None
+
+    @property
+    def by_threads(self) -> bool:
+        """Whether threads of this process make the batches."""
+        return self.why_processes is None
 
     def explain(self) -> str:
         number = f"{self.threads} threads" if self.threads > 1 else "A thread"

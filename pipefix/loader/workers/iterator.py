@@ -13,18 +13,18 @@ from contextlib import contextmanager, nullcontext
 from multiprocessing.util import get_temp_dir
 from typing import Any
 
+from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.loader.iterator import HELD, LoaderIterator
-from pipefix.loader.policy.read_policy import WorkerStart
 from pipefix.loader.resume import set_as_then
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, start_method
-from pipefix.loader.workers.shared_queue import SharedQueueLoader
+from pipefix.loader.workers.start import WorkerStart
 from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import death, sockets
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -202,3 +202,33 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         deaths.clear_up(processes_of(self))
         if work is not None and work.arena is not None:
             work.arena.close()
+
+
+class SharedQueueLoader:
+    """``loader`` as torch's iterator is to see it: the queues of batches that it makes for its workers are all the same one.
+
+    Whichever worker is free takes the next batch, so that a slow one holds up nobody's but its own.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.multiprocessing_context = _Context(loader.multiprocessing_context or multiprocessing)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+
+class _Context:
+    """A multiprocessing context. Torch makes a queue of results by it, then one of indices for each worker."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._made: list[Any] = []
+
+    def Queue(self) -> Any:  # noqa: N802 - as it is called
+        if len(self._made) < 2:
+            self._made.append(self._context.Queue())
+        return self._made[-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)

@@ -30,7 +30,7 @@ from pipefix.loader.planning.by_dali import DaliBatches, DaliEpoch
 from pipefix.loader.planning.planned import Planned
 from pipefix.loader.policy.quarantine import Quarantine, check
 from pipefix.loader.policy.read_policy import ReadPolicy
-from pipefix.loader.resume import Beginning, Standing
+from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
 
@@ -118,13 +118,13 @@ class FastLoader(_Base[T]):
             )
         self._why = "Nothing has been loaded yet."
         self._latest: EpochWork | None = None
-        self._standing: Standing | None = None
+        self._standing: EpochPosition | None = None
         self._course: Course | None = None
         self._meter: Meter | None = None
         self._carrier: Carrier | None = None
         self._epoch = 0
-        self._beginning = Beginning()
-        self._pending: Beginning | None = None
+        self._beginning = EpochStart()
+        self._pending: EpochStart | None = None
 
     # -- epochs ------------------------------------------------------------------------------------------------------------
 
@@ -138,21 +138,21 @@ class FastLoader(_Base[T]):
     def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
-            self._beginning = Beginning(self._epoch, 0, self._seed(), resume.noted(self), fresh=kept_iterator(self) is None)
+            self._beginning = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), fresh=kept_iterator(self) is None)
             self._epoch += 1
             return self._begun(super().__iter__())
         self._epoch = going_on.epoch + 1
         if not going_on.generators:
-            self._beginning = Beginning(going_on.epoch, 0, self._seed(), resume.noted(self))
+            self._beginning = EpochStart(going_on.epoch, 0, self._seed(), resume.rng_states(self))
             return self._begun(super().__iter__())
         if going_on.redealt:
             # Other ranks than before: the workers' random numbers are this process's own, the order is the epoch's.
             resume.set_sampler_epoch(self, going_on.generators)
-            self._beginning = replace(going_on, generators=resume.noted(self), again=False, fresh=True)
+            self._beginning = replace(going_on, generators=resume.rng_states(self), again=False, fresh=True)
             return self._begun(super().__iter__())
         stream = isinstance(self.dataset, IterableDataset)
         self._beginning = replace(going_on, passed=0) if stream else going_on
-        with resume.as_then(self, going_on.generators):
+        with resume.generators_restored(self, going_on.generators):
             iterator = self._begun(super().__iter__())
         if stream:
             # A stream has no places: what lies behind is read again.
@@ -165,7 +165,7 @@ class FastLoader(_Base[T]):
         if self._planned is not None:
             self._planned.begin()
         going_on, self._pending = self._pending, None
-        self._beginning = going_on or Beginning(self._epoch, 0, self._seed(), resume.noted(self))
+        self._beginning = going_on or EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self))
         self._epoch = self._beginning.epoch + 1
         if made is not None:
             self._why = "DALI makes the batches."
@@ -282,7 +282,7 @@ class FastLoader(_Base[T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the latest epoch stands, for `load_state_dict` of a loader over the same dataset, in this process or another."""
         if self._pending is not None and self._pending.generators:
-            return resume.state_of(self, Standing(self._pending, self._pending.passed), self._epoch)
+            return resume.state_of(self, EpochPosition(self._pending, self._pending.passed), self._epoch)
         return resume.state_of(self, self._standing, self._epoch if self._pending is None else self._pending.epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from pipefix.loader.policy.read_policy import (
     key_of,
     limited,
 )
-from pipefix.loader.slots.batch_in_slot import room_for
+from pipefix.loader.slots.batch_in_slot import empty_in_slot
 
 if TYPE_CHECKING:
     from pipefix.loader.fusing.source import FusedSource
@@ -141,7 +141,7 @@ class FusedCollate:
     def __call__(self, order: FusedOrder) -> Any:
         source, rules, asked = order.source, order.rules, order.asked
         shape = (len(order), 3, source.height, source.width)
-        pictures = room_for(shape, source.kind)
+        pictures = empty_in_slot(shape, source.kind)
         if pictures is None:
             self._memory = self._memory or Memory()
             pictures = self._memory.batch(shape, source.kind)

@@ -20,7 +20,7 @@ from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.batches import UnfinishedBatch, own_collate
 from pipefix.loader.iterator import HELD, LoaderIterator
 from pipefix.loader.policy.read_policy import Asked
-from pipefix.loader.resume import set_as_then
+from pipefix.loader.resume import restore_generators
 from pipefix.loader.slots.portable import Portable
 
 ENOUGH = 4
@@ -114,7 +114,7 @@ class ThreadsLoaderIterator(LoaderIterator, ThreadedIterator):
         self._rules = replace(self._work.rules, seed=self.begin.seed)
         self._open(made.threads, ahead)
         if self.begin.again and not self.begin.fresh:
-            set_as_then(loader, self.begin.generators)
+            restore_generators(loader, self.begin.generators)
             self._sampler_iter = iter(self._index_sampler)
         if self.begin.again or workers:
             # The sampler draws its order now, while the generators are as they were.
@@ -144,7 +144,7 @@ class ThreadsLoaderIterator(LoaderIterator, ThreadedIterator):
         if not self._persistent_workers:
             self._end()
 
-    def _waits(self) -> bool:
+    def _has_arrived(self) -> bool:
         first = self._under_way[0] if self._under_way else None
         return isinstance(first, PendingBatch) and first.wait(0)
 

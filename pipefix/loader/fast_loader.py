@@ -20,6 +20,7 @@ from pipefix.hooks.torch_internals import kept_iterator, why_plain
 from pipefix.loader import ranks, resume
 from pipefix.loader.device import Carrier, OnItsWay
 from pipefix.loader.fusing.fusion import MODES, Fusing, Fusion
+from pipefix.loader.fusing.threads import ThreadsLoaderIterator
 from pipefix.loader.iterator import EpochWork, InProcessLoaderIterator
 from pipefix.loader.metering.meter import Meter
 from pipefix.loader.metering.stats import Course, Stats
@@ -29,9 +30,8 @@ from pipefix.loader.planning.by_dali import DaliBatches, DaliEpoch
 from pipefix.loader.planning.planned import Planned
 from pipefix.loader.policy.quarantine import Quarantine, check
 from pipefix.loader.policy.read_policy import ReadPolicy
-from pipefix.loader.resume import Beginning, Standing
+from pipefix.loader.resume import EpochPosition, EpochStart
 from pipefix.loader.slots.arena import Arena
-from pipefix.loader.threads.iterator import ThreadsLoaderIterator
 from pipefix.loader.workers.iterator import AHEAD, ProcessesLoaderIterator, make_arena, under_way
 
 T = TypeVar("T", covariant=True)
@@ -89,14 +89,12 @@ class FastLoader(_Base[T]):
         threads_per_worker: int = 1,
         **kwargs: Any,
     ) -> None:
-        if engine not in ENGINES:
-            raise ValueError(f"engine option should be one of {', '.join(map(repr, ENGINES))}, but got engine={engine!r}")
-        if rng not in RNGS:
-            raise ValueError(f"rng option should be one of {', '.join(map(repr, RNGS))}, but got rng={rng!r}")
+        for name, given, known in (("engine", engine, ENGINES), ("rng", rng, RNGS)):
+            if given not in known:
+                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={given!r}")
         if fuse is not None and fuse not in MODES:
             raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={fuse!r}")
-        check(on_bad, max_bad, sample_timeout)
-        _check_threads(threads_per_worker, sample_timeout)
+        check(on_bad, max_bad, sample_timeout, threads_per_worker)
         # Frameworks build loaders anew from public attributes: each option is kept as it was passed.
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
@@ -112,30 +110,27 @@ class FastLoader(_Base[T]):
         self._fusion: Fusion | ReadInPart | str | None = None
         """How batches are fused, or why they are not; None: not asked for, or not known yet."""
         super().__init__(*args, **kwargs)
-        if on_bad != "raise" or sample_timeout or rng != "torch" or threads_per_worker > 1:
-            self._refuse_streams()
-        self._why = "Nothing has been loaded yet."
-        self._latest: EpochWork | None = None
-        self._standing: Standing | None = None
-        self._course: Course | None = None
-        self._meter: Meter | None = None
-        self._carrier: Carrier | None = None
-        self._epoch = 0
-        self._beginning = Beginning()
-        self._pending: Beginning | None = None
-
-    def _refuse_streams(self) -> None:
-        if isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
+        by_index = on_bad != "raise" or sample_timeout or rng != "torch" or threads_per_worker > 1
+        if by_index and isinstance(self.dataset, (IterableDataset, IterDataPipe, MapDataPipe)):
             raise ValueError(
                 "on_bad, sample_timeout, rng and threads_per_worker belong to datasets whose samples are asked for by index, which "
                 f"a stream's are not. This is a {type(self.dataset).__name__}; leave those options out."
             )
+        self._why = "Nothing has been loaded yet."
+        self._latest: EpochWork | None = None
+        self._standing: EpochPosition | None = None
+        self._course: Course | None = None
+        self._meter: Meter | None = None
+        self._carrier: Carrier | None = None
+        self._epoch = 0
+        self._beginning = EpochStart()
+        self._pending: EpochStart | None = None
 
     # -- epochs ------------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Any:
         begun = self.meter.clock()
-        made = by_dali.of(self._planned, self) if self._planned is not None else None
+        made = None if self._planned is None else by_dali.of(self._planned, self)
         iterator = self._epoch_begun() if why_plain() is None and made is None else self._plain_epoch(made)
         self.meter.started(self.meter.clock() - begun)
         return iterator
@@ -143,21 +138,21 @@ class FastLoader(_Base[T]):
     def _epoch_begun(self) -> Any:
         going_on, self._pending = self._pending, None
         if going_on is None:
-            self._beginning = Beginning(self._epoch, 0, self._seed(), resume.noted(self), fresh=kept_iterator(self) is None)
+            self._beginning = EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self), fresh=kept_iterator(self) is None)
             self._epoch += 1
             return self._begun(super().__iter__())
         self._epoch = going_on.epoch + 1
         if not going_on.generators:
-            self._beginning = Beginning(going_on.epoch, 0, self._seed(), resume.noted(self))
+            self._beginning = EpochStart(going_on.epoch, 0, self._seed(), resume.rng_states(self))
             return self._begun(super().__iter__())
         if going_on.redealt:
             # Other ranks than before: the workers' random numbers are this process's own, the order is the epoch's.
             resume.set_sampler_epoch(self, going_on.generators)
-            self._beginning = replace(going_on, generators=resume.noted(self), again=False, fresh=True)
+            self._beginning = replace(going_on, generators=resume.rng_states(self), again=False, fresh=True)
             return self._begun(super().__iter__())
         stream = isinstance(self.dataset, IterableDataset)
         self._beginning = replace(going_on, passed=0) if stream else going_on
-        with resume.as_then(self, going_on.generators):
+        with resume.generators_restored(self, going_on.generators):
             iterator = self._begun(super().__iter__())
         if stream:
             # A stream has no places: what lies behind is read again.
@@ -170,7 +165,7 @@ class FastLoader(_Base[T]):
         if self._planned is not None:
             self._planned.begin()
         going_on, self._pending = self._pending, None
-        self._beginning = going_on or Beginning(self._epoch, 0, self._seed(), resume.noted(self))
+        self._beginning = going_on or EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self))
         self._epoch = self._beginning.epoch + 1
         if made is not None:
             self._why = "DALI makes the batches."
@@ -190,14 +185,9 @@ class FastLoader(_Base[T]):
 
     def _get_iterator(self) -> Any:
         self._decide()
-        if self._by_threads:
+        if isinstance(self._fusion, Fusion) and self._fusion.by_threads:
             return ThreadsLoaderIterator(self)
         return ProcessesLoaderIterator(self) if self.num_workers else InProcessLoaderIterator(self)
-
-    @property
-    def _by_threads(self) -> bool:
-        """Whether threads of this process make the next epoch's batches, by fused calls."""
-        return isinstance(self._fusion, Fusion) and self._fusion.why_processes is None
 
     def _decide(self) -> None:
         """Who makes the next epoch's batches."""
@@ -206,39 +196,44 @@ class FastLoader(_Base[T]):
             return
         if self._planned is not None:
             self._planned.begin()
-        reads = self._planned.reads if self._planned is not None else self.dataset
-        moved = self._planned is not None and self._planned.module is not None
-        self._fusion = self._fusing.decide(self, reads, moved=moved)
+        self._fusion = self._fusing.decide(self, self._reads, moved=self._module is not None)
+
+    @property
+    def _reads(self) -> Any:
+        """What samples are read from."""
+        return self.dataset if self._planned is None else self._planned.reads
+
+    @property
+    def _module(self) -> Any:
+        """What the plan has done to whole batches."""
+        return None if self._planned is None else self._planned.module
 
     def _work(self) -> EpochWork:
         """What the next iterator does beside torch's own."""
         if self._planned is not None:
             self._planned.begin()
-        check(self.on_bad, self.max_bad, self.sample_timeout)
-        _check_threads(self.threads_per_worker, self.sample_timeout)
+        check(self.on_bad, self.max_bad, self.sample_timeout, self.threads_per_worker)
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
         keyed = self.rng == "sample" or fused is not None
         threads = self.threads_per_worker if fused is None and not keyed else 1
         rules = ReadPolicy(self.on_bad, float(self.sample_timeout), self._beginning.seed if keyed else None, threads)
-        steps = (self._planned.module if self._planned is not None else None, self.augment)
-        reads = self._planned.reads if self._planned is not None else self.dataset
         work = EpochWork(
-            reads=getattr(self._fusion, "reads", reads),
+            reads=getattr(self._fusion, "reads", self._reads),
             rules=rules,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
             threads=self._planned.threads if self._planned is not None else None,
             carrier=self._carrier_to_device(),
-            steps=tuple(step for step in steps if step is not None),
-            recorded=self._planned.module if self._planned is not None else None,
+            steps=tuple(step for step in (self._module, self.augment) if step is not None),
+            recorded=self._module,
             fused=fused,
             shared_queue=keyed and self.num_workers > 1 and self._engine != "torch" and self._auto_collation,
         )
         if self._planned is not None:
             self._planned.warn_of_cpu(work.carrier)
-        if self._by_threads:
+        self._latest = work
+        if fused is not None and fused.by_threads:
             who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
             self._why = f"{who} the samples: no process is started, and nothing travels."
-            self._latest = work
             return work
         made = self._arena(work)
         if isinstance(made, Arena):
@@ -246,7 +241,6 @@ class FastLoader(_Base[T]):
             self._why = f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
         else:
             self._why = f"As DataLoader does it: {made}."
-        self._latest = work
         return work
 
     def _carrier_to_device(self) -> Carrier | None:
@@ -288,7 +282,7 @@ class FastLoader(_Base[T]):
     def state_dict(self) -> dict[str, Any]:
         """Where the latest epoch stands, for `load_state_dict` of a loader over the same dataset, in this process or another."""
         if self._pending is not None and self._pending.generators:
-            return resume.state_of(self, Standing(self._pending, self._pending.passed), self._epoch)
+            return resume.state_of(self, EpochPosition(self._pending, self._pending.passed), self._epoch)
         return resume.state_of(self, self._standing, self._epoch if self._pending is None else self._pending.epoch)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -312,7 +306,7 @@ class FastLoader(_Base[T]):
         return self._meter
 
     def stats(self) -> Stats:
-        """What the latest epoch has shown so far. Printed, it is one line."""
+        """Figures of the latest epoch. Printed, it is one line."""
         return (self._course or Course(self.meter, self._epoch)).stats()
 
     def explain(self) -> str:
@@ -327,7 +321,7 @@ class FastLoader(_Base[T]):
             return self._fusion.explain() if isinstance(self._fusion, Fusion) else " ".join([*self._declined(), self._why])
         told = self._declined() if work.fused is None else [work.fused.explain()]
         told.append(ranks.sentence(self, self._beginning.dealt_from))
-        if work.fused is None or (work.fused.why_processes is not None and self.num_workers):
+        if work.fused is None or (self.num_workers and not work.fused.by_threads):
             told += self._handed(work)
         if work.shared_queue:
             told.append("Whichever worker is free makes the next batch.")
@@ -344,22 +338,13 @@ class FastLoader(_Base[T]):
 
     def _declined(self) -> list[str]:
         """What was asked for and is not done."""
-        in_part = [] if self._fusion is None or isinstance(self._fusion, (str, Fusion)) else [self._fusion.explain()]
-        return [f"Not fused: {self._fusion}."] if isinstance(self._fusion, str) else in_part
+        if self._fusion is None or isinstance(self._fusion, Fusion):
+            return []
+        return [f"Not fused: {self._fusion}." if isinstance(self._fusion, str) else self._fusion.explain()]
 
     def _handed(self, work: EpochWork) -> list[str]:
-        handed, told = work.handed, [self._why]
-        if work.arena is not None and handed["torch"]:
-            others = f"{handed['torch']} of {handed.total()} batches went torch's way"
-            told.append(f"{others}: no slot was free or large enough, or no tensor was in them.")
-        return told
-
-
-def _check_threads(threads: Any, sample_timeout: float) -> None:
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"threads_per_worker option should be a whole number above 0, but got threads_per_worker={threads!r}")
-    if threads > 1 and sample_timeout:
-        raise ValueError(
-            f"sample_timeout={sample_timeout!r} interrupts the main thread of a worker, and with threads_per_worker={threads} "
-            "others read the samples. Leave one of them out."
-        )
+        handed = work.handed
+        if work.arena is None or not handed["torch"]:
+            return [self._why]
+        others = f"{handed['torch']} of {handed.total()} batches went torch's way"
+        return [self._why, f"{others}: no slot was free or large enough, or no tensor was in them."]

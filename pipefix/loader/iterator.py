@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,15 +19,14 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 from pipefix.hooks.torch_internals import AnyIterator, DatasetKind, SingleIterator, named_block, profiled
 from pipefix.loader.device import Carrier
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
-from pipefix.loader.fusing.epoch_rates import PROCESSES
 from pipefix.loader.fusing.fusion import Fusion
-from pipefix.loader.metering.meter import Meter, samples_in, size_of
-from pipefix.loader.metering.stats import FEW, Course
+from pipefix.loader.metering.meter import Meter
+from pipefix.loader.metering.stats import Course
 from pipefix.loader.planning import planned
 from pipefix.loader.policy.quarantine import Quarantine
 from pipefix.loader.policy.read_policy import Asked, FlawedBatch, PolicedCollate, PolicedDataset, ReadPolicy
 from pipefix.loader.ranks import RemainingOrder
-from pipefix.loader.resume import Standing, begin_augmenting, set_as_then
+from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_generators
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
@@ -64,11 +62,9 @@ class LoaderIterator(AnyIterator):
     """Torch sets its parts one by one as attributes; some of them are given another shape here."""
 
     _work: EpochWork
-    standing: Standing
+    standing: EpochPosition
     meter: Meter
     """The loader's."""
-    _metered: Meter | None
-    """Where batches are written down."""
     course: Course
     _pins_apart = False
     """Batches are pinned by a thread beside the caller's."""
@@ -81,14 +77,10 @@ class LoaderIterator(AnyIterator):
     def _start(self, loader: Any) -> None:
         """An epoch begins."""
         self.begin = loader._beginning
-        self._since = time.perf_counter()
-        self.standing = Standing(self.begin, self.begin.passed)
-        self.meter = self._metered = loader.meter
-        self.course = Course(self.meter, self.begin.epoch)
-        self._size = size_of(loader)
+        self.standing = EpochPosition(self.begin, self.begin.passed)
+        self.meter = loader.meter
         self._rest_of_order = RemainingOrder(loader, self.begin.dealt_from) if self.begin.dealt_from else None
-        self._last, self._rest = _last_of(loader, self._rest_of_order)
-        self._few = FEW
+        self.course = Course(self.meter, self.begin.epoch, loader, self._rest_of_order)
         self._asked = self._missed = 0
         self._staged.clear()
         if self._work.quarantine is not None:
@@ -173,12 +165,12 @@ class LoaderIterator(AnyIterator):
         return batch
 
     def _next_data(self) -> Any:
-        meter = self._metered
-        if meter is None:
-            return self._following()
+        if not self.course.metered:
+            return self._next_on_its_way()
+        meter = self.meter
         meter.asked()
         try:
-            batch = self._following()
+            batch = self._next_on_its_way()
         except StopIteration:
             meter.ended()
             if log.isEnabledFor(logging.INFO):
@@ -187,28 +179,22 @@ class LoaderIterator(AnyIterator):
         except BaseException:
             meter.ended()
             raise
-        meter.got((self._size if self.standing.batches != self._last else self._rest) or samples_in(batch))
-        self._few -= 1
-        if not self._few:
-            self._felt()
+        self.course.got(batch, self.standing.batches)
         return batch
 
-    def _felt(self) -> None:
-        """Here it is seen whether metering every batch would be."""
-
-    def _following(self) -> Any:
+    def _next_on_its_way(self) -> Any:
         carrier = self._work.carrier
         try:
             if carrier is None:
-                batch, missed = self._good(), self._missed
+                batch, missed = self._next_usable(), self._missed
             else:
-                begun, missed = self._staged.popleft() if self._staged else (carrier.begin(self._good()), self._missed)
+                begun, missed = self._staged.popleft() if self._staged else (carrier.begin(self._next_usable()), self._missed)
                 if isinstance(begun, Exception):
                     raise begun
                 batch = carrier.end(begun)
         except StopIteration:
             self.standing.ended = True
-            self._over(time.perf_counter() - self._since)
+            self._over()
             raise
         except Exception as error:
             if not (isinstance(error, deaths.WorkerDied) or str(error).startswith("DataLoader timed out")):
@@ -220,32 +206,30 @@ class LoaderIterator(AnyIterator):
         for step in self._work.steps:
             batch = step(batch)
         if carrier is not None and carrier.streams and not self._staged:
-            ahead = self._ahead(carrier)
+            ahead = self._stage_next(carrier)
             if ahead is not None:
                 self._staged.append((ahead, self._missed))
         return batch
 
-    def _over(self, seconds: float) -> None:
+    def _over(self) -> None:
         """The epoch has ended."""
-        if self._work.fused is not None:
-            self._work.fused.pace.ended(PROCESSES, self._num_yielded, seconds)
 
-    def _ahead(self, carrier: Carrier) -> Any:
+    def _stage_next(self, carrier: Carrier) -> Any:
         """The batch that has arrived meanwhile, on its way already; None where none has. An error keeps its place in the row."""
         try:
-            return carrier.begin(self._good()) if self._waits() else None
+            return carrier.begin(self._next_usable()) if self._has_arrived() else None
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             return error
 
-    def _waits(self) -> bool:
+    def _has_arrived(self) -> bool:
         """Whether the next batch is here, so that taking it holds nobody up."""
         return False
 
-    def _good(self) -> Any:
+    def _next_usable(self) -> Any:
         """The next batch that has samples in it."""
         following: Callable[[], Any] = super()._next_data
         while True:
-            batch = self._opened(following())
+            batch = self._received(following())
             if not isinstance(batch, FlawedBatch):
                 return batch
             assert self._work.quarantine is not None
@@ -254,18 +238,8 @@ class LoaderIterator(AnyIterator):
                 return batch.batch
             self._missed += 1
 
-    def _opened(self, batch: Any) -> Any:
+    def _received(self, batch: Any) -> Any:
         return batch
-
-
-def _last_of(loader: Any, rest: RemainingOrder | None) -> tuple[int, int]:
-    """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
-    try:
-        batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
-    except Exception:  # noqa: BLE001 - a sampler of the user's, which nobody else asks for its length
-        return 0, 0
-    streams = isinstance(loader.dataset, (IterableDataset, IterDataPipe))
-    return (batches + 1, left) if left and not (loader.drop_last or streams) else (0, 0)
 
 
 class InProcessLoaderIterator(LoaderIterator, SingleIterator):
@@ -273,21 +247,22 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
 
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
+        self.course.may_stop = True
         super().__init__(loader)
         work = self._work
         self._plain = not (work.steps or work.quarantine or work.carrier or self.guarded or self._pin_memory)
         self._profile_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
         if self.begin.again:
             if not self.begin.fresh:
-                set_as_then(loader, self.begin.generators)
+                restore_generators(loader, self.begin.generators)
                 self._sampler_iter = iter(self._index_sampler)
             # The sampler draws its order now, while the generators are as they were.
             first = next(self._indices, None)
             self._indices = iter(()) if first is None else _again(first, self._indices)
 
-    def _following(self) -> Any:
+    def _next_on_its_way(self) -> Any:
         if not self._plain:
-            return super()._following()
+            return super()._next_on_its_way()
         # With nothing beside torch's own to be done, nothing of it is asked for each batch.
         try:
             batch = self._dataset_fetcher.fetch(next(self._indices))
@@ -300,11 +275,6 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
             raise
         self.standing.batches += 1
         return batch
-
-    def _felt(self) -> None:
-        if not self.meter.read and self.course.quick():
-            self.course.metered = False
-            self._metered = None
 
 
 def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

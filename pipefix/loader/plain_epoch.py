@@ -16,24 +16,22 @@ from torch.utils.data import DataLoader
 from pipefix.hooks.torch_internals import why_plain
 from pipefix.loader import resume
 from pipefix.loader.device import Carrier
-from pipefix.loader.metering.meter import samples_in, size_of
 from pipefix.loader.metering.stats import Course
 from pipefix.loader.ranks import RemainingOrder
-from pipefix.loader.resume import Beginning, Standing
+from pipefix.loader.resume import EpochPosition, EpochStart
 
 _WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
 """Options that need the loader's own iterators, and their values that ask for nothing."""
 
 
 class PlainEpoch:
-    def __init__(self, loader: Any, begin: Beginning, *, why: str | None = None) -> None:
+    def __init__(self, loader: Any, begin: EpochStart, *, why: str | None = None) -> None:
         """``why``: the epoch is not made by the loader's own iterators; as torch's insides have it where it is None."""
         asked = [f"{name}={getattr(loader, name)!r}" for name, nothing in _WITHOUT.items() if getattr(loader, name) != nothing]
         if asked:
             warnings.warn(f"{', '.join(asked)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
-        self.standing, self.meter = Standing(begin, begin.passed), loader.meter
-        self.course = Course(self.meter, begin.epoch)
-        self._begin, self._size = begin, size_of(loader)
+        self.standing, self.meter = EpochPosition(begin, begin.passed), loader.meter
+        self.course, self._begin = Course(self.meter, begin.epoch, loader), begin
         planned = loader._planned
         module = None if planned is None else planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
@@ -54,7 +52,7 @@ class PlainEpoch:
         if not begin.again or not begin.generators:
             self._batches = self._begun(twin, 0)
             return
-        with resume.as_then(loader, begin.generators):
+        with resume.generators_restored(loader, begin.generators):
             self._batches = self._begun(twin, begin.passed)
 
     def _begun(self, twin: Any, passed: int) -> Iterator[Any]:
@@ -83,5 +81,5 @@ class PlainEpoch:
             batch = self._carrier.end(self._carrier.begin(batch))
         for step in self._steps:
             batch = step(batch)
-        self.meter.got(self._size or samples_in(batch))
+        self.course.got(batch)
         return batch

@@ -29,7 +29,7 @@ FORMAT_WITHOUT_RANKS = "pipefix.loader/1"
 
 
 @dataclass(frozen=True)
-class Beginning:
+class EpochStart:
     """How an epoch begins."""
 
     epoch: int = 0
@@ -48,7 +48,7 @@ class Beginning:
     """Whether the ranks it is gone on with are others than those it began with."""
 
 
-def begin_augmenting(steps: Iterable[Any], begin: Beginning, batch_size: int | None) -> None:
+def begin_augmenting(steps: Iterable[Any], begin: EpochStart, batch_size: int | None) -> None:
     """Tell what is done to batches which epoch begins, and how many of its samples lie behind."""
     for step in steps:
         if hasattr(step, "set_epoch"):
@@ -58,16 +58,16 @@ def begin_augmenting(steps: Iterable[Any], begin: Beginning, batch_size: int | N
 
 
 @dataclass
-class Standing:
+class EpochPosition:
     """How far an epoch has come. It outlives its iterator."""
 
-    beginning: Beginning
+    beginning: EpochStart
     batches: int = 0
     """That lie behind."""
     ended: bool = False
 
 
-def owned(loader: Any) -> dict[str, torch.Generator]:
+def order_generators(loader: Any) -> dict[str, torch.Generator]:
     """Generators that order samples: the loader's and its samplers'."""
     found: dict[str, torch.Generator] = {}
     places = {"generator": loader, "sampler": loader.sampler, "batch_sampler": loader.batch_sampler}
@@ -79,14 +79,14 @@ def owned(loader: Any) -> dict[str, torch.Generator]:
     return found
 
 
-def noted(loader: Any) -> dict[str, Any]:
+def rng_states(loader: Any) -> dict[str, Any]:
     """The generators as they are now, in plain values and tensors."""
     kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
         "numpy": (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest),
-        "owned": {name: generator.get_state() for name, generator in owned(loader).items()},
+        "owned": {name: generator.get_state() for name, generator in order_generators(loader).items()},
         "sampler_epoch": _sampler_epoch(loader),
     }
 
@@ -103,7 +103,7 @@ def _sampler_epoch(loader: Any) -> int | None:
     return None
 
 
-def set_as_then(loader: Any, generators: dict[str, Any]) -> None:
+def restore_generators(loader: Any, generators: dict[str, Any]) -> None:
     """All generators as they were noted."""
     torch.set_rng_state(generators["torch"])
     version, words, gauss = generators["python"]
@@ -122,20 +122,20 @@ def set_sampler_epoch(loader: Any, generators: dict[str, Any]) -> None:
 
 
 def _set_owned(loader: Any, states: dict[str, torch.Tensor]) -> None:
-    for name, generator in owned(loader).items():
+    for name, generator in order_generators(loader).items():
         if name in states:
             generator.set_state(states[name])
 
 
 @contextmanager
-def as_then(loader: Any, generators: dict[str, Any]) -> Iterator[None]:
+def generators_restored(loader: Any, generators: dict[str, Any]) -> Iterator[None]:
     """All generators as they were noted; afterwards the process's own are as they were found."""
     with preserved():
-        set_as_then(loader, generators)
+        restore_generators(loader, generators)
         yield
 
 
-def state_of(loader: Any, standing: Standing | None, epoch: int) -> dict[str, Any]:
+def state_of(loader: Any, standing: EpochPosition | None, epoch: int) -> dict[str, Any]:
     """``epoch``: the number of the next one, for where none is under way."""
     how = ranks.batching(loader)
     size = loader.batch_size if how is None else how.batch_size
@@ -147,7 +147,7 @@ def state_of(loader: Any, standing: Standing | None, epoch: int) -> dict[str, An
         "in_order": in_order(loader) or not loader.num_workers,
     }
     if standing is None or standing.ended:
-        states = {name: generator.get_state() for name, generator in owned(loader).items()}
+        states = {name: generator.get_state() for name, generator in order_generators(loader).items()}
         place = {"epoch": epoch, "batches": 0, "dealt_from": 0, "consumed": 0, "seed": None, "fresh": True}
         return {**known, **place, "generators": None, "owned": states}
     begun = standing.beginning
@@ -163,13 +163,13 @@ def length(loader: Any) -> int | None:
         return None
 
 
-def beginning_of(loader: Any, state: dict[str, Any]) -> Beginning:
+def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     """The epoch that a state goes on with. Raises ValueError where it belongs to another loader."""
     state = _with_ranks(loader, state)
     dealt_from, passed, redealt = _place(loader, state)
     if state["owned"]:
         _set_owned(loader, state["owned"])
-    return Beginning(
+    return EpochStart(
         epoch=state["epoch"],
         passed=passed,
         seed=state["seed"] or 0,

@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.deaths import NAMED, WorkerDied, describe_death
-from pipefix.loader.workers.errors import UnpicklableError
+from pipefix.loader.workers.start import UnpicklableError
 
 
 @pytest.mark.parametrize(

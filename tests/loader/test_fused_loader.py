@@ -36,7 +36,6 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.fusing import in_part
 from pipefix.loader.fusing.batches import FusedCollate, FusedOrders
-from pipefix.loader.fusing.epoch_rates import PROCESSES, THREADS, EpochRates
 from pipefix.loader.fusing.source import FusedSource, compiled, settings_of
 from pipefix.loader.metering.meter import Meter
 from pipefix.loader.policy.read_policy import Asked, ReadPolicy
@@ -332,44 +331,6 @@ class TestProcesses:
         loader = FastLoader(dataset, **options, on_bad="skip", max_bad=1, quarantine=str(tmp_path / "bad.jsonl"))
         assert sum(len(labels) for _, labels in loader) == 18
         assert "gone.jpg" in (tmp_path / "bad.jsonl").read_text()
-
-
-class TestPace:
-    """Threads, until epochs show that they are held up and that processes are quicker."""
-
-    def epochs(self, *ended: tuple[Any, ...]) -> EpochRates:
-        pace = EpochRates()
-        for one in ended:
-            pace.ended(*one)
-        return pace
-
-    def test_threads_that_compute_stay(self) -> None:
-        assert self.epochs((THREADS, 100, 10.0, 0.9, 0.95)).processes() is None
-
-    def test_threads_that_nobody_waits_for_stay(self) -> None:
-        assert self.epochs((THREADS, 100, 10.0, 0.05, 0.2)).processes() is None
-
-    def test_a_short_epoch_says_nothing(self) -> None:
-        assert self.epochs((THREADS, 4, 10.0, 0.9, 0.2)).processes() is None
-
-    def test_held_up_threads_are_compared_and_the_quicker_way_stays(self) -> None:
-        pace = self.epochs((THREADS, 100, 10.0, 0.5, 0.2))
-        assert pace.processes() == "to be compared: threads were held up for 80% of their time"
-        pace.ended(PROCESSES, 100, 5.0)
-        assert pace.processes() == "measured: 20 batches a second, 10 by threads"
-        pace.ended(PROCESSES, 100, 20.0)
-        assert pace.processes() is None
-
-    def test_a_loader_goes_by_it(self, folder: Path) -> None:
-        loader = FastLoader(ImageFolder(str(folder), TRAIN), batch_size=1, fuse="exact", num_workers=1)
-        list(loader)
-        pace = loader._fusing.pace
-        assert set(pace.rates) == {THREADS}
-        pace.ended(THREADS, 19, 1000.0, 0.5, 0.2)
-        list(loader)
-        assert "Worker processes (to be compared: threads were held up for 80% of their time) make" in loader.explain()
-        list(loader)
-        assert "Worker processes (measured: " in loader.explain()
 
 
 class TestDeclined:

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 from pipefix.loader.planning import as_planned, planned
-from pipefix.loader.workers import settings
+from pipefix.loader.workers import start
 from pipefix.plan.planfile import CacheChange, LoaderChange, PlanFile
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
@@ -32,7 +32,7 @@ def _first(worker: int) -> None:
 
 
 def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch, tmp_path):
-    for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *settings._VARIABLES):
+    for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *start._VARIABLES):
         monkeypatch.setenv(name, "7")
     theirs = DataLoader(DATA, num_workers=2, worker_init_fn=_first)
     found = as_planned.loader(theirs, PlanFile(loader=LoaderChange(worker_threads=1)), tmp_path).worker_init_fn

@@ -130,7 +130,7 @@ class Staged(Carrier):
 
 def staged(loader: FastLoader[Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Staged]:
     carrier = Staged()
-    monkeypatch.setattr(InProcessLoaderIterator, "_waits", lambda self: True)
+    monkeypatch.setattr(InProcessLoaderIterator, "_has_arrived", lambda self: True)
     iterator = iter(loader)
     iterator._work.carrier, iterator._plain = carrier, False
     return iterator, carrier

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from torchvision import transforms
 
 from pipefix.kernels.picture import Filter
-from pipefix.loader.fusing import steps
+from pipefix.loader.fusing import recipe
 from pipefix.loader.fusing.sample_random import numbers_of
 
 keys = some.integers(0, 2**32 - 1)
@@ -43,15 +43,15 @@ def test_random_crops_are_torchvisions(key: int, width: int, height: int, scale:
     ratio = (3 / 4, 4 / 3)
     torch.manual_seed(key)
     wanted = transforms.RandomResizedCrop.get_params(torch.empty(3, height, width), list(scale), list(ratio))
-    crop = steps.RandomResizedCropStep(224, 224, scale, ratio, next(iter(Filter)))
+    crop = recipe.RandomResizedCropStep(224, 224, scale, ratio, next(iter(Filter)))
     assert crop._crop(width, height, numbers_of(key)) == tuple(wanted)
 
 
 def test_what_single_precision_could_round_otherwise_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every side were in doubt."""
-    monkeypatch.setattr(steps, "DOUBT", 1.0)
+    monkeypatch.setattr(recipe, "DOUBT", 1.0)
     for key in range(200):
         torch.manual_seed(key)
         wanted = transforms.RandomResizedCrop.get_params(torch.empty(3, 333, 500), [0.08, 1.0], [3 / 4, 4 / 3])
-        crop = steps.RandomResizedCropStep(224, 224, (0.08, 1.0), (3 / 4, 4 / 3), next(iter(Filter)))
+        crop = recipe.RandomResizedCropStep(224, 224, (0.08, 1.0), (3 / 4, 4 / 3), next(iter(Filter)))
         assert crop._crop(500, 333, numbers_of(key)) == tuple(wanted)

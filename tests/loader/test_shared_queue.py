@@ -155,7 +155,7 @@ def test_workers_go_on_also_where_batches_arrive_before_anybody_waits(tmp_path: 
         next(iterator), next(iterator)
         while iterator._send_idx < 2 + bound:
             assert iterator._data_queue._reader.poll(60), f"{iterator._send_idx} batches were asked for"
-            assert not iterator._waits()
+            assert not iterator._has_arrived()
     finally:
         (tmp_path / str(dataset.last)).touch()
     assert next(iterator).tolist() == [4, 5]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import default_collate
 
-from pipefix.hooks.torch_internals import pin_memory, stacks_as_ever
+from pipefix.hooks.torch_internals import stacks_as_ever
 from pipefix.kernels.picture import Target
 from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.stand_in import collated, placed
@@ -29,9 +29,7 @@ from pipefix.loader.policy.read_policy import (
     key_of,
     limited,
 )
-from pipefix.loader.slots.batch_in_slot import room_for
-from pipefix.loader.slots.portable import Portable
-from pipefix.loader.threads.pool import PendingBatch
+from pipefix.loader.slots.batch_in_slot import empty_in_slot
 
 if TYPE_CHECKING:
     from pipefix.loader.fusing.source import FusedSource
@@ -109,39 +107,6 @@ def own_collate(collate: Any) -> Callable[[Any], Any] | None:
     return None if collate is default_collate and stacks_as_ever() else collate
 
 
-# -- by threads ----------------------------------------------------------------------------------------------------------------
-
-
-class FusedBatches:
-    """Makes an epoch's batches, as threads are to fill them."""
-
-    def __init__(self, source: FusedSource, memory: Memory, rules: ReadPolicy, collate: Any, *, pin: bool, pinned: bool) -> None:
-        self.source, self.memory, self.rules = source, memory, rules
-        self.collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
-        self.pin = pin
-        """Whether all tensors of a batch are pinned."""
-        self.pinned = pinned
-        """Whether its pictures lie in pinned memory from the beginning."""
-
-    def __call__(self, asked: Asked) -> PendingBatch:
-        source = self.source
-        pictures = self.memory.batch((len(asked.index), 3, source.height, source.width), source.kind, pinned=self.pinned)
-        return FusedBatch(self, UnfinishedBatch(source, asked, self.rules.seed or 0, pictures))
-
-
-class FusedBatch(PendingBatch):
-    def __init__(self, kind: FusedBatches, parts: UnfinishedBatch) -> None:
-        super().__init__(len(parts.indices))
-        self._kind, self._parts = kind, parts
-
-    def make(self, place: int) -> None:
-        self._parts.make(place)
-
-    def together(self) -> Any:
-        made = self._parts.together(self._kind.rules, self._kind.collate)
-        return pin_memory(made) if self._kind.pin else made
-
-
 # -- in worker processes -----------------------------------------------------------------------------------------------------
 
 
@@ -176,7 +141,7 @@ class FusedCollate:
     def __call__(self, order: FusedOrder) -> Any:
         source, rules, asked = order.source, order.rules, order.asked
         shape = (len(order), 3, source.height, source.width)
-        pictures = room_for(shape, source.kind)
+        pictures = empty_in_slot(shape, source.kind)
         if pictures is None:
             self._memory = self._memory or Memory()
             pictures = self._memory.batch(shape, source.kind)

@@ -21,7 +21,7 @@ from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import difference, spread
 from pipefix.loader.metering.meter import samples_in
 from pipefix.loader.planning import as_planned
-from pipefix.loader.workers.settings import CappedThreads
+from pipefix.loader.workers.start import CappedThreads
 from pipefix.plan.planfile import LoaderChange, PlanFile
 
 if TYPE_CHECKING:  # it imports torchvision, which takes as long as torch: loaded where something is to be fused

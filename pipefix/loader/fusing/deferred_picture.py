@@ -17,7 +17,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel
 from pipefix.kernels.picture import UINT8, Arithmetic, Box, Filter, Finish, Target
-from pipefix.loader.fusing.layout import CannotFollow, Layout
+from pipefix.loader.fusing.recipe import CannotFollow, Layout
 
 RESAMPLING = {Image.Resampling.BILINEAR: Filter.BILINEAR, Image.Resampling.BICUBIC: Filter.BICUBIC}
 FLIPS = {Image.Transpose.FLIP_LEFT_RIGHT: True, Image.Transpose.FLIP_TOP_BOTTOM: False}

@@ -24,9 +24,8 @@ from torchvision.transforms import v2
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
-from pipefix.loader.fusing.layout import CannotFollow
 from pipefix.loader.fusing.picture_loading import by_pillow, by_torchvision
-from pipefix.loader.fusing.recipe import FusedRecipe, NotFused
+from pipefix.loader.fusing.recipe import CannotFollow, FusedRecipe, NotFused
 from pipefix.loader.fusing.recognise import recognise
 from pipefix.loader.fusing.sample_random import sample_key, seeded
 from pipefix.loader.fusing.trial import PixelDifference, pictures, tried

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe, default_collate
 
 from pipefix.kernels.reused import Memory
-from pipefix.loader.fusing.epoch_rates import EpochRates
 from pipefix.loader.metering.stage_clock import StageClock
 from pipefix.loader.slots.portable import Portable
-from pipefix.loader.workers.settings import CappedThreads
+from pipefix.loader.workers.start import CappedThreads
 from pipefix.system.resources import cores
 
 if TYPE_CHECKING:  # it imports torchvision
@@ -28,9 +27,13 @@ class Fusion:
 
     source: Any
     threads: int
-    pace: EpochRates
     memory: Memory
     why_processes: str | None = None
+
+    @property
+    def by_threads(self) -> bool:
+        """Whether threads of this process make the batches."""
+        return self.why_processes is None
 
     def explain(self) -> str:
         number = f"{self.threads} threads" if self.threads > 1 else "A thread"
@@ -49,11 +52,11 @@ class Fusing:
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
-        self.pace, self.memory = EpochRates(), Memory()
+        self.memory = Memory()
         self._known: dict[Any, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"mode": self.mode, "pace": EpochRates(), "memory": Memory(), "_known": {}}
+        return {"mode": self.mode, "memory": Memory(), "_known": {}}
 
     def decide(self, loader: Any, reads: Any, *, moved: bool) -> Fusion | ReadInPart | str:
         """How batches of the next epoch are made, or why not so. ``moved``: a plan does transforms to whole batches."""
@@ -68,9 +71,9 @@ class Fusing:
             return self._in_part(loader, reads, source.why)
         self._tell(source.fused)
         if not loader.num_workers:
-            return Fusion(source, max(1, int(cores())), self.pace, self.memory)
-        why_processes = _for_processes(loader) or _in_turns(source, loader.num_workers) or self.pace.processes()
-        return Fusion(source, loader.num_workers, self.pace, self.memory, why_processes)
+            return Fusion(source, max(1, int(cores())), self.memory)
+        why_processes = _for_processes(loader) or _in_turns(source, loader.num_workers)
+        return Fusion(source, loader.num_workers, self.memory, why_processes)
 
     def _in_part(self, loader: Any, reads: Any, why: str) -> Fusion | ReadInPart | str:
         """The user's own code runs, in worker processes: threads would take turns at it."""
@@ -82,7 +85,7 @@ class Fusing:
             return source.why
         if not hasattr(source, "begin"):
             return source
-        return Fusion(source, loader.num_workers, self.pace, self.memory, "your own transforms run in them")
+        return Fusion(source, loader.num_workers, self.memory, "your own transforms run in them")
 
     def _tell(self, fused: Any) -> None:
         """What `close` means here, said before it is used."""

@@ -29,8 +29,7 @@ from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.deferral import Deferral
 from pipefix.loader.fusing.deferred_picture import DeferredPicture
 from pipefix.loader.fusing.deferred_reads import DeferredBatchReads, DeferredReads
-from pipefix.loader.fusing.layout import CannotFollow, Layout
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.recipe import CannotFollow, Layout, NotFused
 from pipefix.loader.fusing.recognise import (
     NotRecognised,
     finish_of,

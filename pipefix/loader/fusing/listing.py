@@ -20,9 +20,8 @@ from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
 from pipefix.loader.fusing import own_getitem, stand_in
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.loader.fusing.layout import CannotFollow
 from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.recipe import CannotFollow, NotFused
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
 from pipefix.vocabulary.random_state import RandomState, seeded
 

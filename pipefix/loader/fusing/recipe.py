@@ -1,13 +1,22 @@
-"""A transform list as one call a sample: its geometry in steps, the rest as a table from bytes to values."""
+"""A transform list as one call a sample: its geometry in steps, the rest as a table from bytes to values.
+
+Crops, a resize and flips are followed from the whole picture to what is wanted of it (`Layout`), with nothing computed. Each step
+draws the numbers that torchvision's transform draws, in its order.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from pipefix.kernels.picture import Arithmetic, Finish, PictureCut
-from pipefix.loader.fusing.layout import Layout
-from pipefix.loader.fusing.sample_random import numbers_of
-from pipefix.loader.fusing.steps import GeometryStep
+import torch
+from PIL import Image
+
+from pipefix.kernels.picture import Arithmetic, Box, Filter, Finish, PictureCut
+from pipefix.loader.fusing.sample_random import SampleNumbers, numbers_of
 
 
 @dataclass(frozen=True)
@@ -33,3 +42,204 @@ class FusedRecipe:
         for step in self.steps:
             step.take(layout, numbers)
         return layout.cut(self.arithmetic) if exact else layout.cut(Arithmetic.TORCH, coarsest=8)
+
+
+class CannotFollow(Exception):
+    """This picture takes a turn that one call cannot make (padding, say): the user's own transforms make the sample."""
+
+
+class Layout:
+    """What a list of transforms has made of a picture so far, with nothing computed yet. Steps change it in place."""
+
+    __slots__ = ("box", "filter", "full", "mirrored", "upside_down", "window")
+
+    def __init__(self, width: int, height: int) -> None:
+        self.box = Box(0, 0, width, height)
+        self.full: tuple[int, int] | None = None
+        """The size that the box is resized to; None: not resized."""
+        self.window: Box | None = None
+        self.mirrored = self.upside_down = False
+        self.filter = Filter.BILINEAR
+
+    def copy(self) -> Layout:
+        return copy.copy(self)
+
+    @property
+    def flipped(self) -> bool:
+        return self.mirrored or self.upside_down
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height as the next transform sees them."""
+        return (self.window or self.box)[2:]
+
+    def crop(self, top: int, left: int, height: int, width: int) -> None:
+        seen = self.window or self.box
+        if top < 0 or left < 0 or top + height > seen.height or left + width > seen.width:
+            raise CannotFollow(f"a crop of {width} x {height} reaches beyond {seen.width} x {seen.height}")
+        # Counted from the picture's own left and top, whichever way round it is seen.
+        across = seen.width - left - width if self.mirrored else left
+        down = seen.height - top - height if self.upside_down else top
+        part = Box(seen.x + across, seen.y + down, width, height)
+        if self.window is None:
+            self.box = part
+        else:
+            self.window = part
+
+    def resize(self, height: int, width: int, filter: Filter) -> None:
+        if self.full is not None:
+            raise CannotFollow("a second resize")
+        self.full, self.window, self.filter = (width, height), Box(0, 0, width, height), filter
+
+    def flip(self, *, across: bool) -> None:
+        if across:
+            self.mirrored = not self.mirrored
+        else:
+            self.upside_down = not self.upside_down
+
+    def cut(self, arithmetic: Arithmetic, coarsest: int = 1) -> PictureCut:
+        whole = self.full or (self.box.width, self.box.height)
+        window = self.window or Box(0, 0, *whole)
+        return PictureCut(self.box, whole, window, self.mirrored, self.upside_down, self.filter, arithmetic, coarsest)
+
+    def applied(self, picture: Image.Image) -> Image.Image:
+        """The same by Pillow, of the whole picture."""
+        x, y, width, height = self.box
+        picture = picture.crop((x, y, x + width, y + height))
+        if self.full is not None:
+            by = Image.Resampling.BILINEAR if self.filter is Filter.BILINEAR else Image.Resampling.BICUBIC
+            picture = picture.resize(self.full, by)
+        if self.window is not None:
+            x, y, width, height = self.window
+            picture = picture.crop((x, y, x + width, y + height))
+        if self.mirrored:
+            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return picture.transpose(Image.Transpose.FLIP_TOP_BOTTOM) if self.upside_down else picture
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------------
+
+
+class GeometryStep(Protocol):
+    @property
+    def resizes(self) -> bool: ...
+
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None: ...
+
+
+DOUBT = 1e-6
+"""Within which a number, and what is computed of it, is known before it is rounded to single precision as torchvision does."""
+
+
+def _doubtful(side: float) -> bool:
+    """Whether rounding to single precision before could round it to another whole number."""
+    return abs(side % 1.0 - 0.5) <= DOUBT * side
+
+
+@dataclass(frozen=True)
+class RandomResizedCropStep:
+    height: int
+    width: int
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    filter: Filter
+    resizes: bool = field(default=True, init=False)
+
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        top, left, height, width = self._crop(*layout.size, numbers)
+        layout.crop(top, left, height, width)
+        layout.resize(self.height, self.width, self.filter)
+
+    def _crop(self, width: int, height: int, numbers: SampleNumbers) -> tuple[int, int, int, int]:
+        area = height * width
+        low, high = self._logarithms
+        for _ in range(10):
+            place = numbers.place
+            wanted, aspect = area * numbers.between(*self.scale), math.exp(numbers.between(low, high))
+            across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
+            if _doubtful(across) or _doubtful(down):
+                wanted, aspect = self._as_torchvision(area, numbers.torchs(place))
+                across, down = math.sqrt(wanted * aspect), math.sqrt(wanted / aspect)
+            w, h = round(across), round(down)
+            if 0 < w <= width and 0 < h <= height:
+                top = numbers.whole(height - h + 1)
+                return top, numbers.whole(width - w + 1), h, w
+        return self._central(width, height)
+
+    def _as_torchvision(self, area: int, generator: torch.Generator) -> tuple[float, float]:
+        wanted = area * torch.empty(1).uniform_(*self.scale, generator=generator).item()
+        return wanted, torch.exp(torch.empty(1).uniform_(*self._logarithms, generator=generator)).item()
+
+    @functools.cached_property
+    def _logarithms(self) -> tuple[float, float]:
+        """Of the ratio, in single precision as torchvision takes them."""
+        low, high = torch.log(torch.tensor(self.ratio)).tolist()
+        return low, high
+
+    def _central(self, width: int, height: int) -> tuple[int, int, int, int]:
+        shape = width / height
+        w, h = width, height
+        if shape < min(self.ratio):
+            h = round(w / min(self.ratio))
+        elif shape > max(self.ratio):
+            w = round(h * max(self.ratio))
+        return (height - h) // 2, (width - w) // 2, h, w
+
+
+@dataclass(frozen=True)
+class ResizeStep:
+    size: tuple[int, ...]
+    """(height, width), or the shorter side alone."""
+    filter: Filter
+    resizes: bool = field(default=True, init=False)
+
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        width, height = layout.size
+        if len(self.size) == 2:
+            layout.resize(*self.size, self.filter)
+            return
+        shorter = self.size[0]
+        longer = int(shorter * max(width, height) / min(width, height))
+        new = (longer, shorter) if width <= height else (shorter, longer)
+        layout.resize(*new, self.filter)
+
+
+@dataclass(frozen=True)
+class CenterCropStep:
+    height: int
+    width: int
+    resizes: bool = field(default=False, init=False)
+
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        width, height = layout.size
+        top, left = round((height - self.height) / 2.0), round((width - self.width) / 2.0)
+        layout.crop(top, left, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class RandomCropStep:
+    height: int
+    width: int
+    both: bool
+    """v1 draws for both axes as soon as one has room, v2 only for those that have."""
+    resizes: bool = field(default=False, init=False)
+
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        width, height = layout.size
+        down, across = height - self.height, width - self.width
+        some = down > 0 or across > 0
+        top = numbers.whole(down + 1) if down >= 0 and (down > 0 or (self.both and some)) else 0
+        left = numbers.whole(across + 1) if across >= 0 and (across > 0 or (self.both and some)) else 0
+        layout.crop(top, left, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class FlipStep:
+    probability: float
+    across: bool
+    """Left and right change places; else top and bottom."""
+    resizes: bool = field(default=False, init=False)
+
+    def take(self, layout: Layout, numbers: SampleNumbers) -> None:
+        if numbers.unit() < self.probability:
+            layout.flip(across=self.across)

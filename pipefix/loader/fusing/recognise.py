@@ -17,8 +17,16 @@ from torchvision.transforms.functional import InterpolationMode
 
 from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
 from pipefix.kernels.torchvision_resize import resizes_bytes
-from pipefix.loader.fusing import steps
-from pipefix.loader.fusing.recipe import FusedRecipe, NotFused
+from pipefix.loader.fusing.recipe import (
+    CenterCropStep,
+    FlipStep,
+    FusedRecipe,
+    GeometryStep,
+    NotFused,
+    RandomCropStep,
+    RandomResizedCropStep,
+    ResizeStep,
+)
 from pipefix.loader.fusing.sample_random import seeded
 
 FILTERS = {InterpolationMode.BILINEAR: Filter.BILINEAR, InterpolationMode.BICUBIC: Filter.BICUBIC}
@@ -51,7 +59,7 @@ def flat(transform: Any) -> Iterator[Any]:
 
 
 def _recipe(transforms: list[Any], source: str) -> FusedRecipe:
-    geometry: list[steps.GeometryStep] = []
+    geometry: list[GeometryStep] = []
     rest: list[Any] = []
     kind, resized_as, inexact = source, source, None
     for one in transforms:
@@ -75,7 +83,7 @@ def _recipe(transforms: list[Any], source: str) -> FusedRecipe:
                 inexact = "the list resizes floats, the kernel bytes"
             elif kind == "tensor" and not resizes_bytes(_filter(one)):
                 inexact = f"torchvision {torchvision.__version__} turns bytes into floats to resize them on this CPU"
-            elif any(isinstance(earlier, steps.FlipStep) for earlier in geometry):
+            elif any(isinstance(earlier, FlipStep) for earlier in geometry):
                 inexact = "the list flips before it resizes"
         geometry.append(step)
     if not geometry:
@@ -110,37 +118,37 @@ def _pair(size: Any) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def _random_resized_crop(one: Any) -> steps.GeometryStep:
+def _random_resized_crop(one: Any) -> GeometryStep:
     scale, ratio = (tuple(float(end) for end in ends) for ends in (one.scale, one.ratio))
-    return steps.RandomResizedCropStep(*_pair(one.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(one))
+    return RandomResizedCropStep(*_pair(one.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(one))
 
 
-def _resize(one: Any) -> steps.GeometryStep:
+def _resize(one: Any) -> GeometryStep:
     if one.size is None or one.max_size is not None:
         raise NotRecognised("Resize with max_size is not fused")
     size = (one.size,) if isinstance(one.size, int) else tuple(int(side) for side in one.size)
-    return steps.ResizeStep(size, _filter(one))
+    return ResizeStep(size, _filter(one))
 
 
-def _random_crop(one: Any, *, both: bool) -> steps.GeometryStep:
+def _random_crop(one: Any, *, both: bool) -> GeometryStep:
     if one.padding is not None:
         raise NotRecognised("RandomCrop with padding is not fused")
-    return steps.RandomCropStep(*_pair(one.size), both)
+    return RandomCropStep(*_pair(one.size), both)
 
 
-_GEOMETRY: dict[type, Callable[[Any], steps.GeometryStep]] = {
+_GEOMETRY: dict[type, Callable[[Any], GeometryStep]] = {
     v1.RandomResizedCrop: _random_resized_crop,
     v2.RandomResizedCrop: _random_resized_crop,
     v1.Resize: _resize,
     v2.Resize: _resize,
-    v1.CenterCrop: lambda one: steps.CenterCropStep(*_pair(one.size)),
-    v2.CenterCrop: lambda one: steps.CenterCropStep(*_pair(one.size)),
+    v1.CenterCrop: lambda one: CenterCropStep(*_pair(one.size)),
+    v2.CenterCrop: lambda one: CenterCropStep(*_pair(one.size)),
     v1.RandomCrop: functools.partial(_random_crop, both=True),
     v2.RandomCrop: functools.partial(_random_crop, both=False),
-    v1.RandomHorizontalFlip: lambda one: steps.FlipStep(float(one.p), across=True),
-    v2.RandomHorizontalFlip: lambda one: steps.FlipStep(float(one.p), across=True),
-    v1.RandomVerticalFlip: lambda one: steps.FlipStep(float(one.p), across=False),
-    v2.RandomVerticalFlip: lambda one: steps.FlipStep(float(one.p), across=False),
+    v1.RandomHorizontalFlip: lambda one: FlipStep(float(one.p), across=True),
+    v2.RandomHorizontalFlip: lambda one: FlipStep(float(one.p), across=True),
+    v1.RandomVerticalFlip: lambda one: FlipStep(float(one.p), across=False),
+    v2.RandomVerticalFlip: lambda one: FlipStep(float(one.p), across=False),
 }
 """By the very class: a subclass may do anything."""
 

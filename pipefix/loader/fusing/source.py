@@ -12,11 +12,9 @@ from PIL import Image
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.fuse import Fused, fuse
-from pipefix.loader.fusing.layout import CannotFollow
 from pipefix.loader.fusing.listing import Coloured, Listing, listed, remembering
-from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.recipe import CannotFollow, FlipStep, NotFused, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.sample_random import seeded
-from pipefix.loader.fusing.steps import FlipStep, RandomCropStep, RandomResizedCropStep
 from pipefix.loader.fusing.trial import MEAN_BAR, spread
 
 TRIED, COMPARED, LEAST_COMPARED = 16, 4, 2

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pipefix.loader.metering.meter import Meter
+from torch.utils.data import IterableDataset, IterDataPipe
+
+from pipefix.loader.metering.meter import Meter, samples_in, size_of
 from pipefix.vocabulary.quantity import percent
 
 QUICK = 200_000
@@ -68,13 +70,26 @@ class Stats:
 class Course:
     """An epoch on a loader's meter. It outlives its iterator."""
 
-    def __init__(self, meter: Meter, epoch: int) -> None:
+    def __init__(self, meter: Meter, epoch: int, loader: Any = None, rest: Any = None) -> None:
+        """``rest``: what is left of the sampler's order, where the epoch was dealt anew (`ranks.RemainingOrder`)."""
         self.meter, self.epoch = meter, epoch
         self.begun = Mark.of(meter)
         self.metered = True
+        self.may_stop = False
+        """Metering may be left off where it would be felt."""
+        self._size = None if loader is None else size_of(loader)
+        self._last, self._left = (0, 0) if loader is None else last_batch(loader, rest)
+        self._few = FEW
         self._workers: Sequence[Any] = ()
         self._counts: tuple[int, int] | None = None
         """Of workers, and of those that were there when all of them were ended."""
+
+    def got(self, batch: Any, number: int = -1) -> None:
+        """The consumer has the epoch's batch of this number, from 1."""
+        self.meter.got((self._left if number == self._last else self._size) or samples_in(batch))
+        self._few -= 1
+        if not self._few and self.may_stop and not self.meter.read and self.quick():
+            self.metered = False
 
     def quick(self) -> bool:
         """Whether batches follow each other too quickly to meter them all."""
@@ -96,3 +111,13 @@ class Course:
         batches, samples, wait, step, start = (now - then for now, then in zip(Mark.of(self.meter), self.begun, strict=True))
         workers, alive = self._counts or self._alive()
         return Stats(self.epoch, batches, samples, start / 1e9, wait / 1e9, step / 1e9, workers, alive, self.metered)
+
+
+def last_batch(loader: Any, rest: Any) -> tuple[int, int]:
+    """The number of an epoch's last batch, from 1, and its samples, where it may have fewer than others; else no batch's number."""
+    try:
+        batches, left = divmod(len(loader.sampler) if rest is None else rest.samples, loader.batch_size)
+    except Exception:  # noqa: BLE001 - a sampler of the user's, which nobody else asks for its length
+        return 0, 0
+    streams = isinstance(loader.dataset, (IterableDataset, IterDataPipe))
+    return (batches + 1, left) if left and not (loader.drop_last or streams) else (0, 0)

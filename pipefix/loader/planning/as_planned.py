@@ -14,7 +14,7 @@ from pipefix.hooks.torch_internals import loader_arguments
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.loader.workers import dataset_once
-from pipefix.loader.workers.settings import CappedThreads
+from pipefix.loader.workers.start import CappedThreads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
 
 

@@ -24,12 +24,8 @@ import torch
 from torch.utils.data import Subset, get_worker_info
 
 from pipefix.hooks.torch_internals import pin_memory
-from pipefix.loader.fusing.deferred_reads import DeferredReads
 from pipefix.loader.fusing.sample_random import sample_key, seeded
 from pipefix.loader.policy.sample_threads import SampleThreads
-from pipefix.loader.workers.errors import send_any_error
-from pipefix.loader.workers.parent import end_with_parent
-from pipefix.loader.workers.settings import cap_threads
 
 LONGEST_TEXT = 1000
 """Characters of an error, a path or an index that are kept."""
@@ -237,30 +233,6 @@ class PolicedCollate:
         with nullcontext() if samples.key is None else drawing(samples.key):
             made = self.collate_fn(list(samples)) if samples or not samples.bad else None
         return FlawedBatch(made, samples.bad, empty=not samples) if samples.bad else made
-
-
-class WorkerStart:
-    """The worker's first act: its own dataset is put where `get_worker_info` shows it, threads are set, its end is tied
-    to the training process's."""
-
-    def __init__(
-        self,
-        init_fn: Callable[[int], Any] | None,
-        threads: int | None,
-    ) -> None:
-        self.init_fn, self.threads = init_fn, threads
-
-    def __call__(self, worker: int) -> None:
-        info = get_worker_info()
-        if info is not None:
-            while isinstance(info.dataset, (PolicedDataset, DeferredReads)):
-                object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
-        end_with_parent()
-        send_any_error()
-        if self.threads is not None:
-            cap_threads(self.threads)
-        if self.init_fn is not None:
-            self.init_fn(worker)
 
 
 @contextmanager

@@ -20,9 +20,9 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from itertools import count
+from multiprocessing import reduction
 from typing import Any
 
-from pipefix.loader.slots.anonymous_memory import AnonymousMemory
 from pipefix.system.resources import memory_left
 
 FREE, LENT, RETIRED = 0, 1, 2
@@ -61,6 +61,41 @@ class Fork:
             with contextlib.suppress(BlockingIOError):
                 self.child_ended = os.read(self._ours, 1) == b""
         return self.child_ended
+
+
+class AnonymousMemory:
+    """Memory that processes share, in a file without a name.
+
+    It counts towards memory and not towards ``/dev/shm``, and the kernel takes it back with the last process. Its size is room that
+    may be used: pages come when they are first written. ``fields`` of a subclass are what a process that is started with it has to
+    be told.
+    """
+
+    fields: tuple[str, ...] = ()
+
+    def _make(self, name: str, size: int) -> None:
+        """Raises OSError or AttributeError where this system has no such memory."""
+        fd = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(fd, size)
+            self._open(fd)
+        except (OSError, ValueError):
+            os.close(fd)
+            raise
+
+    def _open(self, fd: int) -> None:
+        self._fd = fd
+        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
+        self._end = weakref.finalize(self, os.close, fd)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a worker that is spawned: the file travels as a descriptor."""
+        return {**{name: getattr(self, name) for name in self.fields}, "fd": reduction.DupFd(self._fd)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fd = state.pop("fd").detach()
+        self.__dict__.update(state)
+        self._open(fd)
 
 
 class Arena(AnonymousMemory):

@@ -101,11 +101,11 @@ class Packer(ForkingPickler):
         if type(thing) is torch.Tensor and _plain(thing):
             begin = self.page.offset(thing)
             if begin is not None:
-                return lent, (begin, thing.dtype, tuple(thing.size()), thing.stride())
+                return tensor_in_slot, (begin, thing.dtype, tuple(thing.size()), thing.stride())
         elif isinstance(thing, np.ndarray):
             begin = self.page.copy(thing)
             if begin is not None:
-                return lent_array, (begin, thing.dtype, thing.shape, thing.strides)
+                return array_in_slot, (begin, thing.dtype, thing.shape, thing.strides)
         return NotImplemented
 
 
@@ -163,7 +163,7 @@ class Assembler:
         return None
 
 
-def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
+def empty_in_slot(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
     """Of the slot that this batch is made in: a tensor of whatever was there. None where there is no slot, or no room."""
     page: SlotPage | None = getattr(_here, "page", None)
     return None if page is None else page.empty(shape, dtype)
@@ -171,8 +171,8 @@ def room_for(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
 
 @contextmanager
 def writing(page: SlotPage) -> Iterator[None]:
-    """`room_for` gives of this page meanwhile, in this thread; `default_collate` stacks into it, unless the user taught it another
-    way to stack tensors."""
+    """`empty_in_slot` gives of this page meanwhile, in this thread; `default_collate` stacks into it, unless the user taught it
+    another way to stack tensors."""
     _stack_into_slots()
     _here.page = page
     try:
@@ -194,7 +194,7 @@ def _stack_into_slots() -> None:
 def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
     """A batch of tensors, in the slot that this thread's batch is made in; elsewhere where torch puts it."""
     first = batch[0]
-    room = room_for((len(batch), *first.size()), first.dtype) if type(first) is torch.Tensor and _plain(first) else None
+    room = empty_in_slot((len(batch), *first.size()), first.dtype) if type(first) is torch.Tensor and _plain(first) else None
     if room is None:
         assert collate_tensors is not None
         return collate_tensors(batch, collate_fn_map=collate_fn_map)
@@ -208,7 +208,7 @@ class Parcel:
         self.content = content
 
     def __reduce__(self) -> Any:
-        return arrive, self.content
+        return arrival, self.content
 
 
 class PinnedBatch:
@@ -240,7 +240,7 @@ class Arrival:
             return pickle.loads(self.payload)
 
 
-def arrive(arena: str, slot: int, payload: bytes) -> Arrival | None:
+def arrival(arena: str, slot: int, payload: bytes) -> Arrival | None:
     """None where nobody waits for it any more."""
     known = arena_of(arena)
     return None if known is None else Arrival(known.lease(slot), payload)
@@ -256,12 +256,12 @@ def opening(lease: Lease) -> Iterator[None]:
         del _here.lease
 
 
-def lent(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+def tensor_in_slot(begin: int, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     """A tensor of what lies in the slot that is being opened."""
     count = 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     flat = torch.frombuffer(_here.lease, dtype=dtype, count=count, offset=begin)
     return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, size, stride)
 
 
-def lent_array(begin: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def array_in_slot(begin: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.ndarray(shape, dtype, _here.lease, begin, strides)

@@ -45,7 +45,7 @@ NAMED = "/dev/shm/torch_{pid}_*"
 """Memory that torch, in process ``pid``, is about to share: it goes by a name until it is mapped."""
 
 
-def clear_up(workers: Sequence[Any]) -> None:
+def remove_leftovers(workers: Sequence[Any]) -> None:
     """Names of shared memory that killed workers had no time to take back. What has been written to may be somebody's."""
     for worker in workers:
         if worker.exitcode is None or worker.exitcode >= 0:

@@ -13,18 +13,18 @@ from contextlib import contextmanager, nullcontext
 from multiprocessing.util import get_temp_dir
 from typing import Any
 
+from torch import multiprocessing
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from pipefix.hooks.torch_internals import STATUS_CHECK_S, DatasetKind, WorkersIterator, in_order, processes_of
 from pipefix.loader.iterator import HELD, LoaderIterator
-from pipefix.loader.policy.read_policy import WorkerStart
-from pipefix.loader.resume import set_as_then
+from pipefix.loader.resume import restore_generators
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, start_method
-from pipefix.loader.workers.shared_queue import SharedQueueLoader
+from pipefix.loader.workers.start import WorkerStart
 from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import death, sockets
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -82,7 +82,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             self.course.made_by(self._workers)
         elif self.begin.again and not self.begin.fresh:
             # A seed for workers has been drawn, which those that lived on did not need.
-            set_as_then(loader, self.begin.generators)
+            restore_generators(loader, self.begin.generators)
         super()._reset(loader, first_iter)
 
     @property
@@ -128,9 +128,9 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def _worker_init_fn(self, init_fn: Any) -> None:
         self._users_init_fn = init_fn
 
-    def _good(self) -> Any:
+    def _next_usable(self) -> Any:
         with self._deaths_told():
-            return super()._good()
+            return super()._next_usable()
 
     @contextmanager
     def _deaths_told(self) -> Iterator[None]:
@@ -142,7 +142,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
                 raise deaths.describe_death(error, self._workers, self._kills) from error
             raise
 
-    def _opened(self, batch: Any) -> Any:
+    def _received(self, batch: Any) -> Any:
         by_slot = isinstance(batch, (Arrival, PinnedBatch))
         self._work.handed["slots" if by_slot else "torch"] += 1
         return batch.open() if by_slot else batch
@@ -173,7 +173,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         if not (enough and self._ordered and self._work.shared_queue):
             super()._try_put_index()
 
-    def _waits(self) -> bool:
+    def _has_arrived(self) -> bool:
         if self._rcvd_idx >= self._send_idx:
             return False
         if self._num_workers == 1 or not self._ordered:
@@ -199,6 +199,36 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             for worker in processes_of(self):
                 worker.terminate()
         super()._shutdown_workers()
-        deaths.clear_up(processes_of(self))
+        deaths.remove_leftovers(processes_of(self))
         if work is not None and work.arena is not None:
             work.arena.close()
+
+
+class SharedQueueLoader:
+    """``loader`` as torch's iterator is to see it: the queues of batches that it makes for its workers are all the same one.
+
+    Whichever worker is free takes the next batch, so that a slow one holds up nobody's but its own.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.multiprocessing_context = _Context(loader.multiprocessing_context or multiprocessing)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+
+class _Context:
+    """A multiprocessing context. Torch makes a queue of results by it, then one of indices for each worker."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._made: list[Any] = []
+
+    def Queue(self) -> Any:  # noqa: N802 - as it is called
+        if len(self._made) < 2:
+            self._made.append(self._context.Queue())
+        return self._made[-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)

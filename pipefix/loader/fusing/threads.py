@@ -1,0 +1,174 @@
+"""The iterator whose batches threads of this process make by fused calls: nothing has to start, and nothing travels.
+
+Order, seeds, samplers, rules over bad samples, and where an epoch stands are those of every iterator here.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from pipefix.hooks.torch_internals import AnyIterator, pin_memory
+from pipefix.kernels.reused import Memory
+from pipefix.loader.fusing.batches import UnfinishedBatch, own_collate
+from pipefix.loader.iterator import HELD, LoaderIterator
+from pipefix.loader.policy.read_policy import Asked
+from pipefix.loader.resume import restore_generators
+from pipefix.loader.slots.portable import Portable
+
+ENOUGH = 4
+"""Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
+
+
+class PendingBatch:
+    """A batch under way. Whichever thread is free makes its next sample, so that a slow one does not hold up its neighbours."""
+
+    def __init__(self, parts: UnfinishedBatch, pool: ThreadPoolExecutor, threads: int) -> None:
+        self.parts, self.dropped = parts, False
+        self._places = iter(range(len(parts.indices)))
+        self._tasks = [pool.submit(self._make) for _ in range(min(threads, len(parts.indices)))]
+
+    def _make(self) -> None:
+        for place in self._places:
+            if self.dropped or not threading.main_thread().is_alive():
+                return  # nobody waits for it any more
+            self.parts.make(place)
+
+    def wait(self, seconds: float | None) -> bool:
+        """Whether all samples are made, after so many seconds at most."""
+        return not wait(self._tasks, seconds).not_done
+
+    def samples(self) -> UnfinishedBatch:
+        """What the threads made. Raises what ended one of them."""
+        for task in self._tasks:
+            task.result()
+        return self.parts
+
+
+class ThreadedIterator(AnyIterator):
+    """The next batch, from threads."""
+
+    _memory: Memory
+
+    def _open(self, threads: int, ahead: int) -> None:
+        self._threads, self._ahead_by = threads, ahead
+        """``ahead``: batches that are made while the caller has one; 0: a batch is made when it is asked for."""
+        self._under_way: deque[PendingBatch | Exception] = deque()
+        self._pool = _pool(threads)
+        self._end = weakref.finalize(self, _close, self._pool, self._under_way)
+
+    def _top_up(self, most: int) -> None:
+        while len(self._under_way) < most:
+            try:
+                index = self._next_index()  # type: ignore[no-untyped-call]
+            except StopIteration:
+                return
+            try:
+                self._under_way.append(PendingBatch(self._unfinished(index), self._pool, self._threads))
+            except Exception as error:  # noqa: BLE001 - raised when its turn comes, as a worker's would be
+                self._under_way.append(error)
+
+    def _unfinished(self, asked: Asked) -> UnfinishedBatch:
+        raise NotImplementedError
+
+    def _collated(self, parts: UnfinishedBatch) -> Any:
+        raise NotImplementedError
+
+    def _next_data(self) -> Any:
+        self._top_up(self._ahead_by + 1)
+        if not self._under_way:
+            raise StopIteration
+        batch = self._under_way.popleft()
+        if isinstance(batch, Exception):
+            raise batch
+        if not batch.wait(self._timeout or None):
+            self._under_way.appendleft(batch)
+            raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        self._top_up(self._ahead_by)
+        return self._collated(batch.samples())
+
+
+class ThreadsLoaderIterator(LoaderIterator, ThreadedIterator):
+    _pins_apart = True
+
+    def __init__(self, loader: Any) -> None:
+        self._prepare(loader)
+        super().__init__(loader)
+        workers, made = loader.num_workers, self._work.fused
+        assert made is not None
+        collate = loader.collate_fn
+        self._own_collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
+        self._source, self._memory = made.source, made.memory
+        # Without workers nothing is read ahead, as in DataLoader.
+        enough = math.ceil(ENOUGH * made.threads / (loader.batch_size or 1))
+        ahead = max(loader.prefetch_factor or 1, enough) if workers else 0
+        # The loader's, so that the next epoch finds its pages written already.
+        self._memory.kept = max(self._memory.kept, ahead + HELD + 1)
+        self._rules = replace(self._work.rules, seed=self.begin.seed)
+        self._open(made.threads, ahead)
+        if self.begin.again and not self.begin.fresh:
+            restore_generators(loader, self.begin.generators)
+            self._sampler_iter = iter(self._index_sampler)
+        if self.begin.again or workers:
+            # The sampler draws its order now, while the generators are as they were.
+            self._top_up(max(1, ahead))
+
+    def _unfinished(self, asked: Asked) -> UnfinishedBatch:
+        source, carrier = self._source, self._work.carrier
+        pinned = self._pin_memory or (carrier is not None and carrier.streams)
+        pictures = self._memory.batch((len(asked.index), 3, source.height, source.width), source.kind, pinned=pinned)
+        return UnfinishedBatch(source, asked, self._rules.seed or 0, pictures)
+
+    def _collated(self, parts: UnfinishedBatch) -> Any:
+        made = parts.together(self._rules, self._own_collate)
+        return pin_memory(made) if self._pin_memory else made
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        _drop(self._under_way)
+        self._start(loader)
+        super()._reset(loader, first_iter)
+        self._rules = replace(self._work.rules, seed=self.begin.seed)
+        self._top_up(max(1, self._ahead_by))
+
+    def _over(self) -> None:
+        # Also where a sample raised StopIteration: nothing comes after it.
+        _drop(self._under_way)
+        self._sampler_iter = iter(())
+        if not self._persistent_workers:
+            self._end()
+
+    def _has_arrived(self) -> bool:
+        first = self._under_way[0] if self._under_way else None
+        return isinstance(first, PendingBatch) and first.wait(0)
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads of one thread of torch's each; what threads of the user's begin with is what it was."""
+    own = torch.get_num_threads()
+    pool = ThreadPoolExecutor(threads, "pipefix-fused", initializer=torch.set_num_threads, initargs=(1,))
+    ready = threading.Barrier(threads + 1)
+    for _ in range(threads):
+        pool.submit(ready.wait)
+    ready.wait()
+    torch.set_num_threads(own)
+    return pool
+
+
+def _drop(under_way: deque[PendingBatch | Exception]) -> None:
+    """What is under way is not waited for."""
+    for batch in under_way:
+        if isinstance(batch, PendingBatch):
+            batch.dropped = True
+    under_way.clear()
+
+
+def _close(pool: ThreadPoolExecutor, under_way: deque[PendingBatch | Exception]) -> None:
+    _drop(under_way)
+    pool.shutdown(wait=False, cancel_futures=True)

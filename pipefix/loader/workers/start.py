@@ -1,0 +1,153 @@
+"""What a worker process does first: its errors can all be sent, it ends with the training process, and its libraries use as many
+threads as a plan allows.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import select
+import sys
+from collections.abc import Callable
+from multiprocessing import util
+from typing import Any, NoReturn
+
+import torch
+from torch.utils.data import get_worker_info
+
+from pipefix.hooks import torch_internals
+from pipefix.hooks.torch_internals import ErrorInWorker
+from pipefix.loader.fusing.deferred_reads import DeferredReads
+from pipefix.loader.policy.read_policy import PolicedDataset
+
+BEFORE_QUEUES = -4
+"""Among what a process does at its exit: after all else, but for waiting until its queues are sent."""
+_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class WorkerStart:
+    """The ``worker_init_fn``: `get_worker_info` shows the user's own dataset, threads are set, the worker ends with the training
+    process; then the user's own ``worker_init_fn`` is called."""
+
+    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None) -> None:
+        self.init_fn, self.threads = init_fn, threads
+
+    def __call__(self, worker: int) -> None:
+        info = get_worker_info()
+        if info is not None:
+            while isinstance(info.dataset, (PolicedDataset, DeferredReads)):
+                object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
+        end_with_parent()
+        send_any_error()
+        if self.threads is not None:
+            cap_threads(self.threads)
+        if self.init_fn is not None:
+            self.init_fn(worker)
+
+
+# -- threads of native libraries: one is enough where there are as many processes as cores ---------------------------------
+
+
+class CappedThreads:
+    """A ``worker_init_fn`` that limits them, and then does what the user's own does."""
+
+    def __init__(self, threads: int, then: Callable[[int], object] | None = None) -> None:
+        self.threads, self.then = threads, then
+
+    def __call__(self, worker: int) -> None:
+        cap_threads(self.threads)
+        if self.then is not None:
+            self.then(worker)
+
+
+def cap_threads(threads: int) -> None:
+    """In this process, for libraries that are loaded and for those that will be. 0 is none beside the caller, for OpenCV."""
+    for name in _VARIABLES:
+        os.environ[name] = str(max(1, threads))
+    torch.set_num_threads(max(1, threads))
+    opencv = sys.modules.get("cv2")
+    if opencv is not None:
+        opencv.setNumThreads(0 if threads <= 1 else threads)
+    try:
+        import threadpoolctl  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return  # what is loaded already keeps its threads; most libraries are asked above
+    threadpoolctl.threadpool_limits(max(1, threads))
+
+
+# -- errors of samples, also those whose class cannot be sent --------------------------------------------------------------
+
+
+class UnpicklableError(RuntimeError):
+    """Stands for an error whose class cannot be sent from process to process; its text says which, and where it was raised."""
+
+
+class SentError(ErrorInWorker):
+    """Torch's, for errors of any class."""
+
+    def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
+        super().__init__(exc_info, where)  # type: ignore[no-untyped-call]
+        self.unsent: str | None = None
+        """The name of a class that cannot be sent."""
+        try:
+            pickle.dumps(self.exc_type)
+        except Exception:  # noqa: BLE001 - a metaclass of the user's may raise anything
+            self.unsent = f"{self.exc_type.__module__}.{self.exc_type.__qualname__}"
+            self.exc_type = UnpicklableError
+
+    def reraise(self) -> NoReturn:
+        if self.unsent is None:
+            super().reraise()  # type: ignore[no-untyped-call]
+        raise UnpicklableError(
+            f"Caught {self.unsent} {self.where}. Its class cannot be pickled, so this stands for it.\nOriginal {self.exc_msg}"
+        )
+
+
+def send_any_error() -> None:
+    """In a worker: errors are sent as `SentError` from now on.
+
+    Torch sends an error's class, and its text. A class that is made at run time (as botocore makes its own) cannot be pickled: the
+    queue's thread in the worker drops the message, and the training process would wait for that batch for ever.
+    """
+    torch_internals.worker_module.ExceptionWrapper = SentError
+
+
+# -- its end: a worker that outlived the training process would hold memory, files and a terminal for ever -----------------
+
+
+class Parent:
+    """The training process, as this worker sees it."""
+
+    def __init__(self) -> None:
+        self._pid = os.getppid()
+        self._end: select.poll | None = None
+        known = multiprocessing.parent_process()
+        if known is not None and known.pid != self._pid:
+            # A server forked this worker, and lives as long as its workers do.
+            self._end = select.poll()
+            self._end.register(known.sentinel, select.POLLIN)
+
+    def has_gone(self) -> bool:
+        return os.getppid() != self._pid or (self._end is not None and bool(self._end.poll(0)))
+
+
+def end_with_parent() -> None:
+    """This worker ends when the training process has gone.
+
+    Torch's worker sees that by its parent process alone, which under forkserver is the server; and at its exit it waits until its
+    batches are sent, where the pipe may be full, or a worker that was killed hold the lock, and nobody is left to mend that.
+    """
+    parent = Parent()
+
+    class Watchdog(torch_internals.ParentWatchdog):
+        def is_alive(self) -> bool:
+            return not parent.has_gone()
+
+    def leave() -> None:
+        if parent.has_gone():
+            util._flush_std_streams()  # type: ignore[attr-defined]
+            os._exit(0)
+
+    torch_internals.worker_module.ManagerWatchdog = Watchdog
+    util.Finalize(None, leave, exitpriority=BEFORE_QUEUES)

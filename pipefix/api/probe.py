@@ -135,6 +135,7 @@ def look_at(
         trial_workers=_trials(subject, machine, budget) if trial_workers is None else trial_workers,
         events=trace,
         observe=observe.worker_facts,
+        seam_cost=calibrate.seam_cost(),
         enough=settled,
         wanting=wanting,
         seed=seed,
@@ -145,7 +146,6 @@ def look_at(
     except TargetError as error:
         _blame_shared_handles(error, subject)
         raise
-    found.seam_cost = calibrate.seam_cost()
     diagnosis = diagnose(found) if found.of(REAL.name) else None
     if aside and diagnosis is not None and not found.partial:
         progress("trying what fixes would bring", measured)

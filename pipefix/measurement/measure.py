@@ -57,6 +57,7 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
     """The measurement of ``subject``; partial where the user interrupts it."""
     settings = subject.settings
     found = Measurement(settings, settings.num_workers, cores, consumer.name, consumer.present)
+    found.seam_cost = plan.seam_cost
     found.shards = shards_of(subject.loader.dataset) if subject.iterable else None
     clock = BudgetClock(plan.budget)
     before, neighbours = cgroups.throttle(), Neighbours()

@@ -27,6 +27,8 @@ class MeasurementPlan:
     """Worker counts to try for real."""
     events: bool = False
     observe: Callable[[Any], dict[str, float]] | None = None
+    seam_cost: float = 0.0
+    """Seconds a timed call through a hook adds: what is asked after a round judges by the same figures as the report."""
     enough: Callable[[Measurement], bool] | None = None
     """Asked after every round: whether the verdict is settled."""
     wanting: Callable[[Measurement], Collection[str]] | None = None

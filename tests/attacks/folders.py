@@ -267,7 +267,7 @@ def may_change(scene: Scene, path: Path, command: tuple[str, ...], before: Any, 
             return str(path) in ours or "a plan" in describe(before[str(path)], scene)
         if name in REPORTS:
             return made_by_us
-    if is_left_behind(path, before):
+    if verb == "fix" and is_left_behind(path, before):
         return True
     if made_by_us and verb == "fix" and (folder / "pipefix-caches" in path.parents or path == folder / "pipefix-caches"):
         return True

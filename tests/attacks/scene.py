@@ -284,10 +284,19 @@ class Scene:
         return [path[len(str(self.place)) + 1 :] for path in now if not path.startswith(mine) and "__pycache__" not in path]
 
 
+BUDGETS = ("0.3", "1", "3", "10")
+"""On a machine that is busy the gain may be hidden in noise for a while."""
+
+
+def fix_with(budget: str) -> tuple[str, ...]:
+    """The command that keeps a cache of samples for `pictures_project`."""
+    return ("fix", "train.py", "--yes", "-q", "--budget", budget, "--only", "cache-sample")
+
+
 def keep_a_step(scene: Scene) -> None:
-    """Have `pipefix fix` keep a cache. On a machine that is busy the gain may be hidden in noise for a while."""
-    for budget in ("0.3", "1", "3", "10"):
-        told = scene.run("fix", "train.py", "--yes", "-q", "--budget", budget, "--only", "cache-sample").ended_with(0)
+    """Have `pipefix fix` keep a cache."""
+    for budget in BUDGETS:
+        told = scene.run(*fix_with(budget)).ended_with(0)
         if (scene.project / "pipefix.plan.toml").exists():
             return
     raise AssertionError(str(told))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,3 +65,14 @@ def test_what_is_advised_is_worth_what_the_costs_say(tmp_path: Path, ticks: Tick
     assert proposed, [one.id for one in run.remedies]
     assert all(speedup.value <= 7.0 for speedup in proposed.values()), "none can be faster than the step"
     assert any(identity.startswith("cache") and speedup.value > 1.5 for identity, speedup in proposed.items()), proposed
+
+
+def test_a_probe_ends_by_the_figures_that_it_tells(tmp_path: Path, ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cost of a timed call is known when the verdict is first asked for, and not only afterwards."""
+    asked: list[float] = []
+    monkeypatch.setattr(calibrate, "seam_cost", lambda: 1e-6)
+    for question in ("settled", "wanting"):
+        monkeypatch.setattr(sys.modules["pipefix.api.probe"], question, lambda found: asked.append(found.seam_cost) or ())  # type: ignore[func-returns-value]
+    run = probed(tmp_path, 5.0, 1.0, 2.0, 2.0)
+    assert run.instrument.seam_cost_s == 1e-6
+    assert set(asked) == {1e-6}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -22,10 +23,23 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.fixes import history
 from pipefix.plan import backups, planfile
 from tests.attacks.folders import is_debris
-from tests.attacks.scene import Scene, changes, ended, keep_a_step, look, numbers_project, pictures_project, start, warm, write
+from tests.attacks.scene import (
+    BUDGETS,
+    Scene,
+    changes,
+    ended,
+    fix_with,
+    keep_a_step,
+    look,
+    numbers_project,
+    pictures_project,
+    start,
+    warm,
+    write,
+)
 
 CONVERT = ("convert", "train.py", "--to", "lmdb", "--out", "out", "--workers", "1", "-q")
-FIX = ("fix", "train.py", "--yes", "-q", "--budget", "0.3", "--only", "cache-sample")
+FIX = fix_with(BUDGETS[0])
 UNDO = ("fix", "--undo")
 PICTURES = 6
 COMMANDS = {"convert": CONVERT, "fix": FIX, "undo": UNDO}
@@ -37,6 +51,8 @@ FOREIGN = (
     "pipefix-caches/mine/parts/00000.mdb",
     "plan.json",
 )
+NUMBERED = re.compile(r"pipefix\.plan\.(before|undone)-([1-9]\d*)\.toml")
+"""Backups of the plan, and plans that gave way to one."""
 
 
 class Killing:
@@ -58,8 +74,11 @@ class Killing:
         begun = time.perf_counter()
         whole.run(*self.command).ended_with(0)
         self.seconds = time.perf_counter() - begun
+        if verb == "fix":
+            keep_a_step(whole)
         self.names = names(whole)
         self.result = results(whole) if verb == "convert" else None
+        self.plans = plans(whole.project) if verb == "undo" else None
 
     def fresh(self, name: str) -> Scene:
         place = self.place / name
@@ -77,15 +96,35 @@ class Killing:
         if killed and self.chance.random() < 0.3:
             _, more = self._kill(start(scene.project, *self.command, safe=scene.place, output=scene.place / "told"))
             wrong += more
-        if self.verb == "fix" and self.chance.random() < 0.4:
+        if self.verb == "fix":
+            wrong += self._go_on_fixing(scene)
+        else:
+            told = scene.run(*self.command)
+            if told.code not in ((0, 2) if self.verb == "undo" else (0,)):
+                wrong.append(str(told))
+        wrong += self._judge(scene, before)
+        return killed, wrong
+
+    def _go_on_fixing(self, scene: Scene) -> list[str]:
+        """Until a step is kept, taking back what was left before, now and then."""
+        held = plans(scene.project)
+        wrong = not_gone_on({}, settled(held))
+        if self.chance.random() < 0.4:
+            unused = caches_made.unused(scene.project)
             told = scene.run(*UNDO)
             wrong += [] if told.code in (0, 2) else [str(told)]
             wrong += not_settled(scene.project)
-        told = scene.run(*self.command)
-        if told.code not in ((0, 2) if self.verb == "undo" else (0,)):
-            wrong.append(str(told))
-        wrong += self._judge(scene, before)
-        return killed, wrong
+            expected, held = taken_back(held, unused=bool(unused)), plans(scene.project)
+            if held != expected:
+                wrong.append(f"undo left {sorted(held)} in place of {sorted(expected)}, or they hold something else")
+        for budget in BUDGETS:
+            told = scene.run(*fix_with(budget))
+            wrong += [] if told.code == 0 else [str(told)]
+            wrong += not_settled(scene.project) + not_gone_on(settled(held), plans(scene.project))
+            if told.code != 0 or (scene.project / planfile.NAME).exists():
+                break
+            held = plans(scene.project)
+        return wrong
 
     def _kill(self, pid: int) -> tuple[bool, list[str]]:
         until = time.monotonic() + self.chance.uniform(0, 1.05) * self.seconds
@@ -110,6 +149,8 @@ class Killing:
             wrong.append(f"left over: {left}")
         if self.verb != "convert":
             wrong += not_settled(scene.project)
+        if self.plans is not None and plans(scene.project) != self.plans:
+            wrong.append(f"plans are {sorted(plans(scene.project))} in place of {sorted(self.plans)}, or hold something else")
         if self.result is not None and results(scene) != self.result:
             wrong.append("the cache is not that of a run which nobody killed")
         missing = sorted(self.names - names(scene))
@@ -135,14 +176,59 @@ def not_settled(folder: Path) -> list[str]:
     return wrong
 
 
+def plans(folder: Path) -> dict[str, str]:
+    """The plan, its backups, and plans that gave way: what each holds, by its name."""
+    return {path.name: path.read_text() for path in folder.iterdir() if path.name == planfile.NAME or NUMBERED.fullmatch(path.name)}
+
+
+def numbered(held: dict[str, str], *kinds: str) -> list[tuple[int, str]]:
+    matches = [match for match in map(NUMBERED.fullmatch, held) if match is not None and match[1] in kinds]
+    return sorted((int(match[2]), match[0]) for match in matches)
+
+
+def settled(held: dict[str, str]) -> dict[str, str]:
+    """Without the backup of a change that was begun and never made."""
+    backups_held = numbered(held, "before")
+    if backups_held and held[backups_held[-1][1]] == held.get(planfile.NAME, ""):
+        return {name: text for name, text in held.items() if name != backups_held[-1][1]}
+    return held
+
+
+def taken_back(held: dict[str, str], *, unused: bool) -> dict[str, str]:
+    """What one `--undo` makes of it: what was left by an interruption goes first and alone, then the last change."""
+    backups_held, after = numbered(held, "before"), settled(held)
+    if after != held or unused or not backups_held:
+        return after
+    number, newest = backups_held[-1]
+    after = {name: text for name, text in held.items() if name not in (newest, planfile.NAME)}
+    if planfile.NAME in held:
+        after[f"pipefix.plan.undone-{number}.toml"] = held[planfile.NAME]
+    return {**after, planfile.NAME: held[newest]} if held[newest] else after
+
+
+def not_gone_on(then: dict[str, str], now: dict[str, str]) -> list[str]:
+    """What does not hold of the plans, if all that happened between is steps that were kept: each left one backup, in order."""
+    lost = [name for name in then if name != planfile.NAME and now.get(name) != then[name]]
+    wrong = [f"lost or changed: {lost}"] if lost else []
+    last = max((number for number, _ in numbered(then, "before", "undone")), default=0)
+    new = sorted(set(now) - set(then) - {planfile.NAME})
+    steps = [f"pipefix.plan.before-{last + 1 + step}.toml" for step in range(len(new))]
+    if sorted(steps) != new:
+        wrong.append(f"{new} in place of {steps}")
+    elif now.get(steps[0] if steps else planfile.NAME, "") != then.get(planfile.NAME, ""):
+        wrong.append(f"{steps[0]} does not hold the plan of before" if steps else "the plan changed without a backup")
+    return wrong
+
+
 def foreign(path: str, scene: Scene) -> bool:
     name = path[len(str(scene.project)) + 1 :]
     return name in FOREIGN or name == "train.py" or name.startswith(("files/", "pipefix-caches/mine"))
 
 
 def names(scene: Scene) -> set[str]:
+    """What there is, but for locks and what is numbered, which `plans` holds."""
     found = {str(path.relative_to(scene.project)) for path in scene.project.rglob("*") if "__pycache__" not in path.parts}
-    return {name for name in found if not name.endswith(".lock")}
+    return {name for name in found if not name.endswith(".lock") and not NUMBERED.fullmatch(name)}
 
 
 def results(scene: Scene) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import collections
 import math
 import pickle
 import random
+import shlex
+import subprocess
 import sys
 import threading
 import warnings
@@ -710,3 +712,12 @@ class TestManners:
         write(PlanFile(loader=LoaderChange(num_workers=1, fuse="exact")), path)
         assert_fused(FastLoader(ImageFolder(str(folder), TRAIN), batch_size=4, plan=path))
         assert 'fuse = "exact"' in path.read_text()
+
+
+def test_a_sample_that_hangs_does_not_keep_the_process_from_ending(preloaded: str) -> None:
+    code = (
+        "import threading; from pipefix.loader.fusing import threads; threads.LEAVING_S = 0.01; begun = threading.Event();"
+        "threads.DaemonPool(2).submit(lambda: (begun.set(), threading.Event().wait())); begun.wait(); print('the end')"
+    )
+    ended = subprocess.run([*shlex.split(preloaded), "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr

@@ -5,12 +5,16 @@ Order, seeds, samplers, rules over bad samples, and where an epoch stands are th
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
 import weakref
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import replace
+from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 
 import torch
@@ -25,19 +29,76 @@ from pipefix.loader.slots.portable import Portable
 
 ENOUGH = 4
 """Samples under way for each thread, so that none is idle while the last ones of a batch are made."""
+LEAVING_S = 2.0
+"""Longest wait, at the end of the process, for samples that are being made."""
+
+
+class DaemonPool:
+    """Threads that run tasks, each with one thread of torch's. Those of the standard library's pool are no daemons: a sample that
+    hangs (a FIFO, a mount that is gone) would keep the training process from ending."""
+
+    def __init__(self, threads: int) -> None:
+        self._tasks: SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = SimpleQueue()
+        ready = threading.Barrier(threads + 1)
+        own = torch.get_num_threads()
+        for number in range(threads):
+            thread = threading.Thread(target=_work, args=(self._tasks, ready), name=f"pipefix-fused-{number}", daemon=True)
+            thread.start()
+            _threads[thread] = self._tasks
+        ready.wait()
+        torch.set_num_threads(own)  # what threads of the user's begin with is what it was
+
+    def submit(self, make: Callable[[], None]) -> Future[None]:
+        task: Future[None] = Future()
+        self._tasks.put((make, task))
+        return task
+
+    def close(self) -> None:
+        """Each thread ends after the task it is at; tasks that were not begun find their batch dropped."""
+        for tasks in _threads.values():
+            if tasks is self._tasks:
+                tasks.put(None)
+
+
+_threads: weakref.WeakKeyDictionary[threading.Thread, SimpleQueue[Any]] = weakref.WeakKeyDictionary()
+
+
+def _work(tasks: SimpleQueue[Any], ready: threading.Barrier) -> None:
+    torch.set_num_threads(1)
+    ready.wait()
+    while (task := tasks.get()) is not None:
+        make, future = task
+        try:
+            make()
+        except BaseException as error:  # noqa: BLE001 - also what ends a process: raised where the batch is taken
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+        del make, future, task  # a batch that was handed out is not held here
+
+
+@atexit.register
+def _leave() -> None:
+    """A thread that is in the midst of a call into C++ when the interpreter goes would take the process with it, noisily."""
+    threads = dict(_threads)
+    for tasks in threads.values():
+        tasks.put(None)
+    until = monotonic() + LEAVING_S
+    for thread in threads:
+        thread.join(max(0.0, until - monotonic()))
 
 
 class PendingBatch:
     """A batch under way. Whichever thread is free makes its next sample, so that a slow one does not hold up its neighbours."""
 
-    def __init__(self, parts: UnfinishedBatch, pool: ThreadPoolExecutor, threads: int) -> None:
+    def __init__(self, parts: UnfinishedBatch, pool: DaemonPool, threads: int) -> None:
         self.parts, self.dropped = parts, False
         self._places = iter(range(len(parts.indices)))
         self._tasks = [pool.submit(self._make) for _ in range(min(threads, len(parts.indices)))]
 
     def _make(self) -> None:
         for place in self._places:
-            if self.dropped or not threading.main_thread().is_alive():
+            if self.dropped:
                 return  # nobody waits for it any more
             self.parts.make(place)
 
@@ -61,7 +122,7 @@ class ThreadedIterator(AnyIterator):
         self._threads, self._ahead_by = threads, ahead
         """``ahead``: batches that are made while the caller has one; 0: a batch is made when it is asked for."""
         self._under_way: deque[PendingBatch | Exception] = deque()
-        self._pool = _pool(threads)
+        self._pool = DaemonPool(threads)
         self._end = weakref.finalize(self, _close, self._pool, self._under_way)
 
     def _top_up(self, most: int) -> None:
@@ -149,18 +210,6 @@ class ThreadsLoaderIterator(LoaderIterator, ThreadedIterator):
         return isinstance(first, PendingBatch) and first.wait(0)
 
 
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads of one thread of torch's each; what threads of the user's begin with is what it was."""
-    own = torch.get_num_threads()
-    pool = ThreadPoolExecutor(threads, "pipefix-fused", initializer=torch.set_num_threads, initargs=(1,))
-    ready = threading.Barrier(threads + 1)
-    for _ in range(threads):
-        pool.submit(ready.wait)
-    ready.wait()
-    torch.set_num_threads(own)
-    return pool
-
-
 def _drop(under_way: deque[PendingBatch | Exception]) -> None:
     """What is under way is not waited for."""
     for batch in under_way:
@@ -169,6 +218,6 @@ def _drop(under_way: deque[PendingBatch | Exception]) -> None:
     under_way.clear()
 
 
-def _close(pool: ThreadPoolExecutor, under_way: deque[PendingBatch | Exception]) -> None:
+def _close(pool: DaemonPool, under_way: deque[PendingBatch | Exception]) -> None:
     _drop(under_way)
-    pool.shutdown(wait=False, cancel_futures=True)
+    pool.close()

@@ -110,7 +110,7 @@ class Killing:
         held = plans(scene.project)
         wrong = not_gone_on({}, settled(held))
         if self.chance.random() < 0.4:
-            unused = caches_made.unused(scene.project)
+            unused = history.unused(scene.project)
             told = scene.run(*UNDO)
             wrong += [] if told.code in (0, 2) else [str(told)]
             wrong += not_settled(scene.project)

@@ -19,9 +19,10 @@ import sys
 import weakref
 from typing import Any
 
+from pipefix.hooks.byte_ranges import ByteRanges as ByteRanges
 from pipefix.hooks.byte_ranges import Bytes
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import RecordedFile, fill, keep_whole, key_of, note, remembered, replayed
+from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered
 from pipefix.hooks.result_store import Reads
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -113,9 +114,16 @@ class TimedFileIO(io.FileIO):
 
     def _remembered(self, offset: int | None, count: int) -> bytes | None:
         """What was recorded at the current position, which moves on; None where nothing was."""
-        data = replayed(self.timer, self._key(), offset, count) if offset is not None else None
-        if data is not None and offset is not None:
+        timer = self.timer
+        files = remembered(timer)
+        if files is None or offset is None:
+            return None
+        timer.pause()
+        data = files.get(self._key(), offset, count)
+        if data is not None:
             _SEEK(self, offset + len(data))
+        timer.resume(_STORAGE)
+        timer.misses += data is None
         return data
 
     def _note(self, offset: int | None, data: Bytes) -> None:
@@ -156,8 +164,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         key, files = key_of(path), remembered(timer)
         if files is not None and files.knows(key):
             timer.pause()
+            data = files.whole(key)
+            found = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
             timer.resume(_STORAGE)
-            return RecordedFile(files, key, path, timer)
+            return found
         timer.misses += files is not None
         raw = timer.timed_call(_STORAGE, "open", kind, (path,), replayable=False)
         raw.key = key

@@ -246,24 +246,10 @@ def received(
     return answer
 
 
-def asked_of(
-    client: str,
-    timer: SampleTimer,
-    op: str,
-    url: str,
-    span: tuple[int | None, int | None],
-    ask: Callable[[], Answer],
-    needed: str = "",
-) -> Answer:
-    """For libraries that answer with bytes: from the recording, or by asking, and then kept.
-
-    ``needed`` is what has to be told of the object in a recorded answer.
-    """
+def asked_of(client: str, timer: SampleTimer, url: str, span: tuple[int | None, int | None], ask: Callable[[], Answer]) -> Answer:
+    """For libraries that answer with bytes: from the recording, or by asking, and then kept."""
     found = known(timer, url, *span)
-    if found is not None and (not needed or needed in found.told):
-        return found
-    noted(timer, url)
-    # A recording without a place for objects keeps the answer as the result of the call.
-    answer: Answer = timer.timed_call(_STORAGE, op, ask, replayable=player(timer) is None)
-    keep(timer, answer, client)
-    return answer
+    if found is None:
+        found = ask()
+        keep(timer, found, client)
+    return found

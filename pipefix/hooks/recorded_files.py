@@ -121,23 +121,40 @@ def remembered(timer: SampleTimer) -> ByteStore | None:
     return timer.playing.files
 
 
-def replayed(timer: SampleTimer, key: str, offset: int = 0, count: int | None = None) -> bytes | None:
-    """Recorded bytes in the place of a read: ``count`` from ``offset``, or the whole file. None where the file is to be read."""
-    files = remembered(timer)
-    if files is None:
-        return None
-    timer.pause()
-    data = files.whole(key) if count is None else files.get(key, offset, count)
-    timer.resume(None if data is None else _STORAGE)
-    timer.misses += data is None
-    return data
+class MemoryFile(io.BytesIO):
+    """The raw file of a whole recorded file. Its `fileno()` is that of a file in memory, or of the real one where there is none."""
+
+    _blksize = io.DEFAULT_BUFFER_SIZE
+
+    def __init__(self, data: bytes, path: str | bytes, timer: SampleTimer) -> None:
+        super().__init__(data)
+        self.name = path
+        self.mode = "rb"  # type: ignore[misc]
+        self._timer = timer
+        self._real: io.FileIO | None = None
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def writable(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        if self._real is None:
+            with self.getbuffer() as data:
+                made = descriptor(data)
+            self._real = io.FileIO(made) if made is not None else _open_real(self._timer, self.name)
+        _SEEK(self._real, self.tell())
+        return self._real.fileno()
+
+    def close(self) -> None:
+        if self._real is not None:
+            self._real.close()
+        super().close()
 
 
-class RecordedFile(io.RawIOBase):
-    """The raw file of a recorded file. What was not recorded (a shard read by several workers) comes from the real one.
-
-    The `fileno()` of a whole recorded file is that of a file in memory, where the system has such.
-    """
+class PartialFile(io.RawIOBase):
+    """The raw file of a file of which some ranges were recorded (a shard read by one worker). The rest comes from the real one."""
 
     alone = False
     _blksize = io.DEFAULT_BUFFER_SIZE
@@ -148,7 +165,6 @@ class RecordedFile(io.RawIOBase):
         self._files, self._key, self._timer = files, key, timer
         self._at = 0
         self._real: io.FileIO | None = None
-        self._in_memory: io.FileIO | None = None
 
     def readable(self) -> bool:
         return True
@@ -180,7 +196,7 @@ class RecordedFile(io.RawIOBase):
         parts = []
         while part := self._next(sys.maxsize):
             parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)
 
     def _next(self, count: int) -> bytes:
         timer = self._timer
@@ -198,25 +214,24 @@ class RecordedFile(io.RawIOBase):
         return data
 
     def fileno(self) -> int:
-        if self._in_memory is None and self._real is None:
-            data = self._files.whole(self._key)
-            made = descriptor(data) if data is not None else None
-            self._in_memory = io.FileIO(made) if made is not None else None
-        file = self._in_memory or self._opened()
-        _SEEK(file, self._at)
-        return file.fileno()
+        real = self._opened()
+        _SEEK(real, self._at)
+        return real.fileno()
 
     def close(self) -> None:
-        for file in (self._real, self._in_memory):
-            if file is not None:
-                file.close()
+        if self._real is not None:
+            self._real.close()
         super().close()
 
     def _opened(self) -> io.FileIO:
         if self._real is None:
-            self._timer.misses += 1
-            self._real = self._timer.timed_call(_STORAGE, "open", io.FileIO, (self.name,), replayable=False)
+            self._real = _open_real(self._timer, self.name)
         return self._real
+
+
+def _open_real(timer: SampleTimer, path: str | bytes) -> io.FileIO:
+    timer.misses += 1
+    return timer.timed_call(_STORAGE, "open", io.FileIO, (path,), replayable=False)
 
 
 def fill(count: int, read: Callable[[int], int], alone: bool) -> int:
@@ -230,4 +245,4 @@ def fill(count: int, read: Callable[[int], int], alone: bool) -> int:
 def is_recorded(file: Any) -> bool:
     """Whether a file object stands for a recorded file (so that its descriptor had better not be asked for)."""
     raw = getattr(file, "raw", getattr(getattr(file, "buffer", None), "raw", file))
-    return isinstance(raw, RecordedFile)
+    return isinstance(raw, (MemoryFile, PartialFile))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipefix.hooks.byte_ranges import ByteRanges
 from pipefix.hooks.files import TimedFileIO
-from pipefix.hooks.recorded_files import RecordedFile
+from pipefix.hooks.recorded_files import MemoryFile, PartialFile
 from pipefix.vocabulary.stage import Stage
 
 TEXT = "erste Zeile\r\nzweite\nünd dritte" * 400
@@ -167,7 +167,7 @@ def test_a_partly_recorded_file_falls_through(hooks, path):
 
     def all_of_it():
         with open(path, "rb") as file:
-            assert type(file.raw) is RecordedFile
+            assert type(file.raw) is PartialFile
             return file.read()
 
     assert hooks.run(all_of_it, replace=[Stage.STORAGE]) == TEXT.encode()
@@ -208,7 +208,7 @@ def test_a_replayed_file_still_has_a_descriptor(hooks, path):
 
     def mapped():
         with open(path, "rb") as file:
-            assert type(file.raw) is RecordedFile
+            assert type(file.raw) is MemoryFile
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
                 return view[:]
 

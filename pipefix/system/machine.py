@@ -117,7 +117,7 @@ def look(
     # A root other than "/" holds a Linux tree, whatever this system is.
     system = platform.system() if base == Path("/") else "Linux"
     known: dict[str, Any] = _linux(base, env, statvfs) if system == "Linux" else _elsewhere()
-    gpus, driver, declined = _gpus()
+    gpus, driver, declined = gpus_here()
     return Machine(
         system=system,
         kernel=platform.release(),
@@ -310,8 +310,8 @@ def _container(base: Path, env: Mapping[str, str]) -> str | None:
     return None
 
 
-def _gpus() -> tuple[list[Gpu], str | None, str | None]:
-    """The devices, the driver's version, and why there are none."""
+def gpus_here() -> tuple[list[Gpu], str | None, str | None]:
+    """The devices, the driver's version, and why there are none. Nothing is begun on a device."""
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:

@@ -6,7 +6,6 @@ to itself, so everything here is told the folder that it lies in.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from pipefix.caches.dataset import CachedDataset
 from pipefix.hooks.torch_internals import takes
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn
+from pipefix.system.machine import gpus_here
 from pipefix.system.resources import cores
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage
@@ -243,25 +243,9 @@ def _here(asked: TunedOn) -> TunedOn:
 
     return TunedOn(
         cores=max(cores(), 0.01),
-        gpus=_gpus(),
+        gpus=[gpu.name for gpu in gpus_here()[0]],
         memory_bytes=int(psutil.virtual_memory().total) if asked.memory_bytes else None,
     )
-
-
-def _gpus() -> list[str]:
-    """Their names as the driver has them; none where there is no driver. Nothing is begun on a device."""
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    names = []
-    with contextlib.suppress(pynvml.NVMLError):
-        for number in range(pynvml.nvmlDeviceGetCount()):
-            name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number))
-            names.append(name.decode() if isinstance(name, bytes) else str(name))
-    return names
 
 
 def engine_of(change: LoaderChange) -> str | None:

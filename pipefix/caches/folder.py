@@ -226,7 +226,7 @@ def _remove(folder: Path) -> str | None:
     try:
         sealed = _sealed(folder)
         if sealed is not None:
-            with FolderLock(folder, "converter"):
+            with FolderLock(folder, "converter", ours=True):
                 _remove_files(folder, sealed)
         elif foreign := [path for path in layout.entries(folder) if not _is_left_behind(path)]:
             return f"nothing in it says that pipefix made it, and it holds {foreign[0].name!r}"

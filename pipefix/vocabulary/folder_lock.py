@@ -33,8 +33,9 @@ class FolderLock:
     Raises `BadUsage` where another process holds it (``work`` is what it is called then), or where the file is not ours.
     """
 
-    def __init__(self, folder: Path, work: str) -> None:
-        self._folder, self._work = folder, work
+    def __init__(self, folder: Path, work: str, *, ours: bool = False) -> None:
+        """``ours``: the folder is a cache's, so that an empty lock file in it was left by a process of ours that was killed."""
+        self._folder, self._work, self._ours = folder, work, ours
         self._path = folder / NAME
         self._name = os.path.realpath(folder / NAME)
         self._file: BinaryIO | None = None
@@ -56,7 +57,7 @@ class FolderLock:
     def _locked(self) -> BinaryIO:
         while True:
             try:
-                self._keep = self._path.exists() and not self._path.stat().st_size
+                self._keep = not self._ours and self._path.exists() and not self._path.stat().st_size
                 file = _open(self._path)
                 if not _taken(file):
                     holder = file.read(200).decode("utf-8", "replace").removeprefix("pipefix ").strip() or "unknown"

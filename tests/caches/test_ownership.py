@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipefix.caches import folder as cache_folder
 from pipefix.caches import pool
 from pipefix.caches.building import Building
 from pipefix.caches.convert import convert, recipe_of
@@ -290,6 +291,14 @@ def test_killed_before_there_was_a_plan(tmp_path: Path, templates: Path) -> None
     make(tmp_path / "cache")
     left = contents(tmp_path / "cache")
     assert left.pop(".lock") == b"" and left == contents(templates / "finished")
+
+
+def test_a_removal_that_was_killed_while_it_took_the_lock_is_finished_by_the_next(tmp_path: Path, templates: Path) -> None:
+    """Between the making of the lock file and the writing of its first line: it is empty, and nothing else is left to say whose."""
+    place = laid_out(templates, "finished", tmp_path / "cache")
+    (place / ".lock").touch()
+    assert cache_folder.remove(place) is None
+    assert not place.exists()
 
 
 @pytest.mark.parametrize("name", ["lmdb-source-v1", "parquet-rows-v1"])

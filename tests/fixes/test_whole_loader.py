@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, _utils
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from pipefix.fixes import speedup
 from pipefix.fixes.speedup import WholeLoader, suits
@@ -56,6 +57,13 @@ def running() -> Any:
     yield run
     for one in begun:
         one.close()
+
+
+@pytest.fixture(autouse=True)
+def looks_after_workers_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not every five, in which torch sees that one has ended."""
+    monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 1.0)
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (1.0,))
 
 
 @pytest.fixture

@@ -9,6 +9,9 @@ import psutil
 
 from pipefix.system import cgroups
 
+WORKER_BYTES = 60_000_000
+"""Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
+
 
 def memory_left() -> int:
     """Bytes that can be taken before the kernel kills somebody. What the page cache holds of files is given up before that."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from pipefix.system.resources import WORKER_BYTES
 from pipefix.tuning.space import Settings
 from pipefix.vocabulary.quantity import size
 
@@ -22,8 +23,6 @@ UNTRIED = 1.4
 """Factor on what a worker is predicted to take while none was ever seen."""
 TRIED = 1.1
 """The same from trials."""
-WORKER_BYTES = 60_000_000
-"""Private memory of a worker that was never seen: an interpreter with torch, its pages shared with the training process."""
 HANDING_S, FRESH_RATE = 0.0006, 0.9e9
 """Seconds that handing over a batch takes a worker however small it is, and bytes a second into fresh shared memory."""
 WORKER_FILES = 12

@@ -94,6 +94,19 @@ class TestWorkerCount:
             == "4 workers hold up to 231 MB of batches in /dev/shm, where 67.1 MB are free"
         )
 
+    def test_workers_that_were_not_tried_have_to_fit_into_memory(self) -> None:
+        """Eight, of about 60 MB and 58 MB of batches each, where sixteen would be quicker; sixteen where those seen are small."""
+        room = Machine(system="Linux", kernel="6.1", effective_cores=16.0, memory_available_bytes=800_000_000)
+        world = JPEGS.but(workers=4, cores=16.0)
+        assert isinstance(world.step_called("workers-16"), Proposed)
+        assert isinstance(world.step_called("workers-8", machine=room), Proposed)
+        small = world.but(facts={"worker.uss_bytes": 1e6})
+        assert isinstance(small.step_called("workers-16", machine=room), Proposed)
+        none = Machine(system="Linux", kernel="6.1", effective_cores=16.0, memory_available_bytes=50_000_000)
+        assert declined(world, "workers", machine=none) == (
+            "16 workers would take about 1.41 GB more of memory, where 50.0 MB are left"
+        )
+
     def test_streams_are_warned_of(self) -> None:
         step = proposed(STREAM, "workers-4")
         assert step.risk == (

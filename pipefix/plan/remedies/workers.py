@@ -13,6 +13,7 @@ from pipefix.plan.fit import SATURATED
 from pipefix.plan.plan import Declined, Proposed, Step
 from pipefix.plan.planfile import LoaderChange
 from pipefix.plan.remedy import Remedy
+from pipefix.system.resources import WORKER_BYTES
 from pipefix.vocabulary.gain import MeasuredGain, Modelled, Told, figure
 from pipefix.vocabulary.quantity import exactly, percent, size
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
@@ -168,19 +169,23 @@ def _in_vain(case: Case, count: int, *, tried: bool = False) -> str | None:
             return case.cores_taken
         if count > cores and case.model.busy >= SATURATED:
             return f"the {cores:g} cores are busy {percent(min(1.0, case.model.busy))} of the time already"
-    return _too_large(case, count)
+    return _too_large(case, count, tried=tried)
 
 
-def _too_large(case: Case, count: int) -> str | None:
-    """Why so many workers cannot be had: the batches they hold in shared memory."""
+def _too_large(case: Case, count: int, *, tried: bool) -> str | None:
+    """Why so many workers cannot be had: their batches in shared memory or, where they were not tried, their own memory."""
+    more = count - case.measurement.workers
+    if more <= 0:
+        return None
+    each = ((case.measurement.settings.prefetch_factor or 2) + 1) * case.batch_bytes
     room = case.machine.shm_free_bytes if case.machine is not None else None
-    if room is None or count <= case.measurement.workers or not case.batch_bytes:
+    if room is not None and count * each > room:
+        return f"{processes(count)} hold up to {size(count * each)} of batches in /dev/shm, where {size(room)} are free"
+    seen = case.measurement.facts.get("worker.uss_bytes") if case.measurement.workers else None
+    needed = more * ((seen or WORKER_BYTES) + each)
+    if tried or case.memory is None or needed <= case.memory:
         return None
-    ahead = case.measurement.settings.prefetch_factor or 2
-    needed = count * (ahead + 1) * case.batch_bytes
-    if needed <= room:
-        return None
-    return f"{processes(count)} hold up to {size(needed)} of batches in /dev/shm, where {size(room)} are free"
+    return f"{processes(count)} would take about {size(needed)} more of memory, where {size(case.memory)} are left"
 
 
 def _limit(case: Case) -> str:

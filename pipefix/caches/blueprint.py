@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from pipefix.caches.fingerprint import changed
 from pipefix.caches.manifest import LARGEST, Conversion, unseal
 from pipefix.vocabulary.files import read_regular
@@ -53,8 +55,13 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
 
     def differing(self, other: Blueprint) -> list[str]:
         """What of the two is not the same work: by its name in the dataset, or in the blueprint."""
-        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and getattr(self, name) != getattr(other, name)]
+        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and self._work(name) != other._work(name)]
         return changed(self.attributes, other.attributes) + names
+
+    def _work(self, name: str) -> object:
+        """A field; of the recipe, without how many damaged samples end it: parts made until then serve another limit too."""
+        value = getattr(self, name)
+        return msgspec.structs.replace(value, max_bad=0.0) if name == "recipe" else value
 
 
 def read(path: Path) -> Blueprint:

@@ -42,6 +42,8 @@ del loader, batches, held
 
 
 def run(python: list[str], program: str, temporary: Path) -> str:
+    one_core = "import warnings; warnings.filterwarnings('ignore', 'This DataLoader will create')\n"  # torch's own advice there
+    program = one_core + program
     done = subprocess.run(
         [*python, "-c", program], cwd=ROOT, env={**os.environ, "TMPDIR": str(temporary)},
         capture_output=True, text=True, timeout=100,

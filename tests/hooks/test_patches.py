@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import sys
+import sysconfig
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -212,23 +213,71 @@ def test_files_are_python_s_own_once_the_seams_are_undone(tmp_path: Path) -> Non
         assert type(opened.raw) is io.FileIO
 
 
-def test_names_that_modules_imported_are_pythons_again_in_any_order() -> None:
+class Library:
+    """A module with a function, and modules that took it by name: of the user's, or of an installed library."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        self.module = self.imported("a_library")
+        exec("def read(): return 1", vars(self.module))
+        self.before = vars(self.module)["read"]
+
+    def imported(self, name: str, *, installed: bool = False, **names: object) -> types.ModuleType:
+        module = types.ModuleType(name)
+        vars(module).update(names, **({"__file__": f"{sysconfig.get_path('purelib')}/{name}.py"} if installed else {}))
+        self.monkeypatch.setitem(sys.modules, name, module)
+        return module
+
+    def now(self) -> Callable[[], int]:
+        return vars(self.module)["read"]
+
+    def hooked(self) -> Patches:
+        user, inner = Patches(), self.now()
+        user.replace(self.module, "read", lambda: inner(), everywhere=True)
+        user.follow_names()
+        return user
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    return Library(monkeypatch)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_names_that_modules_imported_are_pythons_again_in_any_order(library: Library, installed: bool) -> None:
     """Two users cut the same function; modules took the second one's wrapper by name. The first leaves first."""
-    library, consumer = types.ModuleType("a_library"), types.ModuleType("pipefix_experiments")
-    exec("def read(): return 1", vars(library))
-    before = vars(library)["read"]
-    vars(consumer)["read"] = before
-    sys.modules[library.__name__], sys.modules[consumer.__name__] = library, consumer
-    try:
-        users = [Patches(), Patches()]
-        for user in users:
-            inner = vars(library)["read"]
-            user.replace(library, "read", lambda inner=inner: inner(), everywhere=True)
-            user.follow_names()
-            assert vars(consumer)["read"] is vars(library)["read"] is not before, "a module of the user's, whatever it is called"
-        users[0].undo()
-        assert vars(consumer)["read"]() == 1
-        users[1].undo()
-        assert vars(library)["read"] is vars(consumer)["read"] is before
-    finally:
-        del sys.modules[library.__name__], sys.modules[consumer.__name__]
+    consumer = library.imported("pipefix_experiments", installed=installed, mine=library.before)
+    users = []
+    for _ in range(2):
+        users.append(library.hooked())
+        assert vars(consumer)["mine"] is library.now() is not library.before, "a module of the user's, whatever it is called"
+    users[0].undo()
+    assert vars(consumer)["mine"]() == 1
+    users[1].undo()
+    assert library.now() is vars(consumer)["mine"] is library.before
+
+
+def test_what_a_library_takes_while_hooks_are_in_place_is_put_back(library: Library) -> None:
+    """It is imported, or gets a name, after it was searched; others' hooks come and go meanwhile."""
+    searched = library.imported("a_searched_one", installed=True, other=1)
+    user = library.hooked()
+    late = library.imported("a_late_one", installed=True, mine=library.now())
+    vars(searched)["mine"] = library.now()
+    other = Library(library.monkeypatch)
+    other.hooked().undo()
+    other.hooked().undo()
+    user.undo()
+    assert vars(late)["mine"] is vars(searched)["mine"] is library.before
+    again = library.hooked()
+    assert vars(late)["mine"] is vars(searched)["mine"] is library.now() is not library.before
+    again.undo()
+
+
+def test_a_module_of_the_users_may_bind_a_name_anew_at_any_time(library: Library) -> None:
+    mine = library.imported("my_module", read=None)
+    library.hooked().undo()
+    vars(mine)["read"] = library.before
+    user = library.hooked()
+    assert vars(mine)["read"] is library.now() is not library.before
+    user.undo()
+    assert vars(mine)["read"] is library.before

@@ -10,7 +10,8 @@ from __future__ import annotations
 import multiprocessing.connection
 import multiprocessing.queues
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from operator import sub
 from time import perf_counter_ns
 from typing import Any
 
@@ -48,7 +49,7 @@ class IpcTimer:
     def take(self) -> Counters:
         """What was counted since this was last asked. Threads that hand batches over go on counting meanwhile."""
         before, self._taken = self._taken, replace(self._sums)
-        return Counters(*(now - then for now, then in zip(astuple(self._taken), astuple(before), strict=True)))
+        return Counters(*map(sub, vars(self._taken).values(), vars(before).values()))
 
     def attach(self) -> IpcTimer:
         """Begin timing. Loaders made from now on are seen, older ones are not. Installed once, however many use it."""

@@ -16,6 +16,7 @@ import pytest
 from pipefix.report import runfile
 
 ROOT = Path(__file__).resolve().parents[2]
+PATH = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "doubles" / "without_compiler")])
 STAND_IN = {
     "torch/__init__.py": "from . import autograd\nfrom .optim.optimizer import Optimizer\ndef is_grad_enabled(): return True\n",
     "torch/autograd.py": "def backward(): pass\n",
@@ -94,7 +95,7 @@ class Place:
 def place(tmp_path: Path, preloaded: str) -> Place:
     """Programs here import torch itself; without pipefix, in a process that has it loaded already."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PIPEFIX_")}
-    return Place(tmp_path, environment | {"PYTHONPATH": str(ROOT)}, preloaded.split())
+    return Place(tmp_path, environment | {"PYTHONPATH": PATH}, preloaded.split())
 
 
 @pytest.fixture

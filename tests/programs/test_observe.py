@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from pipefix.report.runfile import LoopFigures
 from tests.programs import without_loader
-from tests.programs.conftest import Place, Ran
+from tests.programs.conftest import PATH, Place, Ran
 
 MANY = """\
 import argparse, sys, threading, time
@@ -116,11 +118,7 @@ def line(text: str, what: str) -> str:
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory, preloaded: str) -> tuple[Ran, Ran]:
     """A program with many loops, with pipefix and without."""
-    import os
-
-    from tests.programs.conftest import ROOT
-
-    place = Place(tmp_path_factory.mktemp("many"), {**os.environ, "PYTHONPATH": str(ROOT)}, preloaded.split())
+    place = Place(tmp_path_factory.mktemp("many"), {**os.environ, "PYTHONPATH": PATH}, preloaded.split())
     place.write(MANY)
     return place.run("train.py", "--lr", "0.1"), place.alone("train.py", "--lr", "0.1")
 

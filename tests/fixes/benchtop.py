@@ -1,4 +1,5 @@
-"""A session on a bench: a real dataset of small files, with a planted plan and planted measurements in place of timing."""
+"""A session on a bench: a real dataset of small files, with a planted plan and planted measurements in place of timing.
+Caches are built in this process."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from unittest import mock
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from pipefix.caches import pool
 from pipefix.fixes import speedup
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.fix import ProbeResult, Session
@@ -106,7 +108,12 @@ class Bench:
         return Session(subject, Consumer(), MACHINE, self.folder / "out", Wishes(**wishes), self.look, lambda *_: None, ask)
 
     def run(self, ask: Callable[[str], bool] | None = None, **wishes: Any) -> Any:
-        with mock.patch.object(speedup, "faster", self.faster), mock.patch.object(speedup, "epoch_starts", self.epoch_starts):
+        with contextlib.ExitStack() as stack:
+            for owner, name, planted in (
+                (speedup, "faster", self.faster), (speedup, "epoch_starts", self.epoch_starts),
+                (pool, "can_fork", lambda: False),
+            ):  # fmt: skip
+                stack.enter_context(mock.patch.object(owner, name, planted))
             return self.session(ask, **wishes).run()
 
     @property

@@ -104,7 +104,7 @@ def train_step(batch: Any) -> None:
 def test_a_probe_with_such_a_step(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Ticks().given_to(PROBE, monkeypatch)
     loader = DataLoader(Labelled(planted.files(tmp_path)), batch_size=4, num_workers=workers)
-    run = pipefix.probe(loader, step=train_step, budget=12.0, trial_workers=())  # fake clock
+    run = pipefix.probe(loader, step=train_step, budget=2.0, trial_workers=())  # fake clock
     told = {arm.name for arm in run.arms}
     assert told >= {experiments.ALONE, experiments.FLOOR.name, experiments.NO_COLLATE.name}
 

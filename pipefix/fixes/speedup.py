@@ -24,10 +24,11 @@ from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
-from pipefix.measurement.replay import LONGEST_REST, Pool, abandon
-from pipefix.measurement.stand_in_options import StandInOptions
+from pipefix.measurement.probe_task import ProbeOptions
+from pipefix.measurement.replay import LONGEST_REST, Pool
 from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.measurement.worker_endings import abandon
 from pipefix.plan.plan import Proposed
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
@@ -121,7 +122,7 @@ def _pool(one: Pipeline) -> Pool | WholeLoader:
     if suits(one.subject):
         return WholeLoader(one.subject, one.consumer)
     workers = one.subject.loader.num_workers
-    return Pool(one.subject, StandInOptions(0, workers, cut=False), one.consumer)
+    return Pool(one.subject, ProbeOptions(0, workers, cut=False), one.consumer)
 
 
 def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:

@@ -24,9 +24,9 @@ from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
+from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import _unless_left, close_benches
-from pipefix.measurement.stand_in_loader import SampleOrders
+from pipefix.measurement.worker_probe import _unless_left, close_benches
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
@@ -590,7 +590,7 @@ def test_an_interrupt_that_a_finaliser_swallows_is_not_shown(preloaded: str) -> 
     """It is lost there anyway, and a user who pressed Ctrl-C wants no traces of it."""
     code = """
 import signal
-from pipefix.measurement.stand_in import _hear_once
+from pipefix.measurement.worker_probe import _hear_once
 class Last:
     def __del__(self):
         signal.raise_signal(signal.SIGINT)

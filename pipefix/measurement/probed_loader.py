@@ -35,7 +35,9 @@ def probed_loader(subject: Subject, probe: WorkerProbe, known: list[Any] | None 
         settings |= {"batch_sampler": orders} if subject.auto_collation else {"sampler": orders, "batch_size": None}
     # A loader that hands batches over in a way of its own brings what makes another that does.
     make: Any = getattr(theirs, "another", DataLoader)
-    return make(theirs.dataset, **settings)  # type: ignore[no-any-return]
+    made: DataLoader[Any] = make(theirs.dataset, **settings)
+    vars(made)["dataset"] = theirs.dataset  # a data pipe is wrapped by each loader
+    return made
 
 
 def probe_of(subject: Subject, switch: torch.Tensor, options: ProbeOptions) -> WorkerProbe:

@@ -257,25 +257,12 @@ class WholeLoader:
             self._iterator = failing.iterator_of(self._loader)
 
     def _next(self, *, consume: bool = True) -> int:
-        self._time_limit.begin()
-        try:
-            batch = next(self._iterator, _ENDED)
-            if batch is _ENDED:  # an iterator of their own may end before the sampler does
-                self.close()
-                self._asked.clear()
-                self._start()
-                self._time_limit.begin()
-                batch = next(self._iterator)
-        except StopIteration as error:
-            raise failing.nothing_came(self._subject) from error
-        except KeyboardInterrupt as interrupt:
-            if not self._time_limit.fired:
-                raise
-            raise failing.nothing_handed_over(self._time_limit.limit) from interrupt
-        except (Exception, SystemExit) as error:
-            raise failing.raised("The loader", error, self.processes) from error
-        finally:
-            self._time_limit.end()
+        batch = failing.next_of(self._iterator, self._subject, self._time_limit, _ENDED)
+        if batch is _ENDED:  # an iterator of their own may end before the sampler does
+            self.close()
+            self._asked.clear()
+            self._start()
+            batch = failing.next_of(self._iterator, self._subject, self._time_limit)
         if consume and self.consumer.present:
             self.consumer(batch)
         return self._asked.popleft()

@@ -20,7 +20,7 @@ from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
-from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start, raised
+from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start
 from pipefix.measurement.kept_batch import KeptBatch, copy_of
 from pipefix.measurement.measurement import Block, Row
 from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeOptions
@@ -181,22 +181,12 @@ class Pool:
 
     def _advance(self) -> Delivered:
         self.start()
-        if self.workers:  # without any, the bench watches its own batches
-            self._time_limit.begin()
         try:
-            delivered = next(self._iterator)
-        except StopIteration as error:
-            raise failing.nothing_came(self._subject) from error
-        except KeyboardInterrupt as interrupt:
-            if not self._time_limit.fired:
-                raise
+            # Without workers the bench watches its own batches.
+            delivered = failing.next_of(self._iterator, self._subject, self._time_limit if self.workers else None)
+        except TargetError:
             self.failed = True
-            raise failing.nothing_handed_over(self._time_limit.limit) from interrupt
-        except (Exception, SystemExit) as error:
-            self.failed = True
-            raise raised("The loader", error, self.processes) from error
-        finally:
-            self._time_limit.end()
+            raise
         if isinstance(delivered, Failure):
             self.failed = True
             raise delivered.as_error()

@@ -31,7 +31,7 @@ from pipefix.hooks.install import install_all
 from pipefix.hooks.numpy import touch
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.measurement.bench import CPU_EVERY
+from pipefix.measurement.sample_maker import CPU_EVERY
 from pipefix.subject.user_code import UserCodeHooks
 from pipefix.vocabulary.stage import Stage
 

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 
 import pipefix
+from benchmarks import pipelines_to_tune as pipelines
 from benchmarks.harness.bar import Bar, at_least, at_most
 from benchmarks.harness.page import rows
 from benchmarks.harness.record import Record
 from pipefix.plan.planfile import LoaderChange
 from pipefix.system.machine import look
 from pipefix.tuning.space import FEW_PREFETCHED, Settings, said
-from tests.tuning import grids, pipelines
+from tests.tuning import grids
 
 TITLE = "Tuning real pipelines"
 ISSUE = "6, bar 1"

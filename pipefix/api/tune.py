@@ -26,11 +26,11 @@ from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import BatchSize, Goal, Trial
+from pipefix.tuning.results import BatchSize, Goal, Trial, TuneResult, TuningPlan
 from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.space import Settings, Space, most_workers
 from pipefix.tuning.trial import TrialProcesses, can_fork
-from pipefix.tuning.tuner import Tuner, TuneResult, TuningPlan
+from pipefix.tuning.tuner import Tuner
 from pipefix.tuning.usage import read
 from pipefix.tuning.vram import Vram
 from pipefix.vocabulary import amounts

@@ -23,7 +23,7 @@ from pipefix.loader.fusing import dataset_trial
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.trial import PixelDifference, difference, spread
-from pipefix.measurement.replay import abandon
+from pipefix.measurement.worker_endings import abandon
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject, length_of
 from pipefix.vocabulary.generators import untouched as draws_untouched

@@ -24,10 +24,11 @@ from pipefix.measurement.compare import in_turn
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import Experiment
 from pipefix.measurement.measurement import Block
-from pipefix.measurement.replay import LONGEST_REST, Pool, abandon
-from pipefix.measurement.stand_in_options import StandInOptions
+from pipefix.measurement.probe_task import ProbeOptions
+from pipefix.measurement.replay import LONGEST_REST, Pool
 from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.measurement.worker_endings import abandon
 from pipefix.plan.plan import Proposed
 from pipefix.plan.remedies.starting import PersistentWorkers
 from pipefix.subject.subject import Subject
@@ -121,7 +122,7 @@ def _pool(one: Pipeline) -> Pool | WholeLoader:
     if suits(one.subject):
         return WholeLoader(one.subject, one.consumer)
     workers = one.subject.loader.num_workers
-    return Pool(one.subject, StandInOptions(0, workers, cut=False), one.consumer)
+    return Pool(one.subject, ProbeOptions(0, workers, cut=False), one.consumer)
 
 
 def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:
@@ -256,25 +257,12 @@ class WholeLoader:
             self._iterator = failing.iterator_of(self._loader)
 
     def _next(self, *, consume: bool = True) -> int:
-        self._time_limit.begin()
-        try:
-            batch = next(self._iterator, _ENDED)
-            if batch is _ENDED:  # an iterator of their own may end before the sampler does
-                self.close()
-                self._asked.clear()
-                self._start()
-                self._time_limit.begin()
-                batch = next(self._iterator)
-        except StopIteration as error:
-            raise failing.nothing_came(self._subject) from error
-        except KeyboardInterrupt as interrupt:
-            if not self._time_limit.fired:
-                raise
-            raise failing.nothing_handed_over(self._time_limit.limit) from interrupt
-        except (Exception, SystemExit) as error:
-            raise failing.raised("The loader", error, self.processes) from error
-        finally:
-            self._time_limit.end()
+        batch = failing.next_of(self._iterator, self._subject, self._time_limit, _ENDED)
+        if batch is _ENDED:  # an iterator of their own may end before the sampler does
+            self.close()
+            self._asked.clear()
+            self._start()
+            batch = failing.next_of(self._iterator, self._subject, self._time_limit)
         if consume and self.consumer.present:
             self.consumer(batch)
         return self._asked.popleft()

@@ -194,6 +194,24 @@ def fetchers() -> list[Any]:
     return [kind for kind in (MapFetcher, _find(_FETCH, "_IterableDatasetFetcher")) if hasattr(kind, "fetch")]
 
 
+def make_next_fetcher(make: Callable[..., Any]) -> Callable[[], None]:
+    """The next iterator of this process, or this worker, fetches by what ``make`` makes, called as torch's own maker is; those
+    after it (of a loader inside the user's dataset, say) by torch's. Gives what takes that back."""
+    own = getattr(DatasetKind, "create_fetcher", None)
+    if own is None:
+        raise RuntimeError(f"torch {torch.__version__} has no _DatasetKind.create_fetcher: how it makes batches cannot be seen")
+
+    def take_back() -> None:
+        DatasetKind.create_fetcher = staticmethod(own)
+
+    def create_fetcher(*args: Any) -> Any:
+        take_back()
+        return make(*args)
+
+    DatasetKind.create_fetcher = staticmethod(create_fetcher)
+    return take_back
+
+
 def takes(name: str) -> bool:
     """Whether this torch's `DataLoader` has an argument of that name (``in_order`` came with torch 2.6)."""
     return name in inspect.signature(DataLoader.__init__).parameters

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader
 
+from pipefix.hooks.torch_internals import processes_of
+from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import quantity
@@ -117,6 +119,26 @@ def raised(who: str, error: BaseException, workers: Sequence[Any] = ()) -> Targe
         return TargetError(f"{who} raised {lines[-1]} ({lines[0].rstrip('.')})", advice=_advice(error) or MEND, user_traceback=text)
     advice = _advice(error) or MEND
     return TargetError(f"{who} raised {failure.summary(error)}", advice=advice, user_traceback=failure.frames(error))
+
+
+def next_of(iterator: Any, subject: Subject, limit: BatchTimeLimit | None, *ended: Any) -> Any:
+    """The iterator's next batch, or ``ended`` where one is given and it has ended. What is raised meanwhile is told as the
+    loader's; with a ``limit``, so is a batch that does not come."""
+    if limit is not None:
+        limit.begin()
+    try:
+        return next(iterator, *ended)
+    except StopIteration as error:
+        raise nothing_came(subject) from error
+    except KeyboardInterrupt as interrupt:
+        if limit is None or not limit.fired:
+            raise
+        raise nothing_handed_over(limit.limit) from interrupt
+    except (Exception, SystemExit) as error:
+        raise raised("The loader", error, processes_of(iterator)) from error
+    finally:
+        if limit is not None:
+            limit.end()
 
 
 def nothing_handed_over(seconds: float) -> TargetError:

@@ -11,24 +11,25 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import msgspec
 import torch
 
-from pipefix.measurement import consumer_alone, experiments, failing, gpu, residency, startup, transfer
+from pipefix.measurement import experiments, failing, gpu, residency, startup
 from pipefix.measurement.compare import in_turn
-from pipefix.measurement.consumer import Consumer, UserStep
+from pipefix.measurement.consumer import Consumer
+from pipefix.measurement.consumer_alone import ConsumerAlone
 from pipefix.measurement.experiments import Experiment
-from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Measurement, Row
 from pipefix.measurement.plan import BudgetClock, MeasurementPlan
-from pipefix.measurement.replay import Pool, deaf_to_interrupts
-from pipefix.measurement.residency import Ranges
+from pipefix.measurement.probe_task import ProbeOptions
+from pipefix.measurement.replay import Pool
 from pipefix.measurement.schedule import SHORTEST, TRIED_EVERY, Schedule, ScheduleFacts, schedule
-from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.measurement.unreplaced import unreplaced_operation
-from pipefix.subject import failure
+from pipefix.measurement.worker_endings import deaf_to_interrupts
 from pipefix.subject.subject import Subject
 from pipefix.system import cgroups
 from pipefix.system.neighbours import Neighbours
+from pipefix.system.page_cache import Ranges
 from pipefix.vocabulary import death
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
@@ -42,8 +43,6 @@ RECORD_SHARE = 0.15
 RESERVE_SHARE = 0.12
 """Part kept for cold reads and start-up."""
 MOST_UNITS, FEWEST_UNITS = 2048, 48
-LATE_FIRST_STEP = 0.03
-"""Part of the budget that a first step may take before it is asked whether others take as long."""
 MOST_CLOSING = 6
 """Times that the verdict is asked what it still needs, once no whole round fits."""
 TRACED_SECONDS = 0.5
@@ -81,7 +80,7 @@ def measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, *, core
 def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock: BudgetClock, found: Measurement) -> None:
     workers = found.workers
     share = plan.recording_bytes // max(1, workers)
-    options = StandInOptions(share, workers, observe=plan.observe, package=subject.package)
+    options = ProbeOptions(share, workers, observe=plan.observe, package=subject.package)
     pool = Pool(subject, options, consumer)
     session = _Session(subject, consumer, plan, clock, found, pool)
     complete = False
@@ -92,7 +91,8 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
             session.rounds()
         found.nvml = watch.figures
         session.cold()
-        session.copies()
+        if pool.kept is not None:
+            session.apart.copies(pool.kept)
         complete = True
     except RuntimeError as error:
         if not death.is_told_of(error):
@@ -128,6 +128,7 @@ class _Session:
         self.clock = clock
         self.found = found
         self.pool = pool
+        self.apart = ConsumerAlone(consumer, plan, clock, found)
         self.trials: dict[str, Pool] = {}
         self.known: list[Any] = []
         self.ranges: dict[str, dict[int, Ranges]] = {}
@@ -170,18 +171,14 @@ class _Session:
             found.idle_workers, found.workers = found.workers - self.pool.serving, self.pool.serving
             found.shards = found.workers  # whatever the stream says: the others found nothing to read
         found.recorded_bytes = sum(row.trace.recorded_bytes for row in last.values())
-        self._learn(list(last.values()))
-        found.first_calls = _calls(rows)
-        self.pool.turn_to(experiments.PLAIN)
-        self.pool.keep_batch()
-
-    def _learn(self, rows: list[Row]) -> None:
-        found = self.found
-        for row in rows:
+        for row in last.values():
             found.refused.update(row.trace.refused)
             for line, looks in row.trace.own_lines.items():
                 found.own_lines[line] = found.own_lines.get(line, 0) + looks
             found.mixed = sorted({*found.mixed, *row.trace.mixed})
+        found.first_calls = _calls(rows)
+        self.pool.turn_to(experiments.PLAIN)
+        self.pool.keep_batch()
 
     # -- arms ----------------------------------------------------------------------------------------------------------
 
@@ -293,7 +290,7 @@ class _Session:
     def _start_trials(self, counts: tuple[int, ...]) -> None:
         for workers in counts:
             # With the hooks of the pool they are held against, though nothing is timed: what they cost is on both sides.
-            pool = Pool(self.subject, StandInOptions(0, workers, package=self.subject.package), self.consumer, known=self.known)
+            pool = Pool(self.subject, ProbeOptions(0, workers, package=self.subject.package), self.consumer, known=self.known)
             pool.kept = self.pool.kept
             self.trials[f"workers-{workers}"] = pool
 
@@ -315,74 +312,14 @@ class _Session:
 
     # -- apart from the loader -----------------------------------------------------------------------------------------
 
-    def _first_step(self, kept: KeptBatch) -> None:
-        """What a first call takes beside a step (compiling, above all) is not taken off the budget."""
-        self.clock.extend(self.consumer.first_seconds(kept, LATE_FIRST_STEP * self.plan.budget))
-
     def alone(self) -> None:
         """The consumer on one batch again and again: what it could take if data were free."""
-        found, kept = self.found, self.pool.kept
+        kept = self.pool.kept
         if kept is None:
             return
         for pool in (*self.trials.values(), self.pool):
             pool.rest()
-        self.consumer.try_on(kept())
-        if not transfer.would_wake_cuda():
-            self.copies()
-        found.consumer, found.has_consumer, found.why_none = self.consumer.name, self.consumer.present, self.consumer.why_none
-        if not self.consumer.present:
-            found.declined[experiments.ALONE] = "there is no consumer"
-            return
-        self._step_alone(kept)
-
-    def copies(self) -> None:
-        """What copying a batch to the device takes. Where nothing has woken CUDA in this process yet, not before all workers are
-        forked: those that use it themselves could not."""
-        found, kept = self.found, self.pool.kept
-        if kept is None or found.transfer or Stage.TRANSFER.value in found.declined:
-            return
-        try:
-            found.transfer = transfer.measure(kept.value)
-        except torch.OutOfMemoryError as error:
-            found.declined[Stage.TRANSFER.value] = (
-                f"the device has no room for a batch ({failure.summary(error).partition('. ')[0]})"
-            )
-        except RuntimeError as error:
-            raise failing.raised("Copying a batch to the device", error) from error
-        if gpu.other() is not None:
-            found.declined[Stage.TRANSFER.value] = (
-                f"the device here is {gpu.other()}: steps are waited for, and of copies only those to CUDA devices are timed"
-            )
-
-    def _step_alone(self, kept: KeptBatch) -> None:
-        found = self.found
-        self._first_step(kept)
-        if type(self.consumer) is UserStep:  # not one of our own making
-            found.step_facts = self.consumer.scan(kept())
-        size = self.pool.last_samples
-        seconds = min(0.6, max(0.1, 0.01 * self.plan.budget))
-        resident = self._resident(kept)
-        for _ in range(3):
-            found.blocks.append(consumer_alone.alone(self.consumer, kept, size, seconds, name=experiments.ALONE))
-            if resident is not None:
-                found.blocks.append(consumer_alone.alone(self.consumer, resident, size, seconds, name=experiments.RESIDENT))
-        if resident is not None:
-            found.transfer["exposed"] = transfer.exposed(found.of(experiments.ALONE), found.of(experiments.RESIDENT), size)
-        if isinstance(self.consumer, UserStep) and self.plan.budget >= 10:
-            self.consumer.split_step(kept)
-            found.step_split = self.consumer.split()
-
-    def _resident(self, kept: KeptBatch) -> KeptBatch | None:
-        """The batch on the device, where the step takes one that lies there; None where there is nothing to compare."""
-        if not self.found.transfer or not isinstance(self.consumer, UserStep):
-            return None
-        try:
-            moved = KeptBatch(transfer.resident(kept.value), changed=kept.changed)
-            self.consumer.step_seconds(moved())
-        except Exception as error:  # noqa: BLE001 - the step is the user's
-            self.found.declined[experiments.RESIDENT] = f"the step cannot take a batch on the device: {failure.summary(error)}"
-            return None
-        return moved
+        self.apart.measure(kept, self.pool.last_samples)
 
     def _not_cold(self, why: str) -> None:
         """Refuse the word cold, with the reason."""
@@ -402,14 +339,7 @@ class _Session:
         while True:
             self.pool.rest()
             proof = residency.cold({path: [part for parts in self.ranges[path].values() for part in parts] for path in paths})
-            found.cold = {
-                "before": proof.before,
-                "after": proof.after,
-                "files": proof.files,
-                "bytes": proof.bytes,
-                "cold": proof.cold,
-                "why": proof.why,
-            }
+            found.cold = msgspec.structs.asdict(proof)
             if not proof.cold:
                 self._not_cold(proof.why or "the pages could not be evicted")
                 return

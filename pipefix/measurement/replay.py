@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from multiprocessing.process import BaseProcess
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
@@ -22,15 +19,16 @@ from pipefix.hooks import ipc_timer, torch_internals
 from pipefix.measurement import failing
 from pipefix.measurement import trace as traces
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.experiments import POOL, Experiment
-from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start, raised
+from pipefix.measurement.experiments import POOL, RECORD, Experiment
+from pipefix.measurement.failing import Failure, UnsuitableArm, cannot_start
 from pipefix.measurement.kept_batch import KeptBatch, copy_of
 from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.probe_task import SWITCH_WORDS, Delivered, ProbeOptions
+from pipefix.measurement.probed_loader import probe_of, probed_loader
 from pipefix.measurement.sockets import Sockets
-from pipefix.measurement.stand_in import close_benches
-from pipefix.measurement.stand_in_loader import stand_in_loader
-from pipefix.measurement.stand_in_options import SWITCH_WORDS, Delivered, StandInOptions
 from pipefix.measurement.time_limit import BatchTimeLimit
+from pipefix.measurement.worker_endings import abandon
+from pipefix.measurement.worker_probe import close_benches
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.nested import map_leaves
@@ -38,8 +36,6 @@ from pipefix.vocabulary.stage import Stage
 
 _NUMBER = {experiment: number for number, experiment in enumerate(POOL)}
 
-PATIENCE = 1.0
-"""Seconds that workers have to end when they are told to."""
 LONGEST_REST = 10.0
 """Seconds that are waited at most for workers to make what they were told to."""
 LOOK_AGAIN = 0.001
@@ -50,9 +46,9 @@ OUTLIVES = 1.5
 
 
 class Pool:
-    """The subject's loader with the stand-in dataset: its processes stay up while arms come and go."""
+    """The subject's loader with a worker probe: its processes stay up while arms come and go."""
 
-    def __init__(self, subject: Subject, options: StandInOptions, consumer: Consumer, *, known: list[Any] | None = None) -> None:
+    def __init__(self, subject: Subject, options: ProbeOptions, consumer: Consumer, *, known: list[Any] | None = None) -> None:
         self._subject = subject
         self.workers = options.workers
         self.consumer = consumer
@@ -73,7 +69,9 @@ class Pool:
         self._hand = ipc_timer.attach() if self.workers else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._loader = stand_in_loader(subject, self.switch, options, known)
+            self._probe = probe_of(subject, self.switch, options)
+            self._loader = probed_loader(subject, self._probe, known)
+        self._orders = self._loader.sampler if self._loader.batch_sampler is None else self._loader.batch_sampler
         self._given = 0
         """Batches taken so far."""
         self._left = 0
@@ -108,6 +106,7 @@ class Pool:
     def start(self) -> None:
         if self._iterator is not None:
             return
+        take_back = None if self.workers else torch_internals.make_next_fetcher(self._probe.fetcher)
         try:
             # Where there is no place for their sockets this raises; torch would wait for ever.
             sockets = self._sockets.given(self._loader.multiprocessing_context) if self.workers else None
@@ -115,6 +114,9 @@ class Pool:
         except TargetError:
             self.failed = True
             raise
+        finally:
+            if take_back is not None:
+                take_back()
 
     def turn_to(self, experiment: Experiment) -> None:
         """From now on workers make batches of this arm; those in flight are still of the last one."""
@@ -175,26 +177,16 @@ class Pool:
 
     def _sampler_ns(self) -> int:
         """What the user's sampler took so far; a stream has none."""
-        return int(getattr(self._loader.sampler, "spent_ns", 0))
+        return int(getattr(self._orders, "spent_ns", 0))
 
     def _advance(self) -> Delivered:
         self.start()
-        if self.workers:  # without any, the bench watches its own batches
-            self._time_limit.begin()
         try:
-            delivered = next(self._iterator)
-        except StopIteration as error:
-            raise failing.nothing_came(self._subject) from error
-        except KeyboardInterrupt as interrupt:
-            if not self._time_limit.fired:
-                raise
+            # Without workers the bench watches its own batches.
+            delivered = failing.next_of(self._iterator, self._subject, self._time_limit if self.workers else None)
+        except TargetError:
             self.failed = True
-            raise failing.nothing_handed_over(self._time_limit.limit) from interrupt
-        except (Exception, SystemExit) as error:
-            self.failed = True
-            raise raised("The loader", error, self.processes) from error
-        finally:
-            self._time_limit.end()
+            raise
         if isinstance(delivered, Failure):
             self.failed = True
             raise delivered.as_error()
@@ -303,8 +295,6 @@ class Pool:
 
     def record(self, units: int, seconds: float) -> list[Row]:
         """Run the recording arm until every process holds ``units`` samples, its budget is spent or time is up."""
-        from pipefix.measurement.experiments import RECORD
-
         self.turn_to(RECORD)
         until = time.perf_counter() + seconds
         state: dict[int, tuple[int, bool]] = {}
@@ -334,42 +324,3 @@ def _shared(switch: torch.Tensor) -> torch.Tensor:
     except (RuntimeError, OSError) as error:
         raise cannot_start(error, None) from error
     return switch
-
-
-def abandon(iterator: Any) -> None:
-    """End worker processes in the middle of a batch. Torch must not take that for a crash, so it forgets them first."""
-    processes = torch_internals.processes_of(iterator)
-    torch_internals.forget_pids(iterator)
-    done = getattr(iterator, "_workers_done_event", None)
-    if done is not None and done._cond.acquire(True, PATIENCE):
-        done._cond.release()
-        done.set()
-    # An interrupt first: a worker that can still hear it removes its own temporary files.
-    for stop in (_interrupt, BaseProcess.terminate, BaseProcess.kill):
-        alive = [process for process in processes if process.is_alive()]
-        for process in alive:
-            stop(process)
-        until = time.monotonic() + PATIENCE
-        for process in alive:
-            process.join(max(0.0, until - time.monotonic()))
-    if done is not None:
-        # A worker that was ended while it looked at the event holds its lock for ever, and torch would wait for it.
-        iterator._workers_done_event = threading.Event()
-
-
-def _interrupt(process: BaseProcess) -> None:
-    if process.pid is not None:
-        os.kill(process.pid, signal.SIGINT)
-
-
-@contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
-    """While workers are put away a second Ctrl-C must not leave them behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, heard)

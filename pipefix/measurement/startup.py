@@ -7,7 +7,7 @@ import warnings
 
 from pipefix.hooks.torch_internals import end_workers, hands_out_of_one
 from pipefix.measurement.measurement import Measurement
-from pipefix.measurement.replay import abandon
+from pipefix.measurement.worker_endings import abandon
 from pipefix.subject.failure import summary
 from pipefix.subject.subject import Subject
 

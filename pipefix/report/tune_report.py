@@ -15,9 +15,8 @@ import msgspec
 from pipefix.report.document import Block, CommandLine, Document, Field, Paragraph, Section, Table, field
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import BatchSize, Trial
+from pipefix.tuning.results import BatchSize, Trial, TuneResult
 from pipefix.tuning.space import Settings, Space, said
-from pipefix.tuning.tuner import TuneResult
 from pipefix.vocabulary.commands import with_plan
 from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, percent, rate, seconds, size

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.system.cgroups import Throttle, group_paths, limits, throttle
+from pipefix.system.cgroups import Throttle, limits, throttle
 from pipefix.system.mounts import Filesystem, filesystem, filesystems
 from pipefix.system.software import thread_environment, versions
 
@@ -47,16 +47,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """v1, v2 or hybrid."""
     throttle: Throttle = Throttle()
     """The quota's counters when this was read."""
-    container: str | None = None
-    """docker, podman, kubernetes or lxc; None where nothing hints at one."""
     memory_bytes: int | None = None
     memory_available_bytes: int | None = None
     """What can be had without swapping, as the kernel estimates it."""
     memory_limit_bytes: int | None = None
     """The control group's limit. Pages in /dev/shm and the file cache count against it."""
     memory_limit_used_bytes: int | None = None
-    swap_bytes: int | None = None
-    swap_used_bytes: int | None = None
     shm_bytes: int | None = None
     """Size of /dev/shm, through which worker processes hand over batches."""
     shm_free_bytes: int | None = None
@@ -67,10 +63,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     fd_open: int | None = None
     load_1m: float | None = None
     """Processes running or waiting, averaged over a minute. Above ``affinity_cores`` the figures are disturbed."""
-    pressure: dict[str, float] = {}
-    """Per cent of the last 10 s in which some task waited for cpu, io or memory."""
-    thp_shmem: str | None = None
-    """Huge pages for shared memory: never, advise, always, … Without them a batch costs a page fault every 4 KiB."""
     gpus: list[Gpu] = []
     driver: str | None = None
     gpu_declined: str | None = None
@@ -116,7 +108,7 @@ def look(
     env = os.environ if environ is None else environ
     # A root other than "/" holds a Linux tree, whatever this system is.
     system = platform.system() if base == Path("/") else "Linux"
-    known: dict[str, Any] = _linux(base, env, statvfs) if system == "Linux" else _elsewhere()
+    known: dict[str, Any] = _linux(base, statvfs) if system == "Linux" else _elsewhere()
     gpus, driver, declined = gpus_here()
     return Machine(
         system=system,
@@ -134,7 +126,7 @@ def look(
 def _elsewhere() -> dict[str, Any]:
     """macOS and Windows: no control groups, no /dev/shm, no affinity to read."""
     psutil: Any = importlib.import_module("psutil")
-    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    memory = psutil.virtual_memory()
     cores = os.cpu_count() or 1
     soft, hard = _own_fd_limits()
     return {
@@ -143,15 +135,13 @@ def _elsewhere() -> dict[str, Any]:
         "effective_cores": float(cores),
         "memory_bytes": memory.total,
         "memory_available_bytes": memory.available,
-        "swap_bytes": swap.total,
-        "swap_used_bytes": swap.used,
         "fd_soft": soft,
         "fd_hard": hard,
         "load_1m": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }
 
 
-def _linux(base: Path, env: Mapping[str, str], statvfs: Callable[[Path], Any] | None) -> dict[str, Any]:
+def _linux(base: Path, statvfs: Callable[[Path], Any] | None) -> dict[str, Any]:
     online = _cpu_list(_read(base / "sys/devices/system/cpu/online"))
     model, listed = _cpuinfo(base)
     if base == Path("/"):
@@ -165,7 +155,6 @@ def _linux(base: Path, env: Mapping[str, str], statvfs: Callable[[Path], Any] | 
     memory = _meminfo(base)
     shm = _shm(base, statvfs)
     soft, hard = _fd_limits(base)
-    swap, swap_free = memory.get("SwapTotal"), memory.get("SwapFree")
     return {
         "cpu_model": model,
         "logical_cores": logical,
@@ -174,21 +163,16 @@ def _linux(base: Path, env: Mapping[str, str], statvfs: Callable[[Path], Any] | 
         "effective_cores": float(min(allowed, groups.quota_cores or allowed)),
         "cgroup": groups.version,
         "throttle": throttle(base),
-        "container": _container(base, env),
         "memory_bytes": memory.get("MemTotal"),
         "memory_available_bytes": memory.get("MemAvailable"),
         "memory_limit_bytes": _real_limit(groups.memory_bytes, memory.get("MemTotal")),
         "memory_limit_used_bytes": groups.memory_used_bytes,
-        "swap_bytes": swap,
-        "swap_used_bytes": None if swap is None or swap_free is None else swap - swap_free,
         "shm_bytes": shm[0],
         "shm_free_bytes": shm[1],
         "fd_soft": soft,
         "fd_hard": hard,
         "fd_open": _count(base / "proc/self/fd"),
         "load_1m": _first_float(_read(base / "proc/loadavg")),
-        "pressure": _pressure(base),
-        "thp_shmem": _chosen(_read(base / "sys/kernel/mm/transparent_hugepage/shmem_enabled")),
     }
 
 
@@ -279,35 +263,6 @@ def _first_float(text: str) -> float | None:
         return float(words[0]) if words else None
     except ValueError:
         return None
-
-
-def _pressure(base: Path) -> dict[str, float]:
-    found = {}
-    for name in ("cpu", "io", "memory"):
-        for line in _read(base / "proc/pressure" / name).splitlines():
-            words = dict(part.partition("=")[::2] for part in line.split()[1:])
-            if line.startswith("some") and (value := _first_float(words.get("avg10", ""))) is not None:
-                found[name] = value
-    return found
-
-
-def _chosen(text: str) -> str | None:
-    """``always [never] advise`` -> never."""
-    return text.partition("[")[2].partition("]")[0] or None
-
-
-def _container(base: Path, env: Mapping[str, str]) -> str | None:
-    if "KUBERNETES_SERVICE_HOST" in env:
-        return "kubernetes"
-    if (base / ".dockerenv").exists():
-        return "docker"
-    if (base / "run/.containerenv").exists():
-        return "podman"
-    paths = " ".join(group_paths(base).values())
-    for hint, name in (("kubepods", "kubernetes"), ("docker", "docker"), ("libpod", "podman"), ("lxc", "lxc")):
-        if hint in paths:
-            return name
-    return None
 
 
 def gpus_here() -> tuple[list[Gpu], str | None, str | None]:

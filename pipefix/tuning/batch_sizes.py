@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.limits import Footprint, ResourceLimits, Usage, ending, refusal
-from pipefix.tuning.results import BatchSize
-from pipefix.tuning.trial import TrialEnded
-
-if TYPE_CHECKING:
-    from pipefix.tuning.tuner import TrialBench, TuneResult
+from pipefix.tuning.results import BatchSize, TuneResult
+from pipefix.tuning.trial import TrialBench, TrialEnded
 
 DOUBLINGS = 6
 BLOCKS = 2

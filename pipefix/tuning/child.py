@@ -26,9 +26,9 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.gpu import NvmlWatch
 from pipefix.measurement.measurement import Block, Row
+from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import StandInDataset
-from pipefix.measurement.stand_in_options import StandInOptions
+from pipefix.measurement.worker_probe import WorkerProbe
 from pipefix.tuning.block_figures import TrialBlock
 from pipefix.tuning.limits import BatchCost
 from pipefix.tuning.space import Settings
@@ -101,13 +101,13 @@ def pool_of(work: TrialWork, settings: Settings, lot: int) -> Pool:
     theirs = work.subject.loader
     served = dataset_once.start_method(theirs.multiprocessing_context) == "forkserver"
     if settings.workers and served and isinstance(theirs, FastLoader):
-        # As it does itself; and what stands in for the dataset here is not to be loaded by every worker either.
-        dataset_once.preload(theirs.dataset, theirs.collate_fn, StandInDataset)
+        # As it does itself; and the probe is not to be loaded by every worker either.
+        dataset_once.preload(theirs.dataset, theirs.collate_fn, WorkerProbe)
     loader = as_planned.with_settings(theirs, **settings.arguments())
     loader.worker_init_fn = DyingWithTrial(loader.worker_init_fn)
     subject = dataclasses.replace(work.subject, loader=loader)
     own: Any = EveryNth(subject, lot, work.lots)
-    return Pool(own, StandInOptions(0, settings.workers, cut=False), work.consumer(subject))
+    return Pool(own, ProbeOptions(0, settings.workers, cut=False), work.consumer(subject))
 
 
 # -- what is asked of it -----------------------------------------------------------------------------------------------------

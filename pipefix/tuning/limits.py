@@ -6,7 +6,7 @@ takes is predicted from what earlier ones took; before there is one, from a few 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -60,6 +60,16 @@ class Usage(msgspec.Struct, frozen=True):
     def most(self, other: Usage) -> Usage:
         """The greater of both, figure by figure."""
         return Usage(*(max(getattr(self, name), getattr(other, name)) for name in FIGURES))
+
+    def beside(self, others: Sequence[Usage]) -> Usage:
+        """What runs side by side takes. CPU is each one's own: they run in turn."""
+        return Usage(
+            self.memory_bytes + sum(other.memory_bytes for other in others),
+            self.shm_bytes + sum(other.shm_bytes for other in others),
+            max([self.files, *(other.files for other in others)]),
+            self.cores,
+            self.vram_bytes + sum(other.vram_bytes for other in others),
+        )
 
 
 FIGURES = ("memory_bytes", "shm_bytes", "files", "cores", "vram_bytes")

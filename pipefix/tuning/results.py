@@ -1,15 +1,20 @@
-"""What a search is asked, and what trials told it, as the report and the result file hold it."""
+"""What a tuning is asked, what its trials told, and what came of it, as the report and the result file hold it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
-from pipefix.tuning.limits import Usage
-from pipefix.tuning.space import Settings
+from pipefix.tuning import block_figures as figures
+from pipefix.tuning.block_figures import TrialBlock
+from pipefix.tuning.limits import BatchCost, ResourceLimits, Usage
+from pipefix.tuning.space import Settings, Space
 from pipefix.vocabulary.quantity import Interval
+
+MOST_TRIALS = 8
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,17 @@ class Trial(msgspec.Struct, frozen=True):
         return math.log(self.rate.high / self.rate.low) / (2 * 1.96) if self.rate is not None else 0.0
 
 
+def trial_of(settings: Settings, blocks: Sequence[TrialBlock], rate: Interval, goal: Goal) -> Trial:
+    """What blocks of these settings tell; ``rate`` is that which they deliver beside the others."""
+    return Trial(
+        settings.normal(), rate,
+        stall=figures.stall(blocks).value if goal.has_consumer else None,
+        demand=blocks[-1].demand if goal.has_consumer else None,
+        potential=figures.potential(blocks), tail=figures.tail(blocks), threads=figures.threads(blocks),
+        started_s=blocks[-1].started_s if settings.workers else 0.0,
+    )  # fmt: skip
+
+
 class BatchSize(msgspec.Struct, frozen=True):
     """One batch size that was asked about."""
 
@@ -71,3 +87,39 @@ class BatchSize(msgspec.Struct, frozen=True):
     stall: float | None = None
     reason: str = ""
     """It was not run."""
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """How much to try, and with what aim."""
+
+    space: Space
+    goal: Goal
+    start: Settings
+    limits: ResourceLimits = field(default=ResourceLimits())
+    budget: float = 90.0
+    """Seconds for everything."""
+    most_trials: int = MOST_TRIALS
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The result of a tuning."""
+
+    tried: tuple[Trial, ...]
+    """And what was refused."""
+    chosen: Settings
+    kept: str | None
+    """Why the start is kept; None where it was beaten."""
+    before: Interval | None
+    """Delivered by the start, side by side with the winner at the end; None where it could not be run."""
+    after: Interval | None
+    blocks: tuple[TrialBlock, ...]
+    """Of the settings chosen, the last ones: what the certificate rests on."""
+    batch: BatchCost | None
+    enough: str
+    """Why no more was tried."""
+    partial: bool = False
+    seconds: float = 0.0
+    started_s: float = 0.0
+    used: Usage = field(default=Usage())

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import msgspec
 
 from pipefix.tuning.limits import BatchCost
-from pipefix.tuning.results import Goal, Trial
+from pipefix.tuning.results import MOST_TRIALS, Goal, Trial
 from pipefix.tuning.space import Knob, Settings, Space
 
-MOST_TRIALS = 8
 TIE = 0.02
 """Throughputs closer than this are the same: the fewer workers win."""
 LEVEL = 0.05

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -45,6 +45,33 @@ class TrialEnded(Exception):
         self.limit = limit
         """It came near a limit."""
         self.error = error
+
+
+class Running(Protocol):
+    """Settings that run."""
+
+    settings: Settings
+    used: Usage
+    now: Usage
+
+    def block(self, seconds: float) -> TrialBlock:
+        """The next batches; `TrialEnded` where it came near a limit or failed."""
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Leave nothing behind."""
+
+
+class TrialBench(Protocol):
+    """What trials run on: this machine, or one that a test made up."""
+
+    def own(self) -> Usage:
+        """What a process takes that holds the target and makes nothing."""
+
+    def look(self, settings: Settings, watch: Watch) -> BatchCost:
+        """A few batches without workers."""
+
+    def start(self, settings: Settings, watch: Watch) -> Running:
+        """Run settings, on samples that no other trial reads."""
 
 
 class TrialProcess:

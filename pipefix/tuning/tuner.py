@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
+from pipefix.measurement.compare import in_turn
 from pipefix.tuning import block_figures as figures
 from pipefix.tuning.block_figures import TrialBlock
-from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
-from pipefix.tuning.results import Goal, Trial
-from pipefix.tuning.search import MOST_TRIALS, Finished, Search
-from pipefix.tuning.space import Settings, Space, most_workers, said
-from pipefix.tuning.trial import TrialEnded, Watch
+from pipefix.tuning.limits import Footprint, Usage, ending, refusal
+from pipefix.tuning.results import Trial, TuneResult, TuningPlan, trial_of
+from pipefix.tuning.search import Finished, Search
+from pipefix.tuning.space import Settings, most_workers, said
+from pipefix.tuning.trial import Running, TrialBench, TrialEnded, Watch
 from pipefix.tuning.verdict import beaten
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.quantity import Interval
@@ -33,69 +34,6 @@ ALONE_DOUBT = 0.05
 """What is known of a rate at least where no incumbent ran beside it."""
 
 Progress = Callable[[str, float], None]
-
-
-class Running(Protocol):
-    """Settings that run."""
-
-    settings: Settings
-    used: Usage
-    now: Usage
-
-    def block(self, seconds: float) -> TrialBlock:
-        """The next batches; `TrialEnded` where it came near a limit or failed."""
-
-    def close(self, *, at_once: bool = False) -> None:
-        """Leave nothing behind."""
-
-
-class TrialBench(Protocol):
-    """What trials run on: this machine, or one that a test made up."""
-
-    def own(self) -> Usage:
-        """What a process takes that holds the target and makes nothing."""
-
-    def look(self, settings: Settings, watch: Watch) -> BatchCost:
-        """A few batches without workers."""
-
-    def start(self, settings: Settings, watch: Watch) -> Running:
-        """Run settings, on samples that no other trial reads."""
-
-
-@dataclass(frozen=True)
-class TuningPlan:
-    """How much to try, and with what aim."""
-
-    space: Space
-    goal: Goal
-    start: Settings
-    limits: ResourceLimits = field(default=ResourceLimits())
-    budget: float = 90.0
-    """Seconds for everything."""
-    most_trials: int = MOST_TRIALS
-
-
-@dataclass(frozen=True)
-class TuneResult:
-    """The result of a tuning."""
-
-    tried: tuple[Trial, ...]
-    """And what was refused."""
-    chosen: Settings
-    kept: str | None
-    """Why the start is kept; None where it was beaten."""
-    before: Interval | None
-    """Delivered by the start, side by side with the winner at the end; None where it could not be run."""
-    after: Interval | None
-    blocks: tuple[TrialBlock, ...]
-    """Of the settings chosen, the last ones: what the certificate rests on."""
-    batch: BatchCost | None
-    enough: str
-    """Why no more was tried."""
-    partial: bool = False
-    seconds: float = 0.0
-    started_s: float = 0.0
-    used: Usage = field(default=Usage())
 
 
 @dataclass
@@ -222,15 +160,14 @@ class Tuner:
     def _fit_together(self, settings: Settings, used: Usage) -> bool:
         """Whether settings may run beside what takes so much."""
         assert self.footprint is not None
-        return refusal(self.plan.limits, _together(self.footprint.predict(settings), [used])) is None
+        return refusal(self.plan.limits, self.footprint.predict(settings).beside([used])) is None
 
     def _watch_of(self, mine: list[Running]) -> Watch:
         """Watches one trial, and with it all others that run."""
         before: list[Usage] = []
 
         def watch(now: Usage) -> str | None:
-            others = [running.now for running in self.live if running not in mine]
-            together = _together(now, others)
+            together = now.beside([running.now for running in self.live if running not in mine])
             since = before[-1] if before else None
             before[:] = [together]
             return ending(self.plan.limits, together, since)
@@ -281,9 +218,8 @@ class Tuner:
         except TrialEnded as end:
             self._ended(settings, why, end, running, begun)
             return
-        trial = msgspec.structs.replace(
-            self._told(settings, blocks, figures.around(level, doubt)), why=why, used=running.used, seconds=self.clock() - begun
-        )
+        told = trial_of(settings, blocks, figures.around(level, doubt), self.plan.goal)
+        trial = msgspec.structs.replace(told, why=why, used=running.used, seconds=self.clock() - begun)
         self.footprint = self.footprint.with_trial(settings, running.used)
         self.trials.append(trial)
         self.last[settings.normal()] = blocks
@@ -331,16 +267,6 @@ class Tuner:
         level = self.best.trial.level * math.exp(sum(logs) / len(logs))
         return blocks, level, math.hypot(figures.doubt(logs), 0.3 * self.best.trial.doubt)
 
-    def _told(self, settings: Settings, blocks: Blocks, rate: Interval) -> Trial:
-        with_consumer = self.plan.goal.has_consumer
-        return Trial(
-            settings.normal(), rate,
-            stall=figures.stall(blocks).value if with_consumer else None,
-            demand=blocks[-1].demand if with_consumer else None,
-            potential=figures.potential(blocks), tail=figures.tail(blocks), threads=figures.threads(blocks),
-            started_s=blocks[-1].started_s if settings.workers else 0.0,
-        )  # fmt: skip
-
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _confirm(self) -> tuple[Settings, str | None, Interval | None, Interval | None]:
@@ -364,8 +290,8 @@ class Tuner:
         levels = [math.log(block.rate) for block in theirs]
         base, doubt, spread = math.exp(sum(levels) / len(levels)), figures.doubt(logs), figures.doubt(levels)
         level = base * math.exp(sum(logs) / len(logs))
-        again = self._told(best.settings, ours, figures.around(level, doubt / math.sqrt(2)))
-        start_again = self._told(start, theirs, figures.around(base, doubt / math.sqrt(2)))
+        again = trial_of(best.settings, ours, figures.around(level, doubt / math.sqrt(2)), self.plan.goal)
+        start_again = trial_of(start, theirs, figures.around(base, doubt / math.sqrt(2)), self.plan.goal)
         kept = beaten(start_again, again, self.plan.goal)
         self.last[best.settings], self.last[start] = ours, theirs
         before = figures.around(base, spread)
@@ -379,19 +305,26 @@ class Tuner:
         begun = self.clock()
         if self.best is not None and self.best.trial.settings != best:
             self._dismiss()
-        blocks: dict[Settings, Blocks] = {best: [], start: []}
-        if not self._fit_together(best, self.footprint.predict(start)):
+        most = 2 * PAIRS
+        if self._fit_together(best, self.footprint.predict(start)):
+            ours = self.best.running if self.best is not None else self._start(best)
+            pairs = in_turn(partial(self._block, ours), partial(self._block, self._start(start)))
+        else:
             self._dismiss()
-            for settings in (best, start, start, best):
-                running = self._start(settings)
-                blocks[settings].append(self._block(running))
-                self._close(running)
-            return blocks[best], blocks[start]
-        pair = {best: self.best.running if self.best is not None else self._start(best), start: self._start(start)}
-        while len(blocks[best]) < 2 or (self.clock() - begun < 2 * self.each and len(blocks[best]) < 2 * PAIRS):
-            for settings in (best, start)[:: 1 if len(blocks[best]) % 2 == 0 else -1]:
-                blocks[settings].append(self._block(pair[settings]))
-        return blocks[best], blocks[start]
+            pairs, most = in_turn(partial(self._block_of, best), partial(self._block_of, start)), 2
+        found: list[tuple[TrialBlock, TrialBlock]] = []
+        for pair in pairs:
+            found.append(pair)
+            if len(found) >= 2 and (len(found) >= most or self.clock() - begun >= 2 * self.each):
+                break
+        return [block for block, _ in found], [block for _, block in found]
+
+    def _block_of(self, settings: Settings) -> TrialBlock:
+        """By a process of its own, which is gone afterwards."""
+        running = self._start(settings)
+        block = self._block(running)
+        self._close(running)
+        return block
 
     def _certify(self, best: Trial) -> None:
         """A few more blocks of what stays, so that the certificate does not rest on the trial that chose it."""
@@ -404,14 +337,3 @@ class Tuner:
 
     def _say(self, phase: str) -> None:
         self.progress(phase, min(1.0, (self.clock() - self.begun) / self.plan.budget))
-
-
-def _together(one: Usage, others: Sequence[Usage]) -> Usage:
-    """What runs side by side takes. CPU is each one's own: they run in turn."""
-    return Usage(
-        one.memory_bytes + sum(other.memory_bytes for other in others),
-        one.shm_bytes + sum(other.shm_bytes for other in others),
-        max([one.files, *(other.files for other in others)]),
-        one.cores,
-        one.vram_bytes + sum(other.vram_bytes for other in others),
-    )

@@ -154,7 +154,6 @@ MACHINES = some.builds(
     memory_available_bytes=maybe(COUNT),
     memory_limit_bytes=maybe(COUNT),
     memory_limit_used_bytes=maybe(COUNT),
-    swap_used_bytes=maybe(COUNT),
     shm_bytes=maybe(COUNT),
     shm_free_bytes=maybe(COUNT),
     fd_soft=maybe(COUNT),

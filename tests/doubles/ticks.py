@@ -17,7 +17,7 @@ READING = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "thre
 MEASUREMENT = (
     "pipefix.measurement.bench", "pipefix.measurement.consumer", "pipefix.measurement.consumer_alone",
     "pipefix.measurement.measure", "pipefix.measurement.plan", "pipefix.measurement.replay",
-    "pipefix.measurement.stand_in_loader", "pipefix.measurement.startup",
+    "pipefix.measurement.probed_loader", "pipefix.measurement.sample_maker", "pipefix.measurement.startup",
     "pipefix.hooks.charges", "pipefix.hooks.sample_timer",
 )  # fmt: skip
 """Whatever tells the time of batches and of the budget. Limits on what hangs keep the real clock."""

@@ -22,8 +22,8 @@ from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.planning import planned
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import PLAIN
+from pipefix.measurement.probe_task import ProbeOptions
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in_options import StandInOptions
 from pipefix.plan import planfile
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile
 from pipefix.plan.remedy import all_remedies
@@ -91,7 +91,7 @@ def test_the_hand_over_is_fastloaders(place):
 def test_what_is_verified_runs_with_the_hand_over_of_the_plan(place):
     plan = PlanFile(loader=LoaderChange(num_workers=1, engine="processes"))
     subject = apply_plan.fixed(place.subject, plan, place.folder)
-    pool = Pool(subject, StandInOptions(0, 1, cut=False), Consumer())
+    pool = Pool(subject, ProbeOptions(0, 1, cut=False), Consumer())
     try:
         assert pool.block(PLAIN, 0.1).rate > 0
         assert "through reusable shared memory" in pool._loader.explain()

@@ -15,7 +15,7 @@ from pipefix.loader.device import Carrier
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer
-from pipefix.measurement.stand_in import close_benches
+from pipefix.measurement.worker_probe import close_benches
 from tests.measurement import planted
 
 BATCHES = 100

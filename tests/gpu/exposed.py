@@ -14,8 +14,8 @@ from pipefix.measurement import consumer_alone, experiments
 from pipefix.measurement.consumer import UserStep
 from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.measurement import Block, Row
-from pipefix.measurement.stand_in import close_benches
 from pipefix.measurement.trace import BatchTrace
+from pipefix.measurement.worker_probe import close_benches
 from pipefix.tuning.child import trial_block
 from tests.measurement import planted
 

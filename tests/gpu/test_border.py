@@ -13,7 +13,7 @@ from torch import nn
 
 from pipefix.measurement import experiments, gpu, transfer
 from pipefix.measurement.consumer import Consumer, ModelStep, UserStep
-from pipefix.measurement.stand_in import close_benches
+from pipefix.measurement.worker_probe import close_benches
 from pipefix.vocabulary import quantity
 from tests.gpu.conftest import Note
 from tests.measurement import planted

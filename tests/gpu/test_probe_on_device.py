@@ -18,7 +18,7 @@ import pipefix
 from pipefix.diagnosis.attribution import exposed_share
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import UserStep
-from pipefix.measurement.stand_in import close_benches
+from pipefix.measurement.worker_probe import close_benches
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 from tests.gpu.conftest import Note

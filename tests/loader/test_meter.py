@@ -290,6 +290,20 @@ def test_errors_pass_and_leave_nothing_under_the_clock():
     assert len(list(record.looks())) == 1
 
 
+def test_a_loader_inside_the_dataset_is_part_of_its_sample():
+    """In a worker all fetchers are timed; only those of the loader that is watched count."""
+    inner = Fetcher(lambda index: index)
+    clock, record, fetcher = clocked(lambda index: timed(inner, [index])[0])
+    timed = clock.timed(Fetcher.fetch)
+    try:
+        assert [fetcher.fetch([1, 2]) for _ in range(5)] == [[1, 2]] * 5
+    finally:
+        clock.close()
+    totals = record.totals()
+    assert (totals.batches, totals.samples) == (5, 10)
+    assert {look.samples for look in record.looks()} == {2}
+
+
 def test_few_batches_are_looked_at():
     """So few that what looks cost stays within the share of the time, and of a sample, that they may take."""
     clock, _record, _ = clocked(lambda index: index)

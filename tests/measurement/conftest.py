@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipefix.measurement.stand_in import close_benches
+from pipefix.measurement.worker_probe import close_benches
 from tests.measurement import planted
 
 

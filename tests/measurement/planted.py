@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from pipefix.measurement import trace as traces
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
+from pipefix.measurement.probe_task import Delivered, ProbeOptions, ProbeTask
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import StandInDataset, StreamStandIn
-from pipefix.measurement.stand_in_options import Delivered, StandInOptions
 from pipefix.measurement.trace import BatchTrace
+from pipefix.measurement.worker_probe import WorkerProbe, called
 from pipefix.subject.subject import Subject
 
 STEPS = ("decode", "augment", "collate")
@@ -162,12 +162,12 @@ def subject(built: DataLoader[Any], **options: Any) -> Subject:
 
 
 def pool(built: DataLoader[Any], consumer: Consumer | None = None, *, budget: int = ROOMY, **options: Any) -> Pool:
-    given = StandInOptions(budget, built.num_workers, **options)
+    given = ProbeOptions(budget, built.num_workers, **options)
     return Pool(subject(built), given, consumer or Consumer())
 
 
 class Alone:
-    """One stand-in dataset in this process, asked for batches as a loader would ask."""
+    """What a probe puts in the place of torch's fetcher, in this process, asked for batches as a loader would ask."""
 
     def __init__(
         self,
@@ -180,15 +180,11 @@ class Alone:
         **options: Any,
     ) -> None:
         self.switch = torch.zeros(2, dtype=torch.int64)
-        given = StandInOptions(budget, 0, **options)
+        given = ProbeOptions(budget, 0, **options)
         self.kind = kind
         self.batch = batch
-        self.dataset: StandInDataset | StreamStandIn = (
-            StreamStandIn(dataset, by, self.switch, given, batch, False)
-            if kind == "stream"
-            else StandInDataset(dataset, by, self.switch, given, kind)
-        )
-        self.drawn = iter(self.dataset) if isinstance(self.dataset, StreamStandIn) else None
+        probe = WorkerProbe(ProbeTask(by, self.switch, given, kind))
+        self.bench = probe.fetcher(0, dataset, kind != "single" and batch is not None, called, False)
 
     def turn_to(self, experiment: Experiment) -> None:
         self.switch[0] = POOL.index(experiment)
@@ -201,7 +197,7 @@ class Alone:
 
     def ask(self, order: Any = 0) -> Any:
         """A batch and its trace, or the failure in its place."""
-        delivered = next(self.drawn) if self.drawn is not None else self.dataset[order]
+        delivered = self.bench.fetch([None] * (self.batch or 1) if self.kind == "stream" else order)
         if isinstance(delivered, Delivered):
             return delivered.batch, traces.decode(delivered.trace)
         return delivered

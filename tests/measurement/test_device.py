@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 
 from pipefix.measurement import gpu, transfer
 from pipefix.vocabulary.nvml import IDLE
+from tests.doubles.driver import Driver
 from tests.doubles.ticks import Ticks
 
 COPY_MS = {True: 2.0, False: 5.0}
@@ -127,44 +127,8 @@ def test_without_a_device_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -
     assert transfer.measure(torch.zeros(10)) == {}
 
 
-class FakeNvml(ModuleType):
-    def __init__(self, *, broken: str = "") -> None:
-        super().__init__("pynvml")
-        self.broken = broken
-        self.asked = 0
-        self.shut = 0
-
-    def nvmlInit(self) -> None:
-        if self.broken == "driver":
-            raise OSError("Driver Not Loaded")
-
-    def nvmlShutdown(self) -> None:
-        self.shut += 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
-        self.asked += 1
-        if self.broken == "utilisation":
-            raise OSError("Not Supported")
-        return type("Rates", (), {"gpu": 40 if self.asked % 2 else 60})
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
-        return type("Info", (), {"used": 1_000_000})
-
-    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
-        return 250_000
-
-    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
-        return 61
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
-        return IDLE if self.asked % 2 else 4
-
-
 class TestNvml:
-    def watched(self, monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, *, looks: int = 4) -> gpu.NvmlWatch:
+    def watched(self, monkeypatch: pytest.MonkeyPatch, nvml: Driver, *, looks: int = 4) -> gpu.NvmlWatch:
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
         watch = gpu.NvmlWatch()
         monkeypatch.setattr(gpu, "present", lambda: True)
@@ -175,30 +139,30 @@ class TestNvml:
         return watch
 
     def test_figures_are_means_over_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        nvml = FakeNvml()
+        nvml = Driver(used=1_000_000, busy=[40, 60, 40, 60], reasons=(IDLE, 4), power=250_000)
         watch = self.watched(monkeypatch, nvml)
         assert watch.figures["nvml_utilisation"] == 0.5
         assert watch.figures["nvml_memory_bytes"] == 1_000_000
         assert watch.figures["nvml_power_w"] == 250
         assert watch.figures["nvml_temperature_c"] == 61
         assert watch.figures["nvml_throttled"] == 0.5, "idling is no throttling"
-        assert nvml.shut == 1
+        assert nvml.open == 0
 
     def test_a_driver_that_does_not_answer_is_no_failure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        watch = self.watched(monkeypatch, FakeNvml(broken="driver"))
+        watch = self.watched(monkeypatch, Driver("Driver Not Loaded"))
         assert watch.figures == {}
         assert watch.declined == {"nvml": "NVML cannot be asked: Driver Not Loaded"}
 
     def test_a_figure_that_it_cannot_tell_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A part of a device has no utilisation of its own."""
-        watch = self.watched(monkeypatch, FakeNvml(broken="utilisation"))
+        watch = self.watched(monkeypatch, Driver(power=250_000))
         assert watch.figures.keys() == {"nvml_memory_bytes", "nvml_power_w", "nvml_temperature_c", "nvml_throttled"}
         assert watch.declined == {"nvml_utilisation": "Not Supported"}
 
     def test_without_a_device_nobody_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gpu, "present", lambda: False)
-        nvml = FakeNvml()
+        nvml = Driver(busy=[40])
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
         with gpu.NvmlWatch() as watch:
             pass
-        assert (watch.figures, nvml.asked) == ({}, 0)
+        assert (watch.figures, nvml.busy) == ({}, [40])

@@ -20,7 +20,7 @@ from pipefix.measurement import failing, replay
 from pipefix.measurement.consumer import UserStep
 from pipefix.measurement.experiments import PLAIN
 from pipefix.measurement.sockets import Sockets
-from pipefix.measurement.stand_in import close_benches
+from pipefix.measurement.worker_probe import close_benches
 from pipefix.subject import failure
 from pipefix.vocabulary.errors import TargetError
 from tests.measurement.planted import pool

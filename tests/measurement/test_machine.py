@@ -14,10 +14,10 @@ import pytest
 
 from pipefix.system import machine as machine_file
 from pipefix.system import resources
-from pipefix.system.cgroups import QuotaLevel, limits, memory_left
+from pipefix.system.cgroups import QuotaLevel, memory_left
 from pipefix.system.machine import Throttle, filesystem, filesystems, look, throttle
+from tests.doubles.driver import GIB, Driver
 
-GIB = 1 << 30
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
 
 
@@ -34,13 +34,11 @@ def eight_cores(root: Path, **files: str) -> Path:
         "proc/cpuinfo": "".join(f"processor\t: {index}\nmodel name\t: Test CPU 9000\n\n" for index in range(8)),
         "sys/devices/system/cpu/online": "0-7\n",
         "proc/self/status": "Name:\tpython\nCpus_allowed_list:\t0-7\n",
-        "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\nSwapTotal: 1024 kB\nSwapFree: 512 kB\n",
+        "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n",
         "proc/self/limits": "Limit  Soft Limit  Hard Limit  Units\nMax open files      1024      unlimited      files\n",
         "proc/self/mountinfo": V2_MOUNT + "\n",
         "proc/self/cgroup": "0::/\n",
         "proc/loadavg": "3.50 1.00 0.50 1/200 4242\n",
-        "proc/pressure/cpu": "some avg10=12.50 avg60=1.00 avg300=0.10 total=99\nfull avg10=1.00 avg60=0 avg300=0 total=0\n",
-        "sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size advise [never] deny force\n",
     }
     return tree(root, plain | files)
 
@@ -55,12 +53,10 @@ def test_everything_a_plain_linux_tree_says(tmp_path: Path) -> None:
     assert (seen.cpu_model, seen.logical_cores, seen.affinity_cores, seen.quota_cores) == ("Test CPU 9000", 8, 8, None)
     assert seen.effective_cores == 8.0
     assert (seen.memory_bytes, seen.memory_available_bytes) == (16 * GIB, 8 * GIB)
-    assert (seen.swap_bytes, seen.swap_used_bytes) == (1 << 20, 1 << 19)
     assert (seen.fd_soft, seen.fd_hard) == (1024, None)
     assert (seen.shm_bytes, seen.shm_free_bytes) == (64 << 20, 16000 * 4096)
-    assert (seen.load_1m, seen.pressure, seen.thp_shmem) == (3.5, {"cpu": 12.5}, "never")
+    assert (seen.load_1m, seen.cgroup) == (3.5, "v2")
     assert seen.environment == {"OMP_NUM_THREADS": "4"}
-    assert (seen.cgroup, seen.container) == ("v2", None)
 
 
 def test_an_empty_tree_leaves_unknown_what_is_unknown(tmp_path: Path) -> None:
@@ -79,30 +75,50 @@ def test_affinity_counts_only_cpus_that_are_online(tmp_path: Path) -> None:
     assert look(root).effective_cores == 4.0
 
 
-def test_quota_v2_in_a_container(tmp_path: Path) -> None:
-    root = eight_cores(tmp_path, **{"sys/fs/cgroup/cpu.max": "150000 100000\n"})
-    assert look(root).quota_cores == 1.5
-    assert look(root).effective_cores == 1.5
+QUOTA = {"cpu.max": "250000 100000"}
 
 
-def test_no_quota_is_none(tmp_path: Path) -> None:
-    root = eight_cores(tmp_path, **{"sys/fs/cgroup/cpu.max": "max 100000\n"})
-    assert look(root).quota_cores is None
-
-
-def test_the_lowest_quota_of_all_levels_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("group", "mounted", "files", "cores"),
+    [
+        pytest.param("/", "/", QUOTA, 2.5, id="a container's own group is the root"),
+        pytest.param("/", "/", {"cpu.max": "max 100000"}, None, id="no quota"),
+        pytest.param(
+            "/pods/pod1/box",
+            "/",
+            {
+                "pods/cpu.max": "700000 100000",
+                "pods/pod1/cpu.max": "300000 100000",
+                "pods/pod1/box/cpu.max": "max 100000",
+            },
+            3.0,
+            id="the lowest of all levels",
+        ),
+        pytest.param(
+            "/outer/inner/leaf",
+            "/outer",
+            {"inner/cpu.max": "50000 100000", "inner/leaf/cgroup.procs": "1"},
+            0.5,
+            id="a nested namespace is walked from inside",
+        ),
+        # A group of another namespace: what is mounted counts.
+        pytest.param("/../../other", "/", QUOTA, 2.5, id="above the namespace"),
+        pytest.param("/elsewhere/box", "/docker/abc", QUOTA, 2.5, id="beside the mount"),
+        pytest.param("/docker/abcdef", "/docker/abc", QUOTA, 2.5, id="a name that begins alike"),
+        pytest.param("/gone/long/ago", "/", QUOTA, 2.5, id="a group that is gone"),
+    ],
+)
+def test_quota_v2(tmp_path: Path, group: str, mounted: str, files: dict[str, str], cores: float | None) -> None:
     root = eight_cores(
         tmp_path,
         **{
-            "proc/self/cgroup": "0::/kubepods/pod1/box\n",
-            "sys/fs/cgroup/kubepods/cpu.max": "700000 100000\n",
-            "sys/fs/cgroup/kubepods/pod1/cpu.max": "300000 100000\n",
-            "sys/fs/cgroup/kubepods/pod1/box/cpu.max": "max 100000\n",
+            "proc/self/cgroup": f"0::{group}\n",
+            "proc/self/mountinfo": f"30 23 0:26 {mounted} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            **{f"sys/fs/cgroup/{name}": f"{text}\n" for name, text in files.items()},
         },
     )
     seen = look(root, environ={})
-    assert seen.quota_cores == 3.0
-    assert seen.container == "kubernetes"
+    assert (seen.quota_cores, seen.effective_cores) == (cores, cores or 8.0)
 
 
 def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: Path) -> None:
@@ -122,38 +138,9 @@ def test_quota_v1_where_the_container_sees_its_own_group_as_the_root(tmp_path: P
         },
     )
     seen = look(root, environ={})
-    assert (seen.cgroup, seen.quota_cores, seen.container) == ("v1", 2.0, "docker")
+    assert (seen.cgroup, seen.quota_cores) == ("v1", 2.0)
     assert (seen.memory_limit_bytes, seen.memory_limit_used_bytes) == (2 * GIB, GIB // 2)
     assert seen.memory_room_bytes == 3 * GIB // 2
-
-
-@pytest.mark.parametrize(
-    ("path", "mounted"),
-    [("/../../other", "/"), ("/elsewhere/box", "/docker/abc"), ("/docker/abcdef", "/docker/abc"), ("/gone/long/ago", "/")],
-)
-def test_a_group_of_another_namespace_falls_back_to_what_is_mounted(tmp_path: Path, path: str, mounted: str) -> None:
-    root = eight_cores(
-        tmp_path,
-        **{
-            "proc/self/cgroup": f"0::{path}\n",
-            "proc/self/mountinfo": f"30 23 0:26 {mounted} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            "sys/fs/cgroup/cpu.max": "250000 100000\n",
-        },
-    )
-    assert limits(root).quota_cores == 2.5
-
-
-def test_a_nested_namespace_is_walked_from_inside(tmp_path: Path) -> None:
-    root = eight_cores(
-        tmp_path,
-        **{
-            "proc/self/cgroup": "0::/outer/inner/leaf\n",
-            "proc/self/mountinfo": "30 23 0:26 /outer /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            "sys/fs/cgroup/inner/cpu.max": "50000 100000\n",
-            "sys/fs/cgroup/inner/leaf/cgroup.procs": "1\n",
-        },
-    )
-    assert look(root).effective_cores == 0.5
 
 
 def test_v1_unlimited_memory_and_quota_are_none(tmp_path: Path) -> None:
@@ -267,47 +254,16 @@ def test_no_mountinfo_means_unknown(tmp_path: Path) -> None:
     assert filesystem("/data", tmp_path) is None
 
 
-class FakeNvml:
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, broken: bool = False) -> None:
-        self.broken = broken
-        self.shut = False
-
-    def nvmlInit(self) -> None:
-        if self.broken:
-            raise self.NVMLError("Driver/library version mismatch")
-
-    def nvmlShutdown(self) -> None:
-        self.shut = True
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetName(self, device: int) -> bytes:
-        return b"Test GPU"
-
-    def nvmlDeviceGetMemoryInfo(self, device: int) -> SimpleNamespace:
-        return SimpleNamespace(total=8 * GIB)
-
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "999.1"
-
-
 def test_gpus_are_named_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = FakeNvml()
+    nvml = Driver()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
     seen = look()
     assert [(gpu.name, gpu.memory_bytes) for gpu in seen.gpus] == [("Test GPU", 8 * GIB)]
-    assert (seen.driver, seen.gpu_declined, nvml.shut) == ("999.1", None, True)
+    assert (seen.driver, seen.gpu_declined, nvml.open) == ("999.1", None, 0)
 
 
 def test_a_driver_that_does_not_answer_is_a_reason_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(broken=True))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", Driver("Driver/library version mismatch"))  # type: ignore[arg-type]
     seen = look()
     assert seen.gpus == []
     assert seen.gpu_declined == "the NVIDIA driver does not answer: Driver/library version mismatch"

@@ -20,7 +20,7 @@ from pipefix.measurement import experiments, replay
 from pipefix.measurement.consumer import Consumer, Emulated, UserStep
 from pipefix.measurement.experiments import POOL
 from pipefix.measurement.measurement import Row
-from pipefix.measurement.stand_in_loader import SampleOrders
+from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.trace import BatchTrace
 from pipefix.vocabulary.errors import TargetError
 from tests.doubles.ticks import MEASUREMENT, Ticks

@@ -16,9 +16,8 @@ from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Trial
+from pipefix.tuning.results import Trial, TuneResult
 from pipefix.tuning.space import Settings, Space
-from pipefix.tuning.tuner import TuneResult
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.settings import LoaderSettings

@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from pipefix.tuning import usage
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Goal
+from pipefix.tuning.results import Goal, TuningPlan
 from pipefix.tuning.space import Settings
-from pipefix.tuning.tuner import Tuner, TuningPlan
+from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from tests.tuning.grids import Grid
 from tests.tuning.machine import Appetite, Machine, breaches

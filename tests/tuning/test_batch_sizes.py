@@ -7,9 +7,9 @@ import pytest
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.batch_sizes import DOUBLINGS, sweep
 from pipefix.tuning.limits import ResourceLimits
-from pipefix.tuning.results import Goal
+from pipefix.tuning.results import Goal, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings
-from pipefix.tuning.tuner import Tuner, TuneResult, TuningPlan
+from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
 from tests.tuning.machine import Appetite, Machine

@@ -13,11 +13,11 @@ from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
 from pipefix.system.machine import Machine
 from pipefix.tuning.child import TrialWork
-from pipefix.tuning.results import Goal
+from pipefix.tuning.results import Goal, TuningPlan
 from pipefix.tuning.share import own_cpus, ranks_here
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialProcesses
-from pipefix.tuning.tuner import Tuner, TuningPlan
+from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids
 from tests.tuning import machine as made_up

@@ -9,10 +9,10 @@ import pytest
 
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
-from pipefix.tuning.results import Goal
+from pipefix.tuning.results import Goal, TuneResult, TuningPlan
 from pipefix.tuning.space import Settings
 from pipefix.tuning.trial import TrialEnded, Watch
-from pipefix.tuning.tuner import Tuner, TuneResult, TuningPlan
+from pipefix.tuning.tuner import Tuner
 from pipefix.vocabulary.errors import BadUsage, TargetError
 from pipefix.vocabulary.settings import LoaderSettings
 from tests.tuning import grids

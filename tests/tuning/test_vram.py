@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
@@ -14,44 +11,8 @@ import pipefix
 from pipefix.tuning.limits import BatchCost, Footprint, ResourceLimits, Usage, ending, refusal
 from pipefix.tuning.space import Settings
 from pipefix.tuning.vram import Vram
+from tests.doubles.driver import GIB, Driver
 from tests.tuning.paced import Paced, as_list
-
-GIB = 2**30
-
-
-@dataclass
-class Driver:
-    """NVML with one device of 8 GiB."""
-
-    used: int = GIB
-    held: dict[int, int | None] = field(default_factory=dict)
-    """By process."""
-    devices: int = 1
-    broken: bool = False
-    begun: int = 0
-
-    class NVMLError(Exception):
-        pass
-
-    def nvmlInit(self) -> None:
-        if self.broken:
-            raise self.NVMLError("driver not loaded")
-        self.begun += 1
-
-    def nvmlShutdown(self) -> None:
-        self.begun -= 1
-
-    def nvmlDeviceGetCount(self) -> int:
-        return self.devices
-
-    def nvmlDeviceGetHandleByIndex(self, device: int) -> int:
-        return device
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
-        return SimpleNamespace(total=8 * GIB, used=self.used)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in self.held.items()]
 
 
 def test_what_processes_hold_is_summed() -> None:
@@ -62,7 +23,7 @@ def test_what_processes_hold_is_summed() -> None:
     assert vram.of([10, 11]) == 3 * GIB
     vram.close()
     vram.close()
-    assert driver.begun == 0
+    assert driver.open == 0
     assert vram.of([10]) == 0.0
 
 
@@ -77,7 +38,7 @@ def test_where_the_driver_knows_other_numbers_all_that_came_counts(held: dict[in
 
 def test_why_nothing_is_watched_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Vram(Driver(devices=0)).why == "the driver knows no device"
-    assert Vram(Driver(broken=True)).why == "the driver cannot be asked: driver not loaded"
+    assert Vram(Driver("driver not loaded")).why == "the driver cannot be asked: driver not loaded"
     monkeypatch.setitem(sys.modules, "pynvml", None)
     vram = Vram()
     assert vram.why is not None and "nvidia-ml-py" in vram.why
@@ -97,6 +58,6 @@ def test_device_memory_is_a_limit_like_any_other() -> None:
 
 
 def test_a_limit_that_cannot_be_watched_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Driver(broken=True))
+    monkeypatch.setitem(sys.modules, "pynvml", Driver("driver not loaded"))
     tuned = pipefix.tune(DataLoader(Paced(0.001), batch_size=2, collate_fn=as_list), budget=1.5, trials=1, max_vram=1e9)
     assert "--max-vram could not be watched: the driver cannot be asked: driver not loaded." in tuned.report.notes

@@ -11,48 +11,15 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.vocabulary import nvml
 from pipefix.watching import machine
 from pipefix.watching.machine import MachineFigures
 from pipefix.watching.watch import watch
-
-
-class Driver:
-    """NVML, as far as it is asked here. ``power``: it cannot tell that."""
-
-    def __init__(self) -> None:
-        self.busy = [40, 80]
-        self.open = 0
-
-    def nvmlInit(self) -> None:
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
-
-    def nvmlDeviceGetHandleByIndex(self, number: int) -> str:
-        return f"device {number}"
-
-    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
-        assert handle == "device 0"
-        return SimpleNamespace(gpu=self.busy.pop(0))
-
-    def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
-        return SimpleNamespace(used=8_000_000_000)
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
-        raise RuntimeError("Not Supported")
-
-    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
-        return 61
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
-        return nvml.IDLE
+from tests.doubles.driver import Driver
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    found = Driver()
+    found = Driver(used=8_000_000_000, busy=[40, 80])
     monkeypatch.setitem(sys.modules, "pynvml", found)
     monkeypatch.setattr(machine, "_uses_cuda", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

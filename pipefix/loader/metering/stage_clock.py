@@ -66,6 +66,7 @@ class StageClock:
         self._next = self._looks = 0
         self._look_costs: deque[int] = deque(maxlen=TYPICAL_OF)
         self._begun = 0
+        self._fetching = False
         self._call_ns = 0.0
 
     @property
@@ -104,7 +105,9 @@ class StageClock:
         """``fetch(fetcher, order)``, with its cost written down."""
 
         def timed_fetch(fetcher: Any, order: Any) -> Any:
-            begun = perf_counter_ns()
+            if self._fetching:  # of a loader inside the dataset: part of the sample
+                return fetch(fetcher, order)
+            self._fetching, begun = True, perf_counter_ns()
             try:
                 if self._next == 0 and self._prepared():
                     return self._look(fetch, fetcher, order)
@@ -113,6 +116,8 @@ class StageClock:
             except BaseException as error:
                 without_our_frames(error)
                 raise
+            finally:
+                self._fetching = False
             spent = perf_counter_ns() - begun
             self._count(self._samples_of(order, data), spent)
             return data

@@ -20,13 +20,14 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Sampler, get_worker_info
 
+from pipefix.hooks.torch_internals import DatasetKind
 from pipefix.measurement import experiments
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.experiments import POOL, RECORD, Experiment
 from pipefix.measurement.failing import Failure
+from pipefix.measurement.probed_loader import SampleOrders
 from pipefix.measurement.replay import Pool
-from pipefix.measurement.stand_in import _unless_left, close_benches
-from pipefix.measurement.stand_in_loader import SampleOrders
+from pipefix.measurement.worker_probe import _unless_left, close_benches
 from pipefix.vocabulary.stage import Stage
 from tests.doubles.ticks import MEASUREMENT, Ticks
 from tests.measurement import planted
@@ -326,6 +327,22 @@ class TestWorkerInit:
             running.close()
         assert seen.tolist() == [len(paths)] * 2
 
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_loader_inside_the_dataset_fetches_as_torch_does(self, workers: int, paths: list[str]) -> None:
+        own = DatasetKind.create_fetcher
+        built = DataLoader(_HoldsALoader(paths), batch_size=4, num_workers=workers)
+        theirs = list(built)
+        seen: list[Any] = []
+        running = pool(built, _Keeps(seen))
+        try:
+            running.turn_to(experiments.PLAIN)
+            for _ in theirs:
+                running.next(consume=True)
+        finally:
+            running.close()
+        assert all(same(one, other) for one, other in zip(seen, theirs, strict=True))
+        assert DatasetKind.create_fetcher is own
+
     def test_a_stream_divides_itself_by_worker(self, paths: list[str]) -> None:
         seen: list[Any] = []
         running = pool(loader("stream", paths, workers=2), _Keeps(seen))
@@ -336,6 +353,14 @@ class TestWorkerInit:
         finally:
             running.close()
         assert [list(batch[1])[:2] for batch in seen] == [["000.bin", "002.bin"], ["001.bin", "003.bin"]]
+
+
+class _HoldsALoader(Mapped):
+    """Each sample is a batch of another loader."""
+
+    def __getitem__(self, index: int) -> Any:
+        (batch,) = DataLoader(Mapped(self.paths[index : index + 1]), batch_size=1)
+        return batch[0]
 
 
 class TestLateImports:
@@ -590,7 +615,7 @@ def test_an_interrupt_that_a_finaliser_swallows_is_not_shown(preloaded: str) -> 
     """It is lost there anyway, and a user who pressed Ctrl-C wants no traces of it."""
     code = """
 import signal
-from pipefix.measurement.stand_in import _hear_once
+from pipefix.measurement.worker_probe import _hear_once
 class Last:
     def __del__(self):
         signal.raise_signal(signal.SIGINT)

@@ -1,10 +1,10 @@
-"""What the bench of a process is told by the dataset that stands in for the user's, and what it hands over."""
+"""What a worker probe is told before the loader starts, and what it hands over in place of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,7 +24,7 @@ class Delivered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StandInOptions:
+class ProbeOptions:
     recording_bytes: int
     """Byte budget of one process's recording."""
     workers: int
@@ -38,17 +38,15 @@ class StandInOptions:
     """Asked once in every process, with its first batch: facts that the audit reads."""
 
 
-class StandsIn(Protocol):
-    """What a bench is told by the dataset that stands in for the user's."""
+@dataclass(frozen=True)
+class ProbeTask:
+    """The same for every process that makes batches of a loader."""
 
-    dataset: Any
     collate: Callable[[Any], Any]
+    """The user's."""
     switch: torch.Tensor
-    options: StandInOptions
+    options: ProbeOptions
     kind: str
-    batch_size: int | None
-    """Of a stream; others are asked for whole orders."""
-    whole_batches: bool
+    """How samples are asked for: ``map``, ``batched`` (by `__getitems__`), ``single`` (no auto-collation) or ``stream``."""
+    whole_batches: bool = False
     """Whether it is the user's own batch sampler that says which samples make a batch together."""
-    places_batches: bool
-    """Whether the loader itself puts batches where the training process finds them."""

@@ -1,4 +1,4 @@
-"""The loader of a pool: the user's own settings, around the dataset that stands in for theirs."""
+"""The loader of a pool: another like the user's, with their dataset and settings, an order without end, and a worker probe."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from pipefix.hooks import torch_internals
-from pipefix.measurement.stand_in import Deferred, StandInDataset, StreamStandIn, WorkerInit
-from pipefix.measurement.stand_in_options import StandInOptions
+from pipefix.measurement.probe_task import ProbeOptions, ProbeTask
+from pipefix.measurement.worker_probe import WorkerProbe, called
 from pipefix.subject.subject import Subject
 
 
-def stand_in_loader(subject: Subject, switch: torch.Tensor, options: StandInOptions, known: list[Any] | None) -> DataLoader[Any]:
+def probed_loader(subject: Subject, probe: WorkerProbe, known: list[Any] | None = None) -> DataLoader[Any]:
+    """``known``: samples that were read before, which it gives in place of the sampler's."""
     theirs = subject.loader
-    workers = options.workers
-    generator = None
-    if theirs.generator is not None:
-        generator = torch.Generator()
-        generator.set_state(theirs.generator.get_state())
-    of_batches = {"batch_size", "drop_last", "sampler", "batch_sampler", "persistent_workers"}
-    given = torch_internals.loader_arguments(theirs, num_workers=workers)
-    settings = {name: value for name, value in given.items() if name not in of_batches} | {
-        "batch_size": None,
-        "collate_fn": as_is,
+    settings = torch_internals.loader_arguments(theirs, num_workers=probe.task.options.workers) | {
+        "collate_fn": called,
+        "persistent_workers": False,  # there is one epoch, without end
         "pin_memory": theirs.pin_memory and torch.cuda.is_available(),
-        "generator": generator,
-        "worker_init_fn": WorkerInit(theirs.worker_init_fn),
+        "worker_init_fn": probe,
     }
+    if theirs.generator is not None:
+        settings["generator"] = torch.Generator()
+        settings["generator"].set_state(theirs.generator.get_state())
+    if not subject.iterable:
+        for name in ("batch_size", "drop_last", "sampler", "batch_sampler"):
+            settings.pop(name, None)
+        orders = SampleOrders(subject, known)
+        settings |= {"batch_sampler": orders} if subject.auto_collation else {"sampler": orders, "batch_size": None}
     # A loader that hands batches over in a way of its own brings what makes another that does.
-    make = getattr(theirs, "another", DataLoader)
-    if subject.iterable:
-        stream = StreamStandIn(theirs.dataset, theirs.collate_fn, switch, options, theirs.batch_size, theirs.drop_last)
-        return make(stream, **settings)
-    kind = "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
-    if make is not DataLoader:
-        settings["collate_fn"] = called
-    stand_in = (StandInDataset if make is DataLoader else Deferred)(
-        theirs.dataset, theirs.collate_fn, switch, options, kind, whole_batches=subject.groups_samples
-    )
-    return make(stand_in, sampler=SampleOrders(subject, known), **settings)
+    make: Any = getattr(theirs, "another", DataLoader)
+    made: DataLoader[Any] = make(theirs.dataset, **settings)
+    vars(made)["dataset"] = theirs.dataset  # a data pipe is wrapped by each loader
+    return made
+
+
+def probe_of(subject: Subject, switch: torch.Tensor, options: ProbeOptions) -> WorkerProbe:
+    """Of the subject's loader."""
+    theirs = subject.loader
+    kind = "stream" if subject.iterable else "batched" if subject.batched_fetch else "map" if subject.auto_collation else "single"
+    task = ProbeTask(theirs.collate_fn, switch, options, kind, whole_batches=subject.groups_samples)
+    return WorkerProbe(task, theirs.worker_init_fn)
 
 
 class SampleOrders(Sampler[Any]):
@@ -79,13 +81,3 @@ class SampleOrders(Sampler[Any]):
         known = itertools.cycle(self._known)
         for order in self._subject.orders():
             yield list(itertools.islice(known, len(order)))
-
-
-def as_is(value: Any) -> Any:
-    """The collate function of a loader whose dataset makes whole batches."""
-    return value
-
-
-def called(make: Any) -> Any:
-    """The same, where the dataset gives what makes them."""
-    return make()

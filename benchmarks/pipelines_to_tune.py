@@ -45,12 +45,12 @@ PICTURE = _picture()
 WORDS = ("the quick brown fox jumps over the lazy dog " * 60).split()
 
 
-def decode(index: int) -> torch.Tensor:
+def decode(_: int) -> torch.Tensor:
     with Image.open(io.BytesIO(PICTURE)) as image:
         return torch.from_numpy(np.asarray(image.convert("RGB").resize((112, 112))).copy())
 
 
-def wait(index: int) -> torch.Tensor:
+def wait(_: int) -> torch.Tensor:
     time.sleep(0.003)
     return torch.zeros(64)
 

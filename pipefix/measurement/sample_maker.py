@@ -1,0 +1,223 @@
+"""Makes a batch's samples in one process: live, or from what was recorded, as the experiment has it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipefix.hooks.recording import Recording
+from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.hooks.snapshot import snapshot
+from pipefix.measurement.experiments import RECORD, Experiment
+from pipefix.measurement.failing import EmptyStream
+from pipefix.measurement.probe_task import ProbeTask
+from pipefix.measurement.sample_keys import SampleKeys
+from pipefix.measurement.trace import BatchTrace
+from pipefix.vocabulary.stage import IN_SAMPLE
+
+CPU_EVERY = 8
+"""One sample in so many also has its CPU time read at every hook: a reading costs a system call."""
+DISCOVERY_UNITS = 2
+"""Samples run before recording begins, to learn which of the user's functions do the work of several stages."""
+FILLING = 8
+"""Times the hooks of a sample that a stream's first one crosses, where it fills a buffer."""
+LONGEST_NAME = 40
+"""Characters of a sample's name in a trace."""
+
+_WHOLE_SAMPLE = frozenset(IN_SAMPLE)
+
+
+@dataclass
+class MadeSamples:
+    samples: list[Any] = field(default_factory=list)
+    unit_walls: list[int] = field(default_factory=list)
+    marks: list[tuple[str, int, int]] = field(default_factory=list)
+    """(unit, begun, ended) where a trace was asked for."""
+
+    def add(self, unit: Any, sample: Any, begun: int, *, mark: bool) -> None:
+        ended = time.perf_counter_ns()
+        self.unit_walls.append(ended - begun)
+        self.samples.append(sample)
+        if mark:
+            self.marks.append((str(unit)[:LONGEST_NAME], begun, ended))
+
+
+class SampleMaker:
+    """One process's samples. A unit is what the dataset is asked for at once: a sample, or a batch where it has `__getitems__`."""
+
+    def __init__(self, dataset: Any, task: ProbeTask, timer: SampleTimer, recording: Recording) -> None:
+        self.dataset, self.kind = dataset, task.kind
+        self.timer, self.recording = timer, recording
+        self.keys = SampleKeys()
+        self.stream: Iterator[Any] | None = None
+        self.position = 0
+        """Of the stream's next sample."""
+        self.drawn = 0
+        """Samples of the stream so far, over all its epochs."""
+        self.fills = False
+        """Whether the stream's first sample fills a buffer."""
+        self.discovered = 0
+        self.recorded_orders: list[list[Any]] = []
+        """Batches of the user's own batch sampler of which every sample is recorded."""
+        self.doing: Any = None
+        """The unit that is being made."""
+        self.asked_for: list[Any] = []
+        """The units of the batch."""
+        self._whole_batches = task.whole_batches
+        self._first_crossings = 0
+        self._timed = 0
+
+    def begin_again(self) -> None:
+        """After a sample that raised: a stream is begun anew."""
+        self.stream, self.position = None, 0
+
+    def make(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> MadeSamples:
+        """The samples of a batch, the ``place``-th of its arm in this process."""
+        made = MadeSamples()
+        if self.kind == "stream":
+            self._draw(order, experiment, made, trace, place)
+        else:
+            units = self._units(order, experiment, trace, place)
+            for unit in units:
+                self._run(unit, experiment, made)
+            recorded = self.recording.samples
+            if experiment is RECORD and self._whole_batches and all(self.keys.of(unit) in recorded for unit in units):
+                self.recorded_orders.append(units)
+            order = units[0] if self.kind != "map" else order
+        trace.samples = len(made.samples)
+        if self.kind == "batched" or (isinstance(order, list) and self.kind == "single"):
+            trace.samples = len(order)  # without auto-collation a list is a batch that the dataset makes itself
+        return made
+
+    def _units(self, order: Any, experiment: Experiment, trace: BatchTrace, place: int) -> list[Any]:
+        """Which samples to make: the order as asked, or recorded ones in its place."""
+        whole = self.kind == "batched"
+        asked = [tuple(order)] if whole else [order] if self.kind == "single" else list(order)
+        self.asked_for = list(order) if whole else asked
+        known = self.recording.units
+        if experiment.source == "new" or not known:
+            return asked
+        if self.recorded_orders:
+            trace.wrapped = place >= len(self.recorded_orders)
+            self.asked_for = self.recorded_orders[place % len(self.recorded_orders)]
+            return self.asked_for
+        first = place * len(asked)
+        trace.wrapped = first + len(asked) > len(known)
+        units = self.keys.originals([known[(first + offset) % len(known)] for offset in range(len(asked))])
+        self.asked_for = list(units[0]) if whole else units
+        return units
+
+    def _run(self, unit: Any, experiment: Experiment, made: MadeSamples) -> None:
+        """One sample (or one batched fetch), live or recorded."""
+        timer = self.timer
+        key = unit if type(unit) is int else self.keys.of(unit)
+        if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(key, made):
+            return
+        self.doing = unit
+        begun = time.perf_counter_ns()
+        if experiment is RECORD:
+            timer.recording = self._recorder()
+        if timer.active:
+            timer.begin(key, cpu=self._cpu_turn())
+        try:
+            sample = self.dataset.__getitems__(list(unit)) if self.kind == "batched" else self.dataset[unit]
+        finally:
+            if timer.active:
+                timer.end()
+        made.add(unit, sample, begun, mark=timer.events is not None)
+        if experiment is RECORD:
+            self._recorded(key, sample)
+
+    def _cpu_turn(self) -> bool:
+        """Whether the next sample has its CPU time read."""
+        self._timed += 1
+        return self._timed % CPU_EVERY == 1
+
+    # -- streams -----------------------------------------------------------------------------------------------------------
+
+    def _draw(self, count: int | None, experiment: Experiment, made: MadeSamples, trace: BatchTrace, place: int) -> None:
+        """Samples of a stream. Recorded arms begin it anew, so that they pass the same positions. One with a buffer to fill, which
+        takes long, goes on where it is, unless what lies in the buffer was read before its files were evicted."""
+        timer, known = self.timer, self.recording.units
+        new = experiment.source == "new" or not known
+        goes_on = self.fills and self.stream is not None and experiment.source != "cold"
+        if place == 0 and not new and not goes_on:
+            self.stream, self.position = None, known[0]
+        while len(made.samples) < (count or 1):
+            if not new and self.position >= known[0] + len(known):
+                self.stream, self.position, trace.wrapped = None, known[0], True
+            if experiment.replaces >= _WHOLE_SAMPLE and self._recorded_sample(self.position, made):
+                self.stream, self.position = None, self.position + 1
+                continue
+            if self.stream is None:
+                self._begin_stream(trace)
+            assert self.stream is not None
+            self.doing, crossed = self.position, sum(timer.calls)
+            begun = time.perf_counter_ns()
+            if experiment is RECORD:
+                timer.recording = self._recorder()
+            if timer.active:
+                timer.begin(self.position, cpu=self._cpu_turn())
+            try:
+                sample = next(self.stream)
+            except StopIteration:
+                self.stream = None
+                if self.position == 0:
+                    raise EmptyStream from None
+                self.fills = self.fills and self.position > 1  # else its first sample is all that it gives this time
+                continue
+            finally:
+                if timer.active:
+                    timer.end()
+            made.add(self.position, sample, begun, mark=timer.events is not None)
+            self._see_filling(sum(timer.calls) - crossed)
+            self.position += 1
+            self.drawn += 1
+            if experiment is RECORD:
+                self._recorded(self.position - 1, sample)
+
+    def _begin_stream(self, trace: BatchTrace) -> None:
+        """Where the first sample fills a buffer (of a shuffle, say), it is drawn outside the clock: an epoch fills it once, the
+        laps of a recording again and again."""
+        self.doing = self.position = 0
+        begun = time.perf_counter_ns()
+        self.stream = iter(self.dataset)
+        if self.fills:
+            try:
+                next(self.stream)
+            except StopIteration:
+                self.stream = iter(())  # said where the next sample is asked for
+            else:
+                self.position = 1
+            trace.replay += time.perf_counter_ns() - begun
+
+    def _see_filling(self, crossings: int) -> None:
+        """Before the recording: whether the first sample crosses many times as many hooks as the second."""
+        if self.discovered < DISCOVERY_UNITS:
+            first, self._first_crossings = self._first_crossings, crossings
+            self.fills = self.position > 0 and first > FILLING * max(1, crossings)
+
+    # -- recorded samples --------------------------------------------------------------------------------------------------
+
+    def _recorded_sample(self, unit: Any, made: MadeSamples) -> bool:
+        sample = self.recording.samples.get(unit)
+        if sample is None:
+            return False
+        begun = time.perf_counter_ns()
+        made.samples.append(snapshot(sample))
+        self.timer.replay_ns += time.perf_counter_ns() - begun
+        return True
+
+    def _recorder(self) -> Recording | None:
+        return self.recording if self.discovered >= DISCOVERY_UNITS and not self.recording.full else None
+
+    def _recorded(self, unit: Any, sample: Any) -> None:
+        """A unit ran under the recording arm: the first few only teach which functions are mixed."""
+        if self.timer.recording is not None:
+            self.recording.complete(unit, sample)
+        elif self.discovered < DISCOVERY_UNITS:
+            self.discovered = DISCOVERY_UNITS if self.kind == "batched" else self.discovered + 1
+            if self.discovered == DISCOVERY_UNITS and self.kind == "stream":
+                self.stream = None

@@ -1,0 +1,56 @@
+"""How worker processes are ended where they cannot be asked to, and undisturbed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from pipefix.hooks import torch_internals
+
+PATIENCE = 1.0
+"""Seconds that workers have to end when they are told to."""
+
+
+def abandon(iterator: Any) -> None:
+    """End worker processes in the middle of a batch. Torch must not take that for a crash, so it forgets them first."""
+    processes = torch_internals.processes_of(iterator)
+    torch_internals.forget_pids(iterator)
+    done = getattr(iterator, "_workers_done_event", None)
+    if done is not None and done._cond.acquire(True, PATIENCE):
+        done._cond.release()
+        done.set()
+    # An interrupt first: a worker that can still hear it removes its own temporary files.
+    for stop in (_interrupt, BaseProcess.terminate, BaseProcess.kill):
+        alive = [process for process in processes if process.is_alive()]
+        for process in alive:
+            stop(process)
+        until = time.monotonic() + PATIENCE
+        for process in alive:
+            process.join(max(0.0, until - time.monotonic()))
+    if done is not None:
+        # A worker that was ended while it looked at the event holds its lock for ever, and torch would wait for it.
+        iterator._workers_done_event = threading.Event()
+
+
+def _interrupt(process: BaseProcess) -> None:
+    if process.pid is not None:
+        os.kill(process.pid, signal.SIGINT)
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """While workers are put away a second Ctrl-C must not leave them behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)

@@ -1,0 +1,109 @@
+"""Puts the bench in the place of torch's fetcher, in whichever process a loader makes its batches: in its workers by their
+``worker_init_fn``, in the training process where there are none.
+
+The loader, its dataset and the user's own ``worker_init_fn`` are as they would be; one switch decides what a batch is made of: live
+or recorded, timed or not.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.queues
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from torch.utils.data import get_worker_info
+
+from pipefix.hooks import torch_internals
+from pipefix.measurement import failing
+from pipefix.measurement.bench import Bench
+from pipefix.measurement.failing import Failure
+from pipefix.measurement.probe_task import ProbeTask
+
+
+def called(make: Callable[[], Any]) -> Any:
+    """The collate function of a probed loader: the bench gives it what makes the batch. A loader that puts batches into memory of
+    its own has it called there."""
+    return make()
+
+
+class WorkerProbe:
+    """The ``worker_init_fn`` of a probed loader: does what the user's own does, and has the next fetcher be a bench."""
+
+    def __init__(self, task: ProbeTask, init: Callable[[int], object] | None = None) -> None:
+        self.task, self.init = task, init
+        self._failed: Failure | None = None
+        """Of the user's function: what to say in place of the first batch."""
+
+    def __call__(self, worker: int) -> None:
+        close_benches()  # of the process that this one was forked from
+        multiprocessing.queues.Queue._on_queue_feeder_error = _unsendable  # type: ignore[attr-defined]
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _hear_once)
+        sys.excepthook = _unless_left(sys.excepthook)
+        if self.init is not None:
+            try:
+                self.init(worker)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - told with the first batch that is asked for
+                self._failed = failing.of_beginning(error)
+        torch_internals.make_next_fetcher(self.fetcher)
+
+    def fetcher(self, kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> Any:
+        """In place of torch's own, made as that would be."""
+        if self._failed is not None:
+            return SimpleNamespace(fetch=lambda _: self._failed)
+        bench = Bench(self.task, dataset, collate_fn, auto_collation=auto_collation, places=collate_fn is not called)
+        if get_worker_info() is None:
+            _in_this_process.append(bench)
+        return bench
+
+
+_in_this_process: list[Bench] = []
+"""Benches of loaders without workers."""
+
+
+def close_benches() -> None:
+    """Put back everything that they patched."""
+    while _in_this_process:
+        _in_this_process.pop().close()
+
+
+def _unsendable(queue: Any, error: Exception, sent: Any) -> None:
+    """A batch that cannot be pickled is lost in the worker's feeder thread, and the training process would wait for it for ever."""
+    number, batch = sent
+    if isinstance(batch, Failure):
+        traceback.print_exception(error)
+    else:
+        queue.put((number, failing.of_handover(error)))
+
+
+def _unless_left(shown: Callable[..., object]) -> Callable[..., object]:
+    """The thread that hands a worker's tensors out shows an error where the training process was interrupted and has left it alone:
+    nobody waits for those tensors, and the interruption is told already."""
+
+    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if not issubclass(kind, (ConnectionError, EOFError)) or threading.current_thread() is threading.main_thread():
+            shown(kind, error, trace)
+
+    return show
+
+
+def _hear_once(*_: object) -> None:
+    """A terminal's Ctrl-C reaches the workers as well. A second one, from us, must not disturb one that is leaving already."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.unraisablehook = _unless_interrupted(sys.unraisablehook)
+    raise KeyboardInterrupt
+
+
+def _unless_interrupted(shown: Callable[[Any], object]) -> Callable[[Any], object]:
+    """An interrupt that falls into a finaliser is lost there, and Python would tell of it; the worker is ended otherwise then."""
+
+    def show(lost: Any) -> None:
+        if lost.exc_type is not KeyboardInterrupt:
+            shown(lost)
+
+    return show

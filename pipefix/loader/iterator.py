@@ -227,9 +227,8 @@ class LoaderIterator(AnyIterator):
 
     def _next_usable(self) -> Any:
         """The next batch that has samples in it."""
-        following: Callable[[], Any] = super()._next_data
         while True:
-            batch = self._received(following())
+            batch = self._next_made()
             if not isinstance(batch, FlawedBatch):
                 return batch
             assert self._work.quarantine is not None
@@ -238,8 +237,9 @@ class LoaderIterator(AnyIterator):
                 return batch.batch
             self._missed += 1
 
-    def _received(self, batch: Any) -> Any:
-        return batch
+    def _next_made(self) -> Any:
+        """The next batch as it was made; `FlawedBatch` where samples could not be read."""
+        return super()._next_data()
 
 
 class InProcessLoaderIterator(LoaderIterator, SingleIterator):

@@ -55,7 +55,7 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Threads that native libraries may use in each worker."""
     fuse: Literal["close", "exact"] | None = None
     """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
-    engine: Literal["auto", "processes", "subprocess", "threads", "torch"] | None = None
+    engine: Literal["auto", "processes", "torch"] | None = None
     """FastLoader's way of bringing batches from workers."""
     evidence: BeforeAfter | None = None
 

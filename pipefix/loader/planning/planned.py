@@ -181,7 +181,7 @@ class Planned:
 
     @property
     def engine(self) -> str | None:
-        return engine_of(self.plan.loader) if self.plan.loader is not None else None
+        return self.plan.loader.engine if self.plan.loader is not None else None
 
     def begin(self) -> None:
         """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""
@@ -246,8 +246,3 @@ def _here(asked: TunedOn) -> TunedOn:
         gpus=[gpu.name for gpu in gpus_here()[0]],
         memory_bytes=int(psutil.virtual_memory().total) if asked.memory_bytes else None,
     )
-
-
-def engine_of(change: LoaderChange) -> str | None:
-    """Plans of earlier versions may name engines that are gone, and whose samples threads made."""
-    return "processes" if change.engine in ("threads", "subprocess") else change.engine

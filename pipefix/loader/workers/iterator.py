@@ -142,7 +142,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
                 raise deaths.describe_death(error, self._workers, self._kills) from error
             raise
 
-    def _received(self, batch: Any) -> Any:
+    def _next_made(self) -> Any:
+        batch = super()._next_made()
         by_slot = isinstance(batch, (Arrival, PinnedBatch))
         self._work.handed["slots" if by_slot else "torch"] += 1
         return batch.open() if by_slot else batch

@@ -122,3 +122,13 @@ def _in_code(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _in_code(constant)
+
+
+class Overlaid:
+    """Another object, with other values in the place of some of its attributes."""
+
+    def __init__(self, below: Any, **others: Any) -> None:
+        self.__dict__.update(others, _below=below)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)

@@ -17,6 +17,7 @@ from torchvision.datasets import folder
 
 from pipefix.loader.fusing.picture_loading import PictureLoading, folder_backend
 from pipefix.loader.fusing.stand_in import PictureStandIn, Touched, loaded
+from pipefix.vocabulary.attributes import Overlaid
 
 
 class OpenedStandIn(PictureStandIn):
@@ -48,33 +49,23 @@ def _read(path: Any, mode: Any = tvio.ImageReadMode.UNCHANGED, *more: Any) -> Pi
     return loaded(path)
 
 
-class _Module:
-    """A module, some of whose names are others."""
-
-    def __init__(self, module: Any, **others: Any) -> None:
-        self.__dict__.update(others, _module=module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-
 def _known(value: Any) -> tuple[Any, PictureLoading] | None:
     """What stands in the place of a name's value."""
     pillow, tensors = PictureLoading("pil"), PictureLoading("tensor")
     if value is Image.open:
         return _open, pillow
     if value is Image:
-        return _Module(Image, open=_open), pillow
+        return Overlaid(Image, open=_open), pillow
     if value is PIL:
-        return _Module(PIL, Image=_Module(Image, open=_open)), pillow
+        return Overlaid(PIL, Image=Overlaid(Image, open=_open)), pillow
     if value is folder.pil_loader or (value is folder.default_loader and folder_backend() == "PIL"):
         return loaded, pillow
     if value is tvio.read_image or value is tvio.decode_image:
         return _read, tensors
     if value is tvio:
-        return _Module(tvio, read_image=_read, decode_image=_read), tensors
+        return Overlaid(tvio, read_image=_read, decode_image=_read), tensors
     if value is torchvision:
-        return _Module(torchvision, io=_Module(tvio, read_image=_read, decode_image=_read)), tensors
+        return Overlaid(torchvision, io=Overlaid(tvio, read_image=_read, decode_image=_read)), tensors
     return None
 
 

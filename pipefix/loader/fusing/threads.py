@@ -119,7 +119,7 @@ class ThreadsLoaderIterator(LoaderIterator):
 
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
-        super().__init__(loader)
+        super().__init__(self._seen_by_torch(loader))
         workers, made = loader.num_workers, self._work.fused
         assert made is not None
         collate = loader.collate_fn

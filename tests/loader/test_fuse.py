@@ -322,7 +322,7 @@ class TestDeclined:
         assert isinstance(found, NotFused)
         assert found.why.startswith("tried on drawn pictures, pixels differ from the list's own by")
 
-    @pytest.mark.parametrize("options", [{"mode": "near"}, {"source": "numpy"}, {"kernel": "fast"}])
+    @pytest.mark.parametrize("options", [{"source": "numpy"}, {"kernel": "fast"}])
     def test_words_that_are_none(self, options: dict[str, str]) -> None:
         with pytest.raises(ValueError, match=repr(next(iter(options.values())))):
             fuse(EXACT["v1 train"][1], **options)

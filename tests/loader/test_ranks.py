@@ -229,4 +229,3 @@ class TestRefused:
         next(iter(first))
         with pytest.raises(ValueError, match="taken with 2 as batch size, and this loader has 3"):
             FastLoader(pipelines.Stream(), batch_size=3).load_state_dict(first.state_dict())
-

@@ -19,7 +19,6 @@ from torchvision.transforms import v2
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.kernel import Kernel, best
 from pipefix.kernels.picture import Data, Target
-from pipefix.loader.fusing.fusion import MODES
 from pipefix.loader.fusing.picture_loading import by_pillow, by_torchvision
 from pipefix.loader.fusing.recipe import CannotFollow, FusedRecipe, NotFused
 from pipefix.loader.fusing.recognise import recognise
@@ -36,8 +35,6 @@ def fuse(
     ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
     ``kernel``: ``auto``, ``native`` or ``twin``. ``upright``: pictures are turned as their EXIF says before they enter the list.
     """
-    if mode not in MODES:
-        raise ValueError(f"A mode is {' or '.join(MODES)}, not {mode!r}.")
     recipe = recognise(transform, source=source)
     if isinstance(recipe, NotFused):
         return recipe

@@ -57,7 +57,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._kills = out_of_memory_kills()
         self._loader = weakref.ref(loader)
         self._ordered = in_order(loader)
-        given: dict[str, Any] = {"worker_init_fn": WorkerStart(loader.worker_init_fn, self._work.threads)}
+        given: dict[str, Any] = {"worker_init_fn": WorkerStart(self._work.threads, loader.worker_init_fn)}
         reads = self._under_rules(loader.dataset)
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
@@ -75,7 +75,6 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         with existing_objects_skipped() if method == "fork" else nullcontext():
             super().__init__(self._seen_by_torch(loader, **given))
         self._dataset = reads
-        self.course.made_by(self._workers)
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -83,7 +82,6 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             if self._work.shared_queue:
                 self._drop_what_is_under_way()
             self._start(loader)
-            self.course.made_by(self._workers)
         elif self.begin.again and not self.begin.fresh:
             # A seed for workers has been drawn, which those that lived on did not need.
             restore_generators(loader, self.begin.generators)
@@ -171,9 +169,6 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def _shutdown_workers(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if ending():
             return  # modules are being taken apart; torch's own does nothing then either
-        course = getattr(self, "course", None)
-        if course is not None:
-            course.ends()
         work = getattr(self, "_work", None)
         if work is not None and work.shared_queue and any(not worker.is_alive() for worker in processes_of(self)):
             # One that was killed while it waited for a batch still holds the queue: nobody would read that it is to end.

@@ -239,7 +239,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
                 self._sampler_iter = iter(self._index_sampler)
             # The sampler draws its order now, while the generators are as they were.
             first = next(self._indices, None)
-            self._indices = iter(()) if first is None else _again(first, self._indices)
+            self._indices = iter(()) if first is None else itertools.chain((first,), self._indices)
 
     def _next_on_its_way(self) -> Any:
         if not self._plain:
@@ -256,8 +256,3 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
             raise
         self.standing.batches += 1
         return batch
-
-
-def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest

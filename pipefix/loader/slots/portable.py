@@ -130,15 +130,8 @@ def _lost(loader: Any) -> list[str]:
     lost += ["sample_timeout="] if loader.sample_timeout else []
     lost += ["threads_per_worker="] if loader.threads_per_worker > 1 else []
     lost += [f"{name}=" for name in ("augment", "device") if held[name] is not None]
-    return lost if held["_planned"] is None else lost + _lost_of_plan(held["_planned"].plan)
-
-
-def _lost_of_plan(plan: Any) -> list[str]:
-    """Of a plan's changes those that are no arguments of a `DataLoader`."""
-    lost = [f"the plan's {name}" for name in ("cache", "augmentation") if getattr(plan, name) is not None]
-    change = plan.loader
-    if change is None:
-        return lost
-    beyond = ("worker_threads", "fuse", "engine")
-    lost += [f"the plan's {name}" for name in beyond if getattr(change, name) not in (None, "auto", "processes")]
-    return lost
+    # Of a plan's changes those that are no arguments of a `DataLoader`.
+    plan, beyond = held["_planned"].plan, ("worker_threads", "fuse", "engine")
+    lost += [f"the plan's {name}" for name in ("cache", "augmentation") if getattr(plan, name) is not None]
+    settings = held["_planned"].settings
+    return lost + [f"the plan's {name}" for name in beyond if getattr(settings, name) not in (None, "auto", "processes")]

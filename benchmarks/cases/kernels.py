@@ -30,7 +30,9 @@ from benchmarks.harness.record import Record
 from benchmarks.harness.turns import in_turns
 from pipefix.kernels.kernel import Absent, native
 from pipefix.kernels.picture import Box, Target
-from pipefix.loader.fusing.fuse import Fused, NotFused, fuse, sample_key
+from pipefix.loader.fusing.fuse import Fused, fuse
+from pipefix.loader.fusing.recipe import NotFused
+from pipefix.loader.fusing.sample_random import sample_key
 
 TITLE = "Fused samples against decoding alone"
 ISSUE = "4, bar 2"

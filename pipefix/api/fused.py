@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.loader.fusing import dataset_trial
+from pipefix.fixes import fused_trial
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.measurement.measurement import FusedCall
@@ -33,12 +33,12 @@ def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, F
 
     each = seconds / len(MODES)
     return {
-        mode: fused_call(in_child_process(partial(dataset_trial.try_on_dataset, subject.loader, mode, LOOKING * each)))
+        mode: fused_call(in_child_process(partial(fused_trial.try_on_dataset, subject.loader, mode, LOOKING * each)))
         for mode in MODES
     }
 
 
-def fused_call(found: dataset_trial.DatasetTrial | NotFused) -> FusedCall:
+def fused_call(found: fused_trial.DatasetTrial | NotFused) -> FusedCall:
     if isinstance(found, NotFused):
         return FusedCall(why_not=found.why)
     pairs = np.column_stack([found.fused, found.own])
@@ -48,7 +48,7 @@ def fused_call(found: dataset_trial.DatasetTrial | NotFused) -> FusedCall:
     )  # fmt: skip
 
 
-def _pace(found: dataset_trial.DatasetTrial) -> Interval | None:
+def _pace(found: fused_trial.DatasetTrial) -> Interval | None:
     if len(found.paces) < FEW:
         return None
     pairs = np.array(found.paces, dtype=float)

@@ -16,10 +16,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from pipefix.fixes import fused_trial
 from pipefix.fixes.outcome import Sameness
 from pipefix.hooks.torch_internals import end_workers
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.fusing import dataset_trial
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.trial import PixelDifference, difference, spread
@@ -164,18 +164,18 @@ def _both(before: Subject, after: Subject, places: list[int]) -> tuple[int, str 
     """How many were compared, what is another thing altogether, whether all is equal, and how far pictures lie apart."""
     mode = mode_of(after.loader)
     assert mode is not None
-    found = dataset_trial.source_of(after.loader, mode)
+    found = fused_trial.source_of(after.loader, mode)
     if isinstance(found, NotFused):
         return found
     source, _ = found
     made, own, equal = [], [], True
     for place in places:
-        one = dataset_trial.both(source, after.dataset, place)
+        one = fused_trial.both(source, after.dataset, place)
         if isinstance(one, NotFused):
             return one
         theirs, picture = one.own, one.picture
         if after.dataset is not before.dataset:
-            theirs, picture = dataset_trial.other_own(before.dataset, source, place)
+            theirs, picture = fused_trial.other_own(before.dataset, source, place)
         for where in differences(theirs, one.fused):
             equal = False
             if where.mean is None:

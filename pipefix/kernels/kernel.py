@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeAlias
 
 from pipefix.kernels import build
-from pipefix.kernels.header import Header
-from pipefix.kernels.picture import Box, Data, Finish, PictureCut, Target
 
+if TYPE_CHECKING:
+    from pipefix.kernels.native import NativeKernel
+    from pipefix.kernels.twin import TwinKernel
 
-class Kernel(Protocol):
-    """Makes one sample of a batch in one call. All of them give the same answer, and raise the same errors (`kernels.errors`)."""
-
-    name: str
-
-    def header(self, data: Data) -> Header: ...
-
-    def jpeg_region(self, data: Data, box: Box) -> np.ndarray[Any, Any]: ...
-
-    def jpeg_into(self, data: Data, cut: PictureCut, finish: Finish, target: Target, index: int) -> None: ...
-
-    def pixels_into(self, pixels: np.ndarray[Any, Any], cut: PictureCut, finish: Finish, target: Target, index: int) -> None: ...
-
-    def hue_turned(self, pixels: np.ndarray[Any, Any], shift: int) -> np.ndarray[Any, Any]: ...
-
-    def blurred(self, pixels: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None: ...
+Kernel: TypeAlias = "NativeKernel | TwinKernel"
+"""Makes one sample of a batch in one call. Both give the same answer, and raise the same errors (`kernels.errors`)."""
 
 
 @dataclass(frozen=True)

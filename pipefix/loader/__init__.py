@@ -11,7 +11,7 @@ why (`explain`):
 Which samples a batch has, their order, seeds and errors are torch's own in each of them. Then, batch by batch:
 
 1. The sampler's indices go to a worker: to each in turn, or, where samples have random numbers of their own, to whichever is free
-   (one queue for all: `workers.iterator.SharedQueueLoader`). `workers.start` is what a worker does first, `workers.dataset_once`
+   (one queue for all: `workers.iterator.with_one_queue`). `workers.start` is what a worker does first, `workers.dataset_once`
    how a large dataset comes to workers that are not forked, `workers.deaths` what is told of one that died.
 2. Samples are read (`policy.read_policy`) from the user's dataset, or from what a plan puts in its place (`planning.planned`: a
    cache, transforms that move to the batch): one after the other, or by threads (`policy.sample_threads`). What cannot be read is

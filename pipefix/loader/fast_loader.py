@@ -99,13 +99,13 @@ class FastLoader(_Base[T]):
         self.engine, self.plan, self.rng = engine, plan, rng
         self.on_bad, self.max_bad, self.quarantine, self.sample_timeout = on_bad, max_bad, quarantine, sample_timeout
         self.augment, self.device, self.fuse, self.threads_per_worker = augment, device, fuse, threads_per_worker
-        self._planned: Planned | None = None
+        self._planned = Planned()
         if plan is not None:
             arguments = dict(_SIGNATURE.bind(self, *args, **kwargs).arguments)
             del arguments["self"]
             self._planned = planned.read(plan, arguments["dataset"])
-            args, kwargs = (), planned.arguments(self._planned.plan.loader, arguments)
-        mode = (self._planned.fuse if self._planned is not None else None) or fuse
+            args, kwargs = (), planned.arguments(self._planned.settings, arguments)
+        mode = self._planned.settings.fuse or fuse
         self._fusing = Fusing(mode) if mode is not None else None
         self._fusion: Fusion | ReadInPart | str | None = None
         """How batches are fused, or why they are not; None: not asked for, or not known yet."""
@@ -130,7 +130,7 @@ class FastLoader(_Base[T]):
 
     def __iter__(self) -> Any:
         begun = self.meter.clock()
-        made = None if self._planned is None else by_dali.of(self._planned, self)
+        made = by_dali.of(self._planned, self)
         iterator = self._epoch_begun() if why_plain() is None and made is None else self._plain_epoch(made)
         self.meter.started(self.meter.clock() - begun)
         return iterator
@@ -162,8 +162,7 @@ class FastLoader(_Base[T]):
 
     def _plain_epoch(self, made: DaliBatches | None) -> Any:
         """As `DataLoader` makes it, or DALI, with what is done to batches on their way."""
-        if self._planned is not None:
-            self._planned.begin()
+        self._planned.begin()
         going_on, self._pending = self._pending, None
         self._beginning = going_on or EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self))
         self._epoch = self._beginning.epoch + 1
@@ -194,24 +193,17 @@ class FastLoader(_Base[T]):
         if self._fusing is None:
             self._fusion = None
             return
-        if self._planned is not None:
-            self._planned.begin()
-        self._fusion = self._fusing.decide(self, self._reads, moved=self._module is not None)
+        self._planned.begin()
+        self._fusion = self._fusing.decide(self, self._reads, moved=self._planned.module is not None)
 
     @property
     def _reads(self) -> Any:
         """What samples are read from."""
-        return self.dataset if self._planned is None else self._planned.reads
-
-    @property
-    def _module(self) -> Any:
-        """What the plan has done to whole batches."""
-        return None if self._planned is None else self._planned.module
+        return self.dataset if self._planned.reads is None else self._planned.reads
 
     def _work(self) -> EpochWork:
         """What the next iterator does beside torch's own."""
-        if self._planned is not None:
-            self._planned.begin()
+        self._planned.begin()
         check(self.on_bad, self.max_bad, self.sample_timeout, self.threads_per_worker)
         fused = self._fusion if isinstance(self._fusion, Fusion) else None
         keyed = self.rng == "sample" or fused is not None
@@ -221,15 +213,14 @@ class FastLoader(_Base[T]):
             reads=getattr(self._fusion, "reads", self._reads),
             rules=rules,
             quarantine=Quarantine(self.quarantine, self.max_bad, resume.length(self)) if rules else None,
-            threads=self._planned.threads if self._planned is not None else None,
+            threads=self._planned.settings.worker_threads,
             carrier=self._carrier_to_device(),
-            steps=tuple(step for step in (self._module, self.augment) if step is not None),
-            recorded=self._module,
+            steps=tuple(step for step in (self._planned.module, self.augment) if step is not None),
+            recorded=self._planned.module,
             fused=fused,
             shared_queue=keyed and self.num_workers > 1 and self._engine != "torch" and self._auto_collation,
         )
-        if self._planned is not None:
-            self._planned.warn_of_cpu(work.carrier)
+        self._planned.warn_of_cpu(work.carrier)
         self._latest = work
         if fused is not None and fused.by_threads:
             who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
@@ -254,7 +245,7 @@ class FastLoader(_Base[T]):
     @property
     def _engine(self) -> str:
         """As the plan has it, or the code."""
-        return (self._planned.engine if self._planned is not None else None) or self.engine
+        return self._planned.settings.engine or self.engine
 
     def _arena(self, work: EpochWork) -> Arena | str:
         """What the workers write into, or why there is none."""
@@ -312,7 +303,7 @@ class FastLoader(_Base[T]):
     def explain(self) -> str:
         """How batches are made, and why so."""
         work = self._latest
-        if self._planned is not None and by_dali.of(self._planned, self) is not None:
+        if by_dali.of(self._planned, self) is not None:
             return self._planned.explain(self._carrier)
         if why_plain() is not None:
             return f"As DataLoader does it: {why_plain()}."
@@ -332,8 +323,7 @@ class FastLoader(_Base[T]):
             told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
         if work.quarantine is not None:
             told.append(work.quarantine.sentence())
-        if self._planned is not None:
-            told.append(self._planned.explain(work.carrier))
+        told.append(self._planned.explain(work.carrier))
         return " ".join(part for part in told if part)
 
     def _declined(self) -> list[str]:

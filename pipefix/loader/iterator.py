@@ -30,6 +30,7 @@ from pipefix.loader.resume import EpochPosition, begin_augmenting, restore_gener
 from pipefix.loader.slots.arena import Arena
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
+from pipefix.vocabulary.attributes import Overlaid
 
 log = logging.getLogger("pipefix.loader")
 HELD = 2
@@ -59,7 +60,7 @@ class EpochWork:
 
 
 class LoaderIterator(AnyIterator):
-    """Torch sets its parts one by one as attributes; some of them are given another shape here."""
+    """The base of all of them."""
 
     _work: EpochWork
     standing: EpochPosition
@@ -71,6 +72,8 @@ class LoaderIterator(AnyIterator):
 
     def _prepare(self, loader: Any) -> None:
         self._work = loader._work()
+        self.guarded = bool(self._work.rules) and loader._dataset_kind == DatasetKind.Map
+        """Whether samples are read under rules."""
         self._staged: deque[Any] = deque()
         self._start(loader)
 
@@ -87,19 +90,15 @@ class LoaderIterator(AnyIterator):
             self._work.quarantine.begin()
         begin_augmenting(self._work.steps, self.begin, loader.batch_size)
 
-    # -- parts that torch sets ---------------------------------------------------------------------------------------------
+    # -- what torch's iterator is given ------------------------------------------------------------------------------------
 
-    @property
-    def guarded(self) -> bool:
-        return bool(self._work.rules) and self._dataset_kind == DatasetKind.Map
-
-    @property
-    def _dataset(self) -> Any:
-        return self._read_from
-
-    @_dataset.setter
-    def _dataset(self, dataset: Any) -> None:
-        self._read_from = self._under_rules(dataset)
+    def _seen_by_torch(self, loader: Any, **others: Any) -> Any:
+        """``loader``, with what samples are read from and batches are made by under the loader's rules."""
+        carrier = self._work.carrier
+        # What goes to a device is copied from pinned memory, which the caller's thread is not to wait for.
+        pins = bool(loader.pin_memory) or (self._pins_apart and carrier is not None and carrier.streams)
+        parts = {"dataset": self._under_rules(loader.dataset), "collate_fn": self._made_by(loader.collate_fn), "pin_memory": pins}
+        return Overlaid(loader, **(parts | others))
 
     def _under_rules(self, dataset: Any) -> Any:
         """What samples are read from."""
@@ -110,14 +109,6 @@ class LoaderIterator(AnyIterator):
         if self._work.rules and not isinstance(dataset, IterableDataset):
             return PolicedDataset(self._work.reads, self._work.rules)
         return self._work.reads
-
-    @property
-    def _collate_fn(self) -> Any:
-        return self._collates
-
-    @_collate_fn.setter
-    def _collate_fn(self, collate_fn: Any) -> None:
-        self._collates = self._made_by(collate_fn)
 
     def _made_by(self, collate_fn: Any) -> Any:
         """What makes a batch of what was read: the user's collate function, under the loader's rules."""
@@ -136,16 +127,6 @@ class LoaderIterator(AnyIterator):
         if self._rest_of_order is not None:
             indices = iter(self._rest_of_order)
         self._indices = itertools.islice(indices, self.begin.passed, None) if self.begin.passed else indices
-
-    @property
-    def _pin_memory(self) -> bool:
-        return self._pins
-
-    @_pin_memory.setter
-    def _pin_memory(self, pins: bool) -> None:
-        # What goes to a device is copied from pinned memory, which the caller's thread is not to wait for.
-        carrier = self._work.carrier
-        self._pins = bool(pins) or (self._pins_apart and carrier is not None and carrier.streams)
 
     def _next_index(self) -> Any:
         index = super()._next_index()  # type: ignore[no-untyped-call]
@@ -227,9 +208,8 @@ class LoaderIterator(AnyIterator):
 
     def _next_usable(self) -> Any:
         """The next batch that has samples in it."""
-        following: Callable[[], Any] = super()._next_data
         while True:
-            batch = self._received(following())
+            batch = self._next_made()
             if not isinstance(batch, FlawedBatch):
                 return batch
             assert self._work.quarantine is not None
@@ -238,8 +218,9 @@ class LoaderIterator(AnyIterator):
                 return batch.batch
             self._missed += 1
 
-    def _received(self, batch: Any) -> Any:
-        return batch
+    def _next_made(self) -> Any:
+        """The next batch as it was made; `FlawedBatch` where samples could not be read."""
+        return super()._next_data()
 
 
 class InProcessLoaderIterator(LoaderIterator, SingleIterator):
@@ -248,7 +229,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         self.course.may_stop = True
-        super().__init__(loader)
+        super().__init__(self._seen_by_torch(loader))
         work = self._work
         self._plain = not (work.steps or work.quarantine or work.carrier or self.guarded or self._pin_memory)
         self._profile_name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -258,7 +239,7 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
                 self._sampler_iter = iter(self._index_sampler)
             # The sampler draws its order now, while the generators are as they were.
             first = next(self._indices, None)
-            self._indices = iter(()) if first is None else _again(first, self._indices)
+            self._indices = iter(()) if first is None else itertools.chain((first,), self._indices)
 
     def _next_on_its_way(self) -> Any:
         if not self._plain:
@@ -275,8 +256,3 @@ class InProcessLoaderIterator(LoaderIterator, SingleIterator):
             raise
         self.standing.batches += 1
         return batch
-
-
-def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest

@@ -32,15 +32,13 @@ class PlainEpoch:
             warnings.warn(f"{', '.join(asked)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
         self.standing, self.meter = EpochPosition(begin, begin.passed), loader.meter
         self.course, self._begin = Course(self.meter, begin.epoch, loader), begin
-        planned = loader._planned
-        module = None if planned is None else planned.module
+        module = loader._planned.module
         self._steps = [step for step in (module, loader.augment) if step is not None]
         resume.begin_augmenting(self._steps, begin, loader.batch_size)
         self._carrier = None if loader.device is None else Carrier(loader.device)
         twin = copy.copy(loader)
         twin.__class__ = DataLoader
-        if planned is not None:
-            vars(twin)["dataset"] = planned.reads
+        vars(twin)["dataset"] = loader._reads
         if module is not None:
             vars(twin)["collate_fn"] = module.collate(loader.collate_fn)
         if begin.dealt_from:

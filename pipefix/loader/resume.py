@@ -24,8 +24,6 @@ from pipefix.loader import ranks
 from pipefix.vocabulary.random_state import preserved
 
 FORMAT = "pipefix.loader/2"
-FORMAT_WITHOUT_RANKS = "pipefix.loader/1"
-"""Of states that do not say how many ranks there were."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,11 @@ def length(loader: Any) -> int | None:
 
 def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
     """The epoch that a state goes on with. Raises ValueError where it belongs to another loader."""
-    state = _with_ranks(loader, state)
+    if state.get("format") != FORMAT:
+        raise ValueError(
+            f"This is no state of a FastLoader: its format is {state.get('format')!r}, not {FORMAT!r}. "
+            "Give what state_dict() returned."
+        )
     dealt_from, passed, redealt = _place(loader, state)
     if state["owned"]:
         _set_owned(loader, state["owned"])
@@ -179,27 +181,6 @@ def beginning_of(loader: Any, state: dict[str, Any]) -> EpochStart:
         dealt_from=dealt_from,
         redealt=redealt,
     )
-
-
-def _with_ranks(loader: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """The state in the format of today."""
-    name = state.get("format")
-    if name == FORMAT:
-        return state
-    if name != FORMAT_WITHOUT_RANKS:
-        raise ValueError(
-            f"This is no state of a FastLoader: its format is {name!r}, not {FORMAT!r}. Give what state_dict() returned."
-        )
-    here = ranks.world_size(loader)
-    if state["batches"] and here is not None and "world_size" not in state:
-        raise ValueError(
-            f"The state is of an older pipefix ({name}) and does not say how many ranks it was taken with; this loader is one of "
-            f"{here}. With another number of ranks samples would be lost or doubled. If you know the number, go on with "
-            f'load_state_dict({{**state, "world_size": {here}}}) and that number in place of {here}.'
-        )
-    how = ranks.batching(loader)
-    size = state["batch_size"] if how is None or state["batch_size"] is not None else how.batch_size
-    return {"world_size": here, "in_order": True, "dealt_from": 0, **state, "batch_size": size}
 
 
 def _place(loader: Any, state: dict[str, Any]) -> tuple[int, int, bool]:

@@ -56,8 +56,12 @@ class LoaderChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     fuse: Literal["close", "exact"] | None = None
     """Pictures are decoded, transformed and put into batches by one call each, where they can be."""
     engine: Literal["auto", "processes", "subprocess", "threads", "torch"] | None = None
-    """FastLoader's way of bringing batches from workers."""
+    """FastLoader's way of bringing batches from workers. Two of them are gone, and mean ``processes``."""
     evidence: BeforeAfter | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine in ("subprocess", "threads"):
+            msgspec.structs.force_setattr(self, "engine", "processes")
 
 
 class CacheChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

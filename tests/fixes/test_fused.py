@@ -21,14 +21,14 @@ from torchvision import transforms as v1
 from torchvision.datasets import ImageFolder
 
 from pipefix.api import fused as tried
-from pipefix.fixes import apply_plan, same_samples, speedup
+from pipefix.fixes import apply_plan, fused_trial, same_samples, speedup
 from pipefix.fixes.choice import candidates, fixer_for
 from pipefix.fixes.outcome import Applied, Refused
 from pipefix.fixes.speedup import WholeLoader
 from pipefix.fixes.steps import FixContext
 from pipefix.kernels.kernel import Absent, native
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.fusing import dataset_trial, in_part
+from pipefix.loader.fusing import in_part
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.sample_random import seeded
@@ -91,10 +91,10 @@ def test_it_is_tried_on_the_datasets_own_pictures(
     folder: Path, transform: Any, draws: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Time for every picture however slow the machine is; the loader's pace takes all the time that it is given.
-    paces = dataset_trial._paces
-    monkeypatch.setattr(dataset_trial, "_paces", lambda loader, seconds: paces(loader, seconds / 60))
-    found = in_child_process(partial(dataset_trial.try_on_dataset, loader(folder, transform), "exact", 60.0), 90.0)
-    assert isinstance(found, dataset_trial.DatasetTrial), found
+    paces = fused_trial._paces
+    monkeypatch.setattr(fused_trial, "_paces", lambda loader, seconds: paces(loader, seconds / 60))
+    found = in_child_process(partial(fused_trial.try_on_dataset, loader(folder, transform), "exact", 60.0), 90.0)
+    assert isinstance(found, fused_trial.DatasetTrial), found
     assert found.equal and found.distance == "pixels equal the list's own"
     assert (found.draws, found.processes) == (draws, "")
     call = tried.fused_call(found)
@@ -117,10 +117,10 @@ def test_what_does_not_fit_says_why(folder: Path) -> None:
     odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
     assert (
         "ColorJitter"
-        in tried.fused_call(in_child_process(partial(dataset_trial.try_on_dataset, loader(folder, odd), "close"))).why_not
+        in tried.fused_call(in_child_process(partial(fused_trial.try_on_dataset, loader(folder, odd), "close"))).why_not
     )
-    own = dataset_trial.try_on_dataset(loader(folder, collate_fn=list, num_workers=1), "exact")
-    assert isinstance(own, dataset_trial.DatasetTrial) and own.processes == "collate_fn is your own"
+    own = fused_trial.try_on_dataset(loader(folder, collate_fn=list, num_workers=1), "exact")
+    assert isinstance(own, fused_trial.DatasetTrial) and own.processes == "collate_fn is your own"
     assert own.paces == () and tried.fused_call(own).pace is None
 
 
@@ -129,8 +129,8 @@ def test_what_fits_in_part_is_tried_so(folder: Path, monkeypatch: pytest.MonkeyP
         pytest.skip("in part needs the native kernel")
     monkeypatch.setattr(in_part, "LEAST_GAIN", 0.0)
     odd = v1.Compose([v1.RandomResizedCrop(32), v1.ColorJitter(), v1.ToTensor()])
-    found = dataset_trial.try_on_dataset(loader(folder, odd), "close")
-    assert isinstance(found, dataset_trial.DatasetTrial), found
+    found = fused_trial.try_on_dataset(loader(folder, odd), "close")
+    assert isinstance(found, fused_trial.DatasetTrial), found
     assert found.equal and found.draws and found.processes == "your own transforms run in them"
 
 
@@ -145,10 +145,10 @@ def test_putting_the_generators_at_a_samples_numbers_is_not_its_codes_time(folde
 
     # A look at the thread's time every millisecond, but for the generators.
     clock = SimpleNamespace(perf_counter=time.perf_counter, thread_time=lambda: next(looks) * 0.001 + sum(spent))
-    monkeypatch.setattr(dataset_trial, "time", clock)
-    monkeypatch.setattr(dataset_trial, "seeded", slowly)
-    found = dataset_trial.try_on_dataset(loader(folder, num_workers=0), "exact", 0.01)
-    assert isinstance(found, dataset_trial.DatasetTrial), found
+    monkeypatch.setattr(fused_trial, "time", clock)
+    monkeypatch.setattr(fused_trial, "seeded", slowly)
+    found = fused_trial.try_on_dataset(loader(folder, num_workers=0), "exact", 0.01)
+    assert isinstance(found, fused_trial.DatasetTrial), found
     assert spent and 0 < max(found.own) < 1
 
 
@@ -163,17 +163,17 @@ def test_a_loader_that_starts_slowly_shows_its_pace_all_the_same(folder: Path, m
         return begin(self)
 
     clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + sum(late_by), thread_time=time.thread_time)
-    monkeypatch.setattr(dataset_trial, "time", clock)
+    monkeypatch.setattr(fused_trial, "time", clock)
     monkeypatch.setattr(FastLoader, "__iter__", late)
-    found = dataset_trial.try_on_dataset(loader(folder), "exact", seconds)
-    assert isinstance(found, dataset_trial.DatasetTrial), found
+    found = fused_trial.try_on_dataset(loader(folder), "exact", seconds)
+    assert isinstance(found, fused_trial.DatasetTrial), found
     assert late_by, "it was late"
     assert tried.fused_call(found).pace is not None
 
 
 def test_a_dataset_that_remembers_is_declined_and_remembers_nothing_of_it(folder: Path) -> None:
     dataset = Remembering(str(folder))
-    found = in_child_process(partial(dataset_trial.try_on_dataset, DataLoader(dataset, batch_size=4), "exact"))
+    found = in_child_process(partial(fused_trial.try_on_dataset, DataLoader(dataset, batch_size=4), "exact"))
     assert isinstance(found, NotFused), found
     assert dataset.known == {}
 

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
+from pipefix.fixes import fused_trial
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.fusing import dataset_trial
 from pipefix.loader.fusing.child_process import in_child_process
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.tuning.trial import can_fork
@@ -31,7 +31,7 @@ def fused_call(folder: str) -> dict[str, str]:
     }
     found = {}
     for name, loader in loaders.items():
-        told = in_child_process(partial(dataset_trial.try_on_dataset, loader, "exact", 0.1))
+        told = in_child_process(partial(fused_trial.try_on_dataset, loader, "exact", 0.1))
         found[name] = told.why if isinstance(told, NotFused) else "" if told.paces else "no pace was found"
     return found
 

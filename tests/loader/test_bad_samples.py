@@ -148,25 +148,6 @@ def test_where_no_alarm_was_set_none_is_afterwards(monkeypatch: pytest.MonkeyPat
     assert timer.rings_at == 0.0
 
 
-def test_streams_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"asked for by index, which a stream's are not\. This is a Stream"):
-        FastLoader(pipelines.Stream(), on_bad="skip")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"on_bad": "ignore"}, "'raise', 'skip', 'refill', but got on_bad='ignore'"),
-        ({"max_bad": 5}, "between 0 and 1, but got max_bad=5"),
-        ({"sample_timeout": -1}, "got sample_timeout=-1"),
-        ({"rng": "mine"}, "got rng='mine'"),
-    ],
-)
-def test_wrong_options_are_named(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        FastLoader(pipelines.Tensors(), **options)
-
-
 def test_sources_are_found_through_subsets() -> None:
     assert source_of(Subset(Subset(pipelines.Torn(), [9, 8, 7]), [2, 1]), 0) == "/data/7.jpg"
     assert source_of(pipelines.Tensors(), 0) is None

@@ -178,9 +178,29 @@ def test_wrong_arguments_meet_the_same_error(options: dict[str, Any], error: typ
     assert str(met.value) == str(expected.value)
 
 
-def test_a_wrong_engine_names_those_that_are() -> None:
-    with pytest.raises(ValueError, match=r"'auto', 'processes', 'torch', but got engine='turbo'"):
-        FastLoader(pipelines.Tensors(), engine="turbo")
+WRONG_OF_OURS: list[tuple[dict[str, Any], str]] = [
+    ({"engine": "turbo"}, "'auto', 'processes', 'torch', but got engine='turbo'"),
+    ({"fuse": "near"}, "'close', 'exact' or None, but got fuse='near'"),
+    ({"on_bad": "ignore"}, "'raise', 'skip', 'refill', but got on_bad='ignore'"),
+    ({"max_bad": 5}, "between 0 and 1, but got max_bad=5"),
+    ({"sample_timeout": -1}, "got sample_timeout=-1"),
+    ({"rng": "mine"}, "got rng='mine'"),
+    ({"threads_per_worker": 0}, "whole number above 0, but got threads_per_worker=0"),
+    ({"threads_per_worker": 2.0}, "whole number above 0, but got threads_per_worker=2.0"),
+    ({"threads_per_worker": 2, "sample_timeout": 3}, "Leave one of them out"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG_OF_OURS)
+def test_wrong_options_of_ours_are_named_with_what_they_may_be(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        FastLoader(pipelines.Tensors(), **options)
+
+
+@pytest.mark.parametrize("options", [{"on_bad": "skip"}, {"sample_timeout": 3}, {"rng": "sample"}, {"threads_per_worker": 2}])
+def test_options_that_belong_to_indices_are_refused_for_streams(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"asked for by index, which a stream's are not\. This is a Stream"):
+        FastLoader(pipelines.Stream(), **options)
 
 
 @pytest.mark.parametrize("attribute", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"])

@@ -319,11 +319,6 @@ class TestProcesses:
         dataset.transform.transforms[0].scale = (0.5, 0.50002)
         assert settings_of(dataset.transform) != before
 
-    def test_a_collate_function_without_workers(self, folder: Path) -> None:
-        made, own, loader = both(ImageFolder(str(folder), TRAIN), num_workers=0, batch_size=4, collate_fn=stacked)
-        assert_same(made, own)
-        assert_fused(loader)
-
     def test_bad_pictures(self, folder: Path, tmp_path: Path) -> None:
         dataset = ImageFolder(str(folder), TRAIN)
         dataset.samples[5] = (str(tmp_path / "gone.jpg"), 0)
@@ -413,10 +408,6 @@ class TestDeclined:
         write(PlanFile(augmentation=AugmentationChange(backend="kornia")), path)
         loader = FastLoader(ImageFolder(str(folder), TRAIN), fuse="close", plan=path)
         assert loader.explain().startswith("Not fused: the plan moves transforms to whole batches. ")
-
-    def test_words_that_are_none(self, folder: Path) -> None:
-        with pytest.raises(ValueError, match="fuse option should be one of 'close', 'exact' or None, but got fuse='near'"):
-            FastLoader(ImageFolder(str(folder), TRAIN), fuse="near")
 
 
 def upside_down_dogs(path: str) -> Any:

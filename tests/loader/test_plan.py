@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
 
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.loader.fast_loader import FastLoader
-from pipefix.loader.planning import planned
+from pipefix.loader.planning import as_planned, planned
+from pipefix.loader.workers import start
 from pipefix.plan.planfile import AugmentationChange, CacheChange, LoaderChange, PlanFile, TunedOn, write
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from tests.loader import pipelines
@@ -259,3 +262,44 @@ def test_augmentation_behind_a_cache_is_done_once(store: Any, plan: Any, tmp_pat
     assert torch.allclose(torch.cat([images for images, _ in made]), expected, atol=1e-2)
     assert torch.cat([index for _, index in made]).tolist() == list(range(8))
     assert "samples are read from" in loader.explain() and "Normalize are done to whole batches" in loader.explain()
+
+
+# -- a loader like another, as fix and tune measure plans ------------------------------------------------------------------
+
+TEN = TensorDataset(torch.arange(10))
+
+
+class Stream(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+def noted(worker: int) -> None:
+    os.environ["PIPEFIX_TEST_WORKER"] = str(worker)
+
+
+def test_threads_are_capped_before_the_users_own_init_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("OMP_NUM_THREADS", "PIPEFIX_TEST_WORKER", *start._VARIABLES):
+        monkeypatch.setenv(name, "7")
+    theirs: Any = DataLoader(TEN, num_workers=2, worker_init_fn=noted)
+    found = as_planned.loader(theirs, PlanFile(loader=LoaderChange(worker_threads=1)), tmp_path).worker_init_fn
+    found(5)
+    assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["PIPEFIX_TEST_WORKER"] == "5"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 3, "shuffle": False, "drop_last": True},
+        {"batch_size": None},
+        {"batch_sampler": BatchSampler(SequentialSampler(TEN), 4, False)},
+        {"dataset": Stream(), "batch_size": 4},
+    ],
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_of_a_loader_like_another_are_the_same(tmp_path: Path, options: dict[str, Any], workers: int) -> None:
+    theirs: Any = DataLoader(**{"dataset": TEN, **options})
+    engine = "processes" if workers else None
+    ours = as_planned.loader(theirs, PlanFile(loader=LoaderChange(num_workers=workers, engine=engine)), tmp_path)
+    assert ours.num_workers == workers
+    assert [str(batch) for batch in ours] == [str(batch) for batch in theirs]

@@ -186,17 +186,6 @@ def test_what_is_padded_and_left_out_is_told() -> None:
 
 
 class TestRefused:
-    def test_an_old_state_that_does_not_say_its_ranks(self) -> None:
-        loader = ranks_of(4, 40, 2)[0]
-        taken([iter(loader)], 2)
-        old = {key: value for key, value in loader.state_dict().items() if key in OLD} | {"format": "pipefix.loader/1"}
-        with pytest.raises(ValueError, match="does not say how many ranks it was taken with; this loader is one of 3"):
-            ranks_of(3, 40, 2)[0].load_state_dict(old)
-        others = ranks_of(3, 40, 2)
-        for other in others:
-            other.load_state_dict({**old, "world_size": 4})
-        assert len(all_of([iter(other) for other in others])) == 24
-
     def test_a_sampler_whose_order_is_not_torchs(self) -> None:
         class Own(DistributedSampler[Any]):
             def __iter__(self) -> Any:
@@ -240,6 +229,3 @@ class TestRefused:
         next(iter(first))
         with pytest.raises(ValueError, match="taken with 2 as batch size, and this loader has 3"):
             FastLoader(pipelines.Stream(), batch_size=3).load_state_dict(first.state_dict())
-
-
-OLD = ("batch_size", "length", "epoch", "batches", "seed", "fresh", "generators", "owned")

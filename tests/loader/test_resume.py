@@ -163,7 +163,6 @@ def test_batches_that_were_left_out_count(by: dict[str, Any]) -> None:
     ("state", "words"),
     [
         ({"format": "else"}, "This is no state of a FastLoader: its format is 'else'"),
-        ({"format": "pipefix.loader/1", "length": 12}, "taken with 12 samples in the dataset, and this loader has 40"),
         ({"world_size": 4}, "taken with 4 ranks, and this loader is one of 1: where it stands in the epoch is not known"),
         ({"length": 12}, "taken with 12 samples in the dataset, and this loader has 40"),
     ],

@@ -123,21 +123,3 @@ def test_samples_with_random_numbers_of_their_own_are_read_one_after_the_other()
     torch.manual_seed(3)
     assert_same(made, list(FastLoader(Draws(random.random), batch_size=4, rng="sample")))
     assert "threads read" not in loader.explain()
-
-
-@pytest.mark.parametrize(
-    ("dataset", "options", "words"),
-    [
-        (pipelines.Tensors(8), {"threads_per_worker": 0}, "whole number above 0, but got threads_per_worker=0"),
-        (pipelines.Tensors(8), {"threads_per_worker": 2.0}, "whole number above 0, but got threads_per_worker=2.0"),
-        (pipelines.Tensors(8), {"threads_per_worker": 2, "sample_timeout": 3}, "Leave one of them out"),
-        (
-            pipelines.Stream(8),
-            {"threads_per_worker": 2},
-            "threads_per_worker belong to datasets whose samples are asked",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused(dataset: Any, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        FastLoader(dataset, **options)

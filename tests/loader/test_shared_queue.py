@@ -108,13 +108,6 @@ def test_bad_samples_are_left_out_and_noted(tmp_path: Path) -> None:
     assert len(note.read_text().splitlines()) == 2
 
 
-def test_batches_are_the_callers_for_ever() -> None:
-    loader: Any = FastLoader(pipelines.Tensors(256, (1000,)), batch_size=4, num_workers=2, **FREE)
-    held = list(loader)
-    gc.collect()
-    assert [float(batch[0, 0]) for batch in held] == [float(first) for first in range(0, 256, 4)]
-
-
 class Awaiting(Dataset[Any]):
     """Its sample 5 is done only when that of number ``last`` is."""
 

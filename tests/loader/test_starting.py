@@ -12,7 +12,7 @@ import torch
 
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.loader.workers import dataset_once
-from pipefix.loader.workers.dataset_once import PackedDataset, pack, start_method
+from pipefix.loader.workers.dataset_once import PackedDataset, pack
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from tests.loader import pipelines
 
@@ -90,8 +90,3 @@ def test_a_users_choice_of_modules_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     Server._preload_modules, Server._forkserver_pid = ["__main__"], 7
     dataset_once.preload()
     assert len(chosen) == 1
-
-
-def test_start_methods_are_known() -> None:
-    assert start_method(multiprocessing.get_context("spawn")) == "spawn"
-    assert start_method(None) == multiprocessing.get_start_method()

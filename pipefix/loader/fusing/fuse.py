@@ -1,13 +1,8 @@
 """A transform list fused with decoding: one call a sample, without the interpreter's lock, into the batch buffer.
 
-    fused = fuse(transform, source="pil", mode="close")
-    if not isinstance(fused, NotFused):
-        target = Target(batch)
-        fused.jpeg_into(data, target, 0, sample_key(seed, epoch, index))
-
 Random choices are those that the list itself makes when torch's generator is seeded with the same key. What the kernel does not
 decode (CMYK, other formats, damage) is decoded by the library whose pictures enter the list, with its own errors; what it cannot
-follow (a crop that pads) is made by the list itself, with the same key.
+follow (a crop that pads) is for the list itself to make, with the same key.
 """
 
 from __future__ import annotations
@@ -27,12 +22,8 @@ from pipefix.kernels.picture import Data, Target
 from pipefix.loader.fusing.picture_loading import by_pillow, by_torchvision
 from pipefix.loader.fusing.recipe import CannotFollow, FusedRecipe, NotFused
 from pipefix.loader.fusing.recognise import recognise
-from pipefix.loader.fusing.sample_random import sample_key, seeded
+from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import PixelDifference, pictures, tried
-
-__all__ = ["Fused", "NotFused", "PixelDifference", "Target", "fuse", "sample_key"]
-
-MODES = ("close", "exact")
 
 
 def fuse(
@@ -44,8 +35,6 @@ def fuse(
     ``mode``: ``exact`` gives the list's own pixels to the bit or declines; ``close`` may differ a little where that is quicker.
     ``kernel``: ``auto``, ``native`` or ``twin``. ``upright``: pictures are turned as their EXIF says before they enter the list.
     """
-    if mode not in MODES:
-        raise ValueError(f"A mode is {' or '.join(MODES)}, not {mode!r}.")
     recipe = recognise(transform, source=source)
     if isinstance(recipe, NotFused):
         return recipe
@@ -78,16 +67,12 @@ class Fused:
         self.elsewhere: Counter[str] = Counter()
         """Samples that the kernel did not decode, or not make at all, by why."""
 
-    def jpeg_into(self, data: Data, target: Target, index: int, key: int) -> None:
-        """Make sample ``index`` of the batch from an encoded picture."""
-        try:
-            self.attempt(data, target, index, key)
-        except CannotFollow as reason:
-            self.elsewhere[str(reason)] += 1
-            self._by_list(self._decoded(data), target, index, key)
+    def jpeg_into(
+        self, data: Data, target: Target, index: int, key: int, *, every_kind: bool = True, coloured: bool = False
+    ) -> None:
+        """Make sample ``index`` of the batch from an encoded picture. Raises `CannotFollow` where the list itself has to make it.
 
-    def attempt(self, data: Data, target: Target, index: int, key: int, *, every_kind: bool = True, coloured: bool = False) -> None:
-        """The same where the list itself is not needed, else `CannotFollow`: nothing here touches the process's random numbers.
+        Nothing here touches the process's random numbers.
 
         ``every_kind``: what the kernel does not decode may be decoded by the library whose pictures enter the list. ``coloured``:
         a grey picture is left to the list.
@@ -111,29 +96,13 @@ class Fused:
             pixels = np.asarray(picture) if self.source == "pil" else picture.permute(1, 2, 0).numpy()
             if pixels.dtype != np.uint8:
                 raise CannotFollow("a picture of more than 8 bits") from reason
-            self.attempt_pixels(pixels, target, index, key)
+            self.pixels_into(pixels, target, index, key)
             self.elsewhere[str(reason)] += 1
 
     def pixels_into(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
-        """Make sample ``index`` of the batch from RGB pixels, height x width x 3 bytes."""
-        try:
-            self.attempt_pixels(pixels, target, index, key)
-        except CannotFollow as reason:
-            self.elsewhere[str(reason)] += 1
-            picture = Image.fromarray(pixels) if self.source == "pil" else torch.from_numpy(pixels.copy()).permute(2, 0, 1)
-            self._by_list(picture, target, index, key)
-
-    def attempt_pixels(self, pixels: np.ndarray[Any, Any], target: Target, index: int, key: int) -> None:
-        """`attempt` from RGB pixels."""
+        """The same from RGB pixels, height x width x 3 bytes."""
         cut = self.recipe.cut(pixels.shape[1], pixels.shape[0], key, exact=self.exact)
         self.kernel.pixels_into(pixels, cut, self.recipe.finish, target, index)
-
-    def _by_list(self, picture: Any, target: Target, index: int, key: int) -> None:
-        made = self._transformed(picture, key)
-        wanted = (3, target.height, target.width)
-        if tuple(made.shape) != wanted:
-            raise ValueError(f"The transforms made a sample of {tuple(made.shape)}; the batch takes {wanted}.")
-        target.tensor[index].copy_(made)
 
     def sample(self, data: Data, key: int) -> torch.Tensor:
         """One sample by itself, in memory of its own."""

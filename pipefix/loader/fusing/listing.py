@@ -18,9 +18,9 @@ from torch.utils.data import Subset
 
 from pipefix.caches import cut as cuts
 from pipefix.caches.dataset import CachedDataset
-from pipefix.loader.fusing import own_getitem, stand_in
+from pipefix.loader.fusing import stand_in
 from pipefix.loader.fusing.child_process import in_child_process
-from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of
+from pipefix.loader.fusing.picture_loading import PictureLoading, loading_of, with_stand_ins
 from pipefix.loader.fusing.recipe import CannotFollow, NotFused
 from pipefix.loader.fusing.stand_in import PicturePlace, PictureStandIn, Touched
 from pipefix.vocabulary.random_state import RandomState, seeded
@@ -135,7 +135,7 @@ def _without_loading(chain: list[Any]) -> PictureLoading:
             vars(owner)["loader"] = stand_in.loaded
             return loading
     for owner in reversed(chain):
-        own = own_getitem.with_stand_ins(owner)
+        own = with_stand_ins(owner)
         if own is not None:
             return own
     raise Unlisted(

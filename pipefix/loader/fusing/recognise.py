@@ -16,7 +16,6 @@ from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode
 
 from pipefix.kernels.picture import UINT8, Arithmetic, Filter, Finish, Ramp
-from pipefix.kernels.torchvision_resize import resizes_bytes
 from pipefix.loader.fusing.recipe import (
     CenterCropStep,
     FlipStep,
@@ -245,6 +244,17 @@ def _with_ramp(table: np.ndarray[Any, Any], normalising: list[Any]) -> Finish:
 
 
 # ---- what resizes the list's pictures ----
+
+
+@functools.cache
+def resizes_bytes(filter: Filter) -> bool:
+    """Whether torchvision resizes bytes as bytes, which is what `Arithmetic.TORCH` follows to the bit. Found by asking its v2: on a
+    processor without AVX2, and in older versions on some others, it turns bytes into floats to resize them bilinearly, and rounds
+    once at the end."""
+    name = filter.name.lower()
+    pixels = torch.from_numpy(np.random.default_rng(5).integers(0, 256, (3, 40, 61), dtype=np.uint8))
+    own = v2.functional.resize(pixels, [30, 41], interpolation=InterpolationMode(name), antialias=True)
+    return torch.equal(own, torch.nn.functional.interpolate(pixels[None], size=(30, 41), mode=name, antialias=True)[0])
 
 
 @functools.cache

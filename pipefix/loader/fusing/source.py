@@ -42,11 +42,11 @@ class FusedSource:
         data = self.listing.data(index, made)
         fused = self.fused
         if isinstance(data, np.ndarray):
-            fused.attempt_pixels(data, target, place, key)
+            fused.pixels_into(data, target, place, key)
         elif isinstance(data, Coloured):
-            fused.attempt(data.data, target, place, key, every_kind=False, coloured=True)
+            fused.jpeg_into(data.data, target, place, key, every_kind=False, coloured=True)
         else:
-            fused.attempt(data, target, place, key, every_kind=self.listing.loading.every_kind)
+            fused.jpeg_into(data, target, place, key, every_kind=self.listing.loading.every_kind)
         return sample
 
     def finish(self, index: Any, key: int, target: Target, place: int, why: Exception) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from pipefix.hooks.torch_internals import AnyIterator, pin_memory
+from pipefix.hooks.torch_internals import pin_memory
 from pipefix.kernels.reused import Memory
 from pipefix.loader.fusing.batches import UnfinishedBatch, own_collate
 from pipefix.loader.iterator import HELD, LoaderIterator
@@ -113,22 +113,40 @@ class PendingBatch:
         return self.parts
 
 
-class ThreadedIterator(AnyIterator):
-    """The next batch, from threads."""
-
+class ThreadsLoaderIterator(LoaderIterator):
+    _pins_apart = True
     _memory: Memory
 
-    def _open(self, threads: int, ahead: int) -> None:
-        self._threads, self._ahead_by = threads, ahead
-        """``ahead``: batches that are made while the caller has one; 0: a batch is made when it is asked for."""
+    def __init__(self, loader: Any) -> None:
+        self._prepare(loader)
+        super().__init__(self._seen_by_torch(loader))
+        workers, made = loader.num_workers, self._work.fused
+        assert made is not None
+        collate = loader.collate_fn
+        self._own_collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
+        self._source, self._memory = made.source, made.memory
+        # Without workers nothing is read ahead, as in DataLoader.
+        enough = math.ceil(ENOUGH * made.threads / (loader.batch_size or 1))
+        self._ahead_by = ahead = max(loader.prefetch_factor or 1, enough) if workers else 0
+        """Batches that are made while the caller has one; 0: a batch is made when it is asked for."""
+        # The loader's, so that the next epoch finds its pages written already.
+        self._memory.kept = max(self._memory.kept, ahead + HELD + 1)
+        self._rules = replace(self._work.rules, seed=self.begin.seed)
+        self._threads = made.threads
         self._under_way: deque[PendingBatch | Exception] = deque()
-        self._pool = DaemonPool(threads)
+        self._pool = DaemonPool(made.threads)
         self._end = weakref.finalize(self, _close, self._pool, self._under_way)
+        if self.begin.again and not self.begin.fresh:
+            restore_generators(loader, self.begin.generators)
+            self._sampler_iter = iter(self._index_sampler)
+        if self.begin.again or workers:
+            # The sampler draws its order now, while the generators are as they were.
+            self._top_up(max(1, ahead))
 
     def _top_up(self, most: int) -> None:
         while len(self._under_way) < most:
             try:
-                index = self._next_index()  # type: ignore[no-untyped-call]
+                index = self._next_index()
             except StopIteration:
                 return
             try:
@@ -136,13 +154,7 @@ class ThreadedIterator(AnyIterator):
             except Exception as error:  # noqa: BLE001 - raised when its turn comes, as a worker's would be
                 self._under_way.append(error)
 
-    def _unfinished(self, asked: Asked) -> UnfinishedBatch:
-        raise NotImplementedError
-
-    def _collated(self, parts: UnfinishedBatch) -> Any:
-        raise NotImplementedError
-
-    def _next_data(self) -> Any:
+    def _next_made(self) -> Any:
         self._top_up(self._ahead_by + 1)
         if not self._under_way:
             raise StopIteration
@@ -153,43 +165,14 @@ class ThreadedIterator(AnyIterator):
             self._under_way.appendleft(batch)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
-        return self._collated(batch.samples())
-
-
-class ThreadsLoaderIterator(LoaderIterator, ThreadedIterator):
-    _pins_apart = True
-
-    def __init__(self, loader: Any) -> None:
-        self._prepare(loader)
-        super().__init__(loader)
-        workers, made = loader.num_workers, self._work.fused
-        assert made is not None
-        collate = loader.collate_fn
-        self._own_collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
-        self._source, self._memory = made.source, made.memory
-        # Without workers nothing is read ahead, as in DataLoader.
-        enough = math.ceil(ENOUGH * made.threads / (loader.batch_size or 1))
-        ahead = max(loader.prefetch_factor or 1, enough) if workers else 0
-        # The loader's, so that the next epoch finds its pages written already.
-        self._memory.kept = max(self._memory.kept, ahead + HELD + 1)
-        self._rules = replace(self._work.rules, seed=self.begin.seed)
-        self._open(made.threads, ahead)
-        if self.begin.again and not self.begin.fresh:
-            restore_generators(loader, self.begin.generators)
-            self._sampler_iter = iter(self._index_sampler)
-        if self.begin.again or workers:
-            # The sampler draws its order now, while the generators are as they were.
-            self._top_up(max(1, ahead))
+        made = batch.samples().together(self._rules, self._own_collate)
+        return pin_memory(made) if self._pin_memory else made
 
     def _unfinished(self, asked: Asked) -> UnfinishedBatch:
         source, carrier = self._source, self._work.carrier
         pinned = self._pin_memory or (carrier is not None and carrier.streams)
         pictures = self._memory.batch((len(asked.index), 3, source.height, source.width), source.kind, pinned=pinned)
         return UnfinishedBatch(source, asked, self._rules.seed or 0, pictures)
-
-    def _collated(self, parts: UnfinishedBatch) -> Any:
-        made = parts.together(self._rules, self._own_collate)
-        return pin_memory(made) if self._pin_memory else made
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         _drop(self._under_way)

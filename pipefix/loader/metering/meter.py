@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter_ns, thread_time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipefix.hooks.torch_internals import makes_streams
 from pipefix.loader.metering.cost_record import BLIND, FAILED, CostRecord
@@ -44,6 +44,21 @@ class MeteredStep:
     samples: int
     first: bool
     """The first of an epoch: its wait is the loader's start-up."""
+
+
+class Sums(NamedTuple):
+    """A meter's since it was made."""
+
+    batches: int
+    samples: int
+    wait_ns: int
+    """Without the waits for epochs' first batches, which are `start_ns`."""
+    step_ns: int
+    start_ns: int
+
+    def since(self, before: Sums) -> Sums:
+        """What came to them since then."""
+        return Sums(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -158,6 +173,9 @@ class Meter:
         """What makers carry: a ``worker_init_fn`` for workers, a wrapper of fetchers in the process itself."""
         return StageClock(record, init, stages=stages, batched=batched)
 
+    def sums(self) -> Sums:
+        return Sums(self.batches, self.samples, self.wait_ns, self.step_ns, self.start_ns)
+
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def reader(self) -> MeterReader:
@@ -201,30 +219,30 @@ class MeterReader:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._mark = (meter.clock(), meter.batches, meter.samples, meter.wait_ns, meter.step_ns)
+        self._then, self._before = meter.clock(), meter.sums()
 
     def read(self) -> MeterReading:
         """What happened since the last reading."""
-        meter, before = self._meter, self._mark
-        now = (meter.clock(), meter.batches, meter.samples, meter.wait_ns, meter.step_ns)
-        self._mark = now
-        steps = meter.steps(before[1])
+        meter, then, before = self._meter, self._then, self._before
+        self._then, self._before = meter.clock(), meter.sums()
+        passed = self._before.since(before)
+        steps = meter.steps(before.batches)
         makers = meter.makers()
         declined = meter.declined
         if declined is None:
             declined = _WHY_NOT.get(makers.state)
         return MeterReading(
-            seconds=(now[0] - before[0]) / 1e9,
-            batches=now[1] - before[1],
-            samples=now[2] - before[2],
-            waited_s=(now[3] - before[3]) / 1e9,
-            worked_s=(now[4] - before[4]) / 1e9,
+            seconds=(self._then - then) / 1e9,
+            batches=passed.batches,
+            samples=passed.samples,
+            waited_s=passed.wait_ns / 1e9,
+            worked_s=passed.step_ns / 1e9,
             steps=steps,
             looks=meter.looks(),
             starts_s=[step.wait / 1e9 for step in steps if step.first],
             epochs=meter.epochs,
             makers=makers,
-            lost=max(0, now[1] - before[1] - len(steps)),
+            lost=max(0, passed.batches - len(steps)),
             workers=meter.workers,
             declined=declined,
         )

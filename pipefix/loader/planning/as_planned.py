@@ -57,8 +57,7 @@ def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLo
     """What the plan's loader is made by: as the plan says, or as ``theirs`` was told to hand batches over."""
     if change.fuse is not None:
         theirs_is = theirs.engine if isinstance(theirs, FastLoader) else "auto"
-        return functools.partial(FastLoader, fuse=change.fuse, engine=planned.engine_of(change) or theirs_is)
-    engine = planned.engine_of(change)
-    if engine is None:
+        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or theirs_is)
+    if change.engine is None:
         return getattr(theirs, "another", DataLoader)
-    return DataLoader if engine == "torch" else functools.partial(FastLoader, engine=engine)
+    return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)

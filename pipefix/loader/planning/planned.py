@@ -138,50 +138,33 @@ def swap_of(given: Any, change: AugmentationChange) -> Swap:
 # -- the loader ------------------------------------------------------------------------------------------------------------
 
 
-def arguments(change: LoaderChange | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(change: LoaderChange, given: Mapping[str, Any]) -> dict[str, Any]:
     """A loader's keyword arguments with the plan's in place."""
-    changed = dict(given)
-    if change is not None:
-        named = {name: getattr(change, name) for name in _AS_THEY_ARE} | {"multiprocessing_context": change.start_method}
-        changed |= {name: value for name, value in named.items() if value is not None and takes(name)}
+    named = {name: getattr(change, name) for name in _AS_THEY_ARE} | {"multiprocessing_context": change.start_method}
+    changed = {**given, **{name: value for name, value in named.items() if value is not None and takes(name)}}
     if not changed.get("num_workers"):
         changed = {name: value for name, value in changed.items() if name not in OF_WORKERS}
     return changed
 
 
 class Planned:
-    """One plan, for one `FastLoader`. The dataset that it was given stays its ``dataset``, so that samplers and frameworks see what
-    they know; what is read instead is told here."""
+    """One plan, or none, for one `FastLoader`. The dataset that it was given stays its ``dataset``, so that samplers and frameworks
+    see what they know; what is read instead is told here."""
 
-    def __init__(self, plan: PlanFile, path: Path, given: Any) -> None:
-        self.plan, self.path = plan, path
-        self._given = given
-        self.reads = given if plan.cache is None else cached(given, plan.cache, path.parent)
-        """What samples are read from."""
+    def __init__(self, plan: PlanFile | None = None, path: Path | None = None, given: Any = None) -> None:
+        self.plan, self.path, self._is_one = plan or PlanFile(), path or Path(), plan is not None
+        self.settings = self.plan.loader or LoaderChange()
+        self.given = given
+        """The dataset as the code has it."""
+        self.reads = given if self.plan.cache is None else cached(given, self.plan.cache, self.path.parent)
+        """What samples are read from; None: the loader's dataset."""
         self.module: Any = None
         """What is done to batches; made when the first is asked for."""
-        self._moved = plan.augmentation is None or by_dali(plan)
+        self._moved = self.plan.augmentation is None or by_dali(self.plan)
         self.whole: Any = None
         """What makes batches whole, from the dataset's files; None where its own code makes samples."""
-        self.whole_asked = not by_dali(plan)
+        self.whole_asked = not by_dali(self.plan)
         self._warned = False
-
-    @property
-    def given(self) -> Any:
-        """The dataset as the code has it."""
-        return self._given
-
-    @property
-    def threads(self) -> int | None:
-        return self.plan.loader.worker_threads if self.plan.loader is not None else None
-
-    @property
-    def fuse(self) -> str | None:
-        return self.plan.loader.fuse if self.plan.loader is not None else None
-
-    @property
-    def engine(self) -> str | None:
-        return engine_of(self.plan.loader) if self.plan.loader is not None else None
 
     def begin(self) -> None:
         """Before the first batch: what is costly to make. What cannot move stays in the dataset, with a warning."""
@@ -189,7 +172,7 @@ class Planned:
             return
         self._moved = True
         try:
-            self.reads, self.module = moved(self._given, self.plan, self.path.parent)
+            self.reads, self.module = moved(self.given, self.plan, self.path.parent)
         except BadUsage as error:
             warnings.warn(f"{self.path}: {error} It stays in the dataset. {error.advice}", RuntimeWarning, stacklevel=2)
 
@@ -212,6 +195,8 @@ class Planned:
 
     def explain(self, carrier: Any = None) -> str:
         """``carrier``: brings batches to a device; None: they stay where they are."""
+        if not self._is_one:
+            return ""
         told = []
         if self.plan.cache is not None:
             told.append(f"samples are read from {self.path.parent / self.plan.cache.path}")
@@ -246,8 +231,3 @@ def _here(asked: TunedOn) -> TunedOn:
         gpus=[gpu.name for gpu in gpus_here()[0]],
         memory_bytes=int(psutil.virtual_memory().total) if asked.memory_bytes else None,
     )
-
-
-def engine_of(change: LoaderChange) -> str | None:
-    """Plans of earlier versions may name engines that are gone, and whose samples threads made."""
-    return "processes" if change.engine in ("threads", "subprocess") else change.engine

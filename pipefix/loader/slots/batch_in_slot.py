@@ -119,29 +119,32 @@ def _plain(tensor: torch.Tensor) -> bool:
 
 
 class Assembler:
-    """The collate function of a worker: the user's own, made in a slot."""
+    """The collate function of a worker: the user's own, made in a slot of an arena. Elsewhere it is the user's own alone."""
 
-    def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena, *, alone: bool = False) -> None:
-        """``alone``: the arena is this worker's only."""
+    def __init__(self, collate_fn: Callable[[Any], Any], arena: Arena | None = None) -> None:
         self.collate_fn = collate_fn
         self.arena = arena
-        self.alone = alone
         self._looks: dict[int, weakref.ref[Lease]] = {}
         """Windows on slots that this worker's own code may still look at."""
         self._in_vain = 0
 
     def __call__(self, samples: Any) -> Any:
         info = get_worker_info()
-        if info is None:
+        arena = None if info is None else self._arena_here(info.num_workers)
+        if info is None or arena is None:
             return self.collate_fn(samples)
         if PATIENCE <= self._in_vain < PATIENCE + RESTS:
             self._in_vain += 1
             return self.collate_fn(samples)
-        slot = self._free(0 if self.alone else info.id)
-        return self.collate_fn(samples) if slot is None else self._parcel(samples, slot)
+        slot = self._free(arena, info.id % arena.workers)
+        return self.collate_fn(samples) if slot is None else self._parcel(samples, arena, slot)
 
-    def _parcel(self, samples: Any, slot: int) -> Any:
-        window = self.arena.window(slot)
+    def _arena_here(self, workers: int) -> Arena | None:
+        """What this one of so many ``workers`` writes into."""
+        return self.arena
+
+    def _parcel(self, samples: Any, arena: Arena, slot: int) -> Any:
+        window = arena.window(slot)
         self._looks[slot] = weakref.ref(window)
         page = SlotPage(window)
         with writing(page):
@@ -152,13 +155,16 @@ class Assembler:
             self._in_vain = min(self._in_vain + 1, PATIENCE)
             return made
         self._in_vain = 0
-        self.arena.lend(slot)
-        return Parcel(self.arena.key, slot, file.getvalue())
+        arena.lend(slot)
+        return self._sent(arena, slot, file.getvalue())
 
-    def _free(self, worker: int) -> int | None:
-        for slot in self.arena.slots_of(worker):
+    def _sent(self, arena: Arena, slot: int, payload: bytes) -> Parcel:
+        return Parcel(arena, slot, payload)
+
+    def _free(self, arena: Arena, worker: int) -> int | None:
+        for slot in arena.slots_of(worker):
             look = self._looks.get(slot)
-            if self.arena.is_free(slot) and (look is None or look() is None):
+            if arena.is_free(slot) and (look is None or look() is None):
                 return slot
         return None
 
@@ -204,11 +210,11 @@ def _stack(batch: Any, *, collate_fn_map: Any = None) -> Any:
 class Parcel:
     """What a worker sends. It arrives as an `Arrival`."""
 
-    def __init__(self, *content: Any) -> None:
-        self.content = content
+    def __init__(self, arena: Arena, slot: int, payload: bytes) -> None:
+        self.arena, self.slot, self.payload = arena, slot, payload
 
     def __reduce__(self) -> Any:
-        return arrival, self.content
+        return arrival, (self.arena.key, self.slot, self.payload)
 
 
 class PinnedBatch:

@@ -9,13 +9,14 @@ makes slots of its own, its first batch brings their descriptor along, and each 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 from collections.abc import Callable
 from multiprocessing import util
 from typing import Any, TypeVar
 
-from torch.utils.data import DataLoader, default_collate, get_worker_info
+from torch.utils.data import DataLoader, default_collate
 
 from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, Parcel
@@ -26,54 +27,43 @@ _known: dict[str, tuple[int, Arena]] = {}
 """Arenas of workers that send to this process, with the worker's number, by key."""
 
 
-class Portable:
+class Portable(Assembler):
     """A collate function that hands its batch over through slots, in a worker; elsewhere it is the one that was given."""
 
     def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
-        self.collate_fn = collate_fn
-        self._mine: tuple[int, Assembler] | None = None
+        super().__init__(collate_fn)
+        self._asked: int | None = None
+        """The process that tried to make an arena."""
 
-    def __call__(self, samples: Any) -> Any:
-        info = get_worker_info()
-        if info is None:
-            return self.collate_fn(samples)
-        assembler = self._assembler(info.num_workers)
-        if assembler is None:
-            return self.collate_fn(samples)
-        made = assembler(samples)
-        return Posted(assembler.arena, made) if isinstance(made, Parcel) else made
+    def _arena_here(self, workers: int) -> Arena | None:
+        if self._asked != os.getpid():
+            self._asked, self.arena = os.getpid(), None
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # this system has no memory for it
+                self.arena = Arena(1, SLOTS_EACH, room(workers * SLOTS_EACH))
+                self.arena.given_away()
+                util.Finalize(None, self.arena.writer_ends, exitpriority=0)  # when this worker ends
+        return self.arena
 
-    def _assembler(self, workers: int) -> Assembler | None:
-        if self._mine is None or self._mine[0] != os.getpid():
-            try:
-                arena = Arena(1, SLOTS_EACH, room(workers * SLOTS_EACH))
-            except (AttributeError, OSError, ValueError):
-                return None
-            arena.given_away()
-            util.Finalize(None, arena.writer_ends, exitpriority=0)  # when this worker ends
-            self._mine = os.getpid(), Assembler(self.collate_fn, arena, alone=True)
-        return self._mine[1]
+    def _sent(self, arena: Arena, slot: int, payload: bytes) -> Parcel:
+        return Posted(arena, slot, payload)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"collate_fn": self.collate_fn, "_mine": None}
+    def __reduce__(self) -> Any:
+        return Portable, (self.collate_fn,)
 
     def __getattr__(self, name: str) -> Any:
         # Collators have settings that trainers look at.
-        if name in ("collate_fn", "_mine"):
+        if name == "collate_fn":
             raise AttributeError(name)
         return getattr(self.collate_fn, name)
 
 
-class Posted:
+class Posted(Parcel):
     """A parcel with the sender's address. It arrives as the batch itself."""
-
-    def __init__(self, arena: Arena, parcel: Parcel) -> None:
-        self.arena, self.parcel = arena, parcel
 
     def __reduce__(self) -> Any:
         # The receiver marks the arena once it has it; until then each parcel brings it along.
         arena = None if self.arena.arrived else self.arena
-        return delivered, (os.getpid(), arena, *self.parcel.content)
+        return delivered, (os.getpid(), arena, self.arena.key, self.slot, self.payload)
 
 
 def delivered(pid: int, arena: Arena | None, key: str, slot: int, payload: bytes) -> Any:
@@ -140,15 +130,8 @@ def _lost(loader: Any) -> list[str]:
     lost += ["sample_timeout="] if loader.sample_timeout else []
     lost += ["threads_per_worker="] if loader.threads_per_worker > 1 else []
     lost += [f"{name}=" for name in ("augment", "device") if held[name] is not None]
-    return lost if held["_planned"] is None else lost + _lost_of_plan(held["_planned"].plan)
-
-
-def _lost_of_plan(plan: Any) -> list[str]:
-    """Of a plan's changes those that are no arguments of a `DataLoader`."""
-    lost = [f"the plan's {name}" for name in ("cache", "augmentation") if getattr(plan, name) is not None]
-    change = plan.loader
-    if change is None:
-        return lost
-    beyond = ("worker_threads", "fuse", "engine")
-    lost += [f"the plan's {name}" for name in beyond if getattr(change, name) not in (None, "auto", "processes")]
-    return lost
+    # Of a plan's changes those that are no arguments of a `DataLoader`.
+    plan, beyond = held["_planned"].plan, ("worker_threads", "fuse", "engine")
+    lost += [f"the plan's {name}" for name in ("cache", "augmentation") if getattr(plan, name) is not None]
+    settings = held["_planned"].settings
+    return lost + [f"the plan's {name}" for name in beyond if getattr(settings, name) not in (None, "auto", "processes")]

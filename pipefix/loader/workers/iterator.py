@@ -23,10 +23,11 @@ from pipefix.loader.slots.arena import Arena, room
 from pipefix.loader.slots.batch_in_slot import Arrival, Assembler, PinnedBatch
 from pipefix.loader.slots.portable import Portable
 from pipefix.loader.workers import deaths
-from pipefix.loader.workers.dataset_once import PackedDataset, pack, preload, start_method
+from pipefix.loader.workers.dataset_once import pack, preload, start_method
 from pipefix.loader.workers.start import WorkerStart
 from pipefix.system.resources import out_of_memory_kills
 from pipefix.vocabulary import death, sockets
+from pipefix.vocabulary.attributes import Overlaid
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
 AHEAD = 2
@@ -56,12 +57,15 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._kills = out_of_memory_kills()
         self._loader = weakref.ref(loader)
         self._ordered = in_order(loader)
-        self._packed: PackedDataset | None = None
+        given: dict[str, Any] = {"worker_init_fn": WorkerStart(self._work.threads, loader.worker_init_fn)}
+        reads = self._under_rules(loader.dataset)
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
-            self._packed = pack(self._under_rules(loader.dataset))
+            given["dataset"] = pack(reads) or reads
+        if self._work.shared_queue:
+            given["multiprocessing_context"] = with_one_queue(loader.multiprocessing_context or multiprocessing)
         sockets.settle()
         if self._work.arena is None:
             # Torch's way makes a folder of sockets in each process, which stays where a worker is killed: as the last ones are when
@@ -69,9 +73,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             get_temp_dir()
         # Marking garbage writes to every object, and in a forked worker each page that is written to is copied.
         with existing_objects_skipped() if method == "fork" else nullcontext():
-            super().__init__(SharedQueueLoader(loader) if self._work.shared_queue else loader)
-        self._packed = None
-        self.course.made_by(self._workers)
+            super().__init__(self._seen_by_torch(loader, **given))
+        self._dataset = reads
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -79,20 +82,10 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             if self._work.shared_queue:
                 self._drop_what_is_under_way()
             self._start(loader)
-            self.course.made_by(self._workers)
         elif self.begin.again and not self.begin.fresh:
             # A seed for workers has been drawn, which those that lived on did not need.
             restore_generators(loader, self.begin.generators)
         super()._reset(loader, first_iter)
-
-    @property
-    def _dataset(self) -> Any:
-        """What workers are started with."""
-        return self._read_from if self._packed is None else self._packed
-
-    @_dataset.setter
-    def _dataset(self, dataset: Any) -> None:
-        self._read_from = self._under_rules(dataset)
 
     def _drop_what_is_under_way(self) -> None:
         """Batches of an epoch that was left. A worker that still makes one would hand it over as the next epoch's: where all have
@@ -107,26 +100,11 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
                     super()._get_data()  # type: ignore[no-untyped-call]
             under_way -= 1
 
-    @property
-    def _collate_fn(self) -> Any:
-        """What workers are started with."""
-        return self._collates
-
-    @_collate_fn.setter
-    def _collate_fn(self, collate_fn: Any) -> None:
+    def _made_by(self, collate_fn: Any) -> Any:
         if isinstance(collate_fn, Portable) and self._work.arena is not None:
             collate_fn = collate_fn.collate_fn
-        collates, arena = self._made_by(collate_fn), self._work.arena
-        self._collates = collates if arena is None else Assembler(collates, arena)
-
-    @property
-    def _worker_init_fn(self) -> Any:
-        work = self._work
-        return WorkerStart(self._users_init_fn, work.threads)
-
-    @_worker_init_fn.setter
-    def _worker_init_fn(self, init_fn: Any) -> None:
-        self._users_init_fn = init_fn
+        collates, arena = super()._made_by(collate_fn), self._work.arena
+        return collates if arena is None else Assembler(collates, arena)
 
     def _next_usable(self) -> Any:
         with self._deaths_told():
@@ -142,7 +120,8 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
                 raise deaths.describe_death(error, self._workers, self._kills) from error
             raise
 
-    def _received(self, batch: Any) -> Any:
+    def _next_made(self) -> Any:
+        batch = super()._next_made()
         by_slot = isinstance(batch, (Arrival, PinnedBatch))
         self._work.handed["slots" if by_slot else "torch"] += 1
         return batch.open() if by_slot else batch
@@ -190,9 +169,6 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
     def _shutdown_workers(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if ending():
             return  # modules are being taken apart; torch's own does nothing then either
-        course = getattr(self, "course", None)
-        if course is not None:
-            course.ends()
         work = getattr(self, "_work", None)
         if work is not None and work.shared_queue and any(not worker.is_alive() for worker in processes_of(self)):
             # One that was killed while it waited for a batch still holds the queue: nobody would read that it is to end.
@@ -204,31 +180,14 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             work.arena.close()
 
 
-class SharedQueueLoader:
-    """``loader`` as torch's iterator is to see it: the queues of batches that it makes for its workers are all the same one.
+def with_one_queue(context: Any) -> Any:
+    """A multiprocessing context, by which torch makes a queue of results, then one of batches for each worker: all of these are the
+    same one. Whichever worker is free takes the next batch, so that a slow one holds up nobody's but its own."""
+    made: list[Any] = []
 
-    Whichever worker is free takes the next batch, so that a slow one holds up nobody's but its own.
-    """
+    def queue() -> Any:
+        if len(made) < 2:
+            made.append(context.Queue())
+        return made[-1]
 
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-        self.multiprocessing_context = _Context(loader.multiprocessing_context or multiprocessing)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loader, name)
-
-
-class _Context:
-    """A multiprocessing context. Torch makes a queue of results by it, then one of indices for each worker."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-        self._made: list[Any] = []
-
-    def Queue(self) -> Any:  # noqa: N802 - as it is called
-        if len(self._made) < 2:
-            self._made.append(self._context.Queue())
-        return self._made[-1]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+    return Overlaid(context, Queue=queue)

@@ -26,12 +26,22 @@ BEFORE_QUEUES = -4
 _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-class WorkerStart:
-    """The ``worker_init_fn``: `get_worker_info` shows the user's own dataset, threads are set, the worker ends with the training
-    process; then the user's own ``worker_init_fn`` is called."""
+class CappedThreads:
+    """A ``worker_init_fn`` that limits the threads of native libraries, where a plan says to how many, and then does what the
+    user's own does."""
 
-    def __init__(self, init_fn: Callable[[int], Any] | None, threads: int | None) -> None:
-        self.init_fn, self.threads = init_fn, threads
+    def __init__(self, threads: int | None, then: Callable[[int], object] | None = None) -> None:
+        self.threads, self.then = threads, then
+
+    def __call__(self, worker: int) -> None:
+        if self.threads is not None:
+            cap_threads(self.threads)
+        if self.then is not None:
+            self.then(worker)
+
+
+class WorkerStart(CappedThreads):
+    """That of a `FastLoader`: `get_worker_info` shows the user's own dataset, the worker ends with the training process."""
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
@@ -40,29 +50,12 @@ class WorkerStart:
                 object.__setattr__(info, "dataset", info.dataset.dataset)  # it is frozen
         end_with_parent()
         send_any_error()
-        if self.threads is not None:
-            cap_threads(self.threads)
-        if self.init_fn is not None:
-            self.init_fn(worker)
-
-
-# -- threads of native libraries: one is enough where there are as many processes as cores ---------------------------------
-
-
-class CappedThreads:
-    """A ``worker_init_fn`` that limits them, and then does what the user's own does."""
-
-    def __init__(self, threads: int, then: Callable[[int], object] | None = None) -> None:
-        self.threads, self.then = threads, then
-
-    def __call__(self, worker: int) -> None:
-        cap_threads(self.threads)
-        if self.then is not None:
-            self.then(worker)
+        super().__call__(worker)
 
 
 def cap_threads(threads: int) -> None:
-    """In this process, for libraries that are loaded and for those that will be. 0 is none beside the caller, for OpenCV."""
+    """In this process, for libraries that are loaded and for those that will be: one is enough where there are as many processes as
+    cores. 0 is none beside the caller, for OpenCV."""
     for name in _VARIABLES:
         os.environ[name] = str(max(1, threads))
     torch.set_num_threads(max(1, threads))

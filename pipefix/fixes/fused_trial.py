@@ -15,13 +15,12 @@ from torch.utils.data import DataLoader
 
 from pipefix.kernels.picture import Target
 from pipefix.loader.fusing import stand_in
-from pipefix.loader.fusing.fusion import Fusing, Fusion
+from pipefix.loader.fusing.fusion import Fusing, Fusion, users_init
 from pipefix.loader.fusing.recipe import NotFused
 from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.trial import difference, spread
 from pipefix.loader.metering.meter import samples_in
 from pipefix.loader.planning import as_planned
-from pipefix.loader.workers.start import CappedThreads
 from pipefix.plan.planfile import LoaderChange, PlanFile
 
 if TYPE_CHECKING:  # it imports torchvision, which takes as long as torch: loaded where something is to be fused
@@ -110,10 +109,8 @@ def fused_by(theirs: DataLoader[Any], mode: str) -> DataLoader[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loader = as_planned.loader(theirs, PlanFile(loader=change), Path())
-    init: Any = loader.worker_init_fn
-    while isinstance(init, CappedThreads):
-        init = init.then  # a plan's, which need no workers; the user's own do
-    loader.worker_init_fn, loader.pin_memory = init, False
+    # What a plan puts around the user's own needs no workers.
+    loader.worker_init_fn, loader.pin_memory = users_init(loader), False
     return loader
 
 

@@ -51,10 +51,6 @@ class Tuned(Shown):
 
     settings: LoaderChange
     """What to change, with its evidence; nothing is set where the settings stay as they are."""
-    evidence: BeforeAfter | None
-    """Throughput before and after, side by side."""
-    trials: tuple[Trial, ...]
-    certificate: Certificate
     plan: PlanFile
     """As written, or as it would be: what an older plan says of anything that was not tuned is kept in it."""
     report: TuneReport
@@ -62,6 +58,20 @@ class Tuned(Shown):
     @property
     def changed(self) -> bool:
         return bool(self.report.changes)
+
+    @property
+    def evidence(self) -> BeforeAfter | None:
+        """Throughput before and after, side by side."""
+        return self.settings.evidence
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return tuple(self.report.trials)
+
+    @property
+    def certificate(self) -> Certificate:
+        """Whether the consumer is fed."""
+        return self.report.certificate
 
     def document(self, *, full: bool = False) -> Document:
         return tune_report.report(self.report)
@@ -322,7 +332,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         notes.append(f"{write} still says {', '.join(gone)}, which was not tried.")
     report = telling.report(created=plan.created, written=str(write) if writes else None)
     report = msgspec.structs.replace(report, notes=[*notes, *report.notes])
-    tuned = Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
+    tuned = Tuned(loader, plan, report)
     if not writes:
         return tuned
     assert write is not None

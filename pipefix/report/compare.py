@@ -57,18 +57,58 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     beside: list[FigureChange] = []
     doubts: list[str] = []
     """Why the two may not be alike: what was forced, interrupted or set up differently."""
+    max_regression: float | None = None
+    """The loss that is allowed, as a share: 0.05 for 5 %."""
 
     @property
     def settled(self) -> bool:
         """True where the interval of the ratio, as it would be on one machine, leaves no change out."""
-        own = self.own
-        return self.machine.told and all(not one.low <= 1.0 <= one.high for one in (self.ratio, own))
+        return self.machine.told and all(not ratio.low <= 1.0 <= ratio.high for ratio in (self.ratio, self.own))
+
+    @property
+    def regressed(self) -> bool:
+        """True where the second run is slower by more than was allowed, and the loss is neither noise nor the machine's.
+
+        The estimate must lie beyond the limit and the whole interval below 1, with the machine's part taken out as well: a gate
+        that fires on noise is switched off within a week.
+        """
+        if self.max_regression is None or not self.machine.told:
+            return False
+        return all(ratio.value < 1.0 - self.max_regression and ratio.high < 1.0 for ratio in (self.ratio, self.own))
+
+    @property
+    def gate(self) -> str | None:
+        """What the gate says, for whoever reads the log of the job that it stopped; None where no limit was given."""
+        if self.max_regression is None:
+            return None
+        ratio = wording.times_between(self.ratio)
+        allowed = f"a loss of at most {wording.percent(self.max_regression)} was allowed"
+        if self.regressed:
+            return f"Regression: the second run delivers {ratio} of the first; {allowed}."
+        if self.ratio.low < 1.0 - self.max_regression:
+            settle = "Longer probes would settle it."
+            if self.machine.sentence:
+                settle = f"{self.machine.sentence} Repeat the run when the machine does nothing else."
+            return f"No regression that is certain: the second run delivers {ratio} of the first; {allowed}. {settle}"
+        return f"No regression: the second run delivers {ratio} of the first; {allowed}."
 
     def document(self, *, full: bool = False) -> Document:
-        return report(self)
+        return report(self, full=full)
 
     def figures(self) -> dict[str, object]:
-        return as_dict(self)
+        """What changed; the runs themselves are named, not repeated."""
+        return {
+            "sentence": self.sentence,
+            "ratio": self.ratio,
+            "settled": self.settled,
+            "machine": {**msgspec.structs.asdict(self.machine), "ratio_without": self.own},
+            "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in self.stages],
+            "beside": self.beside,
+            "before": _named(self.before),
+            "after": _named(self.after),
+            "changed_settings": changed_settings(self.before, self.after),
+            "doubts": self.doubts,
+        }
 
     @property
     def own(self) -> Interval:
@@ -89,7 +129,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         return f"{said}; {change}." if change else f"{said}."
 
 
-def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
+def compare(before: Run, after: Run, *, force: bool = False, max_regression: float | None = None) -> Comparison:
     """What changed from ``before`` to ``after``. Runs that are not alike are refused, unless forced: then the doubts say so."""
     for name, run in (("first", before), ("second", after)):
         figures = wording.usable(run.throughput.delivered) if run.throughput is not None else None
@@ -110,6 +150,7 @@ def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
         machine=machine_part(before, after),
         stages=_stages(before, after),
         beside=_beside(before, after),
+        max_regression=max_regression,
     )
     said = [f"Forced: {one}." for one in reasons] + _of_the_machine(comparison) + doubts(before, after)
     return msgspec.structs.replace(comparison, doubts=said)
@@ -158,46 +199,6 @@ def _log(above: float, below: float) -> float:
     return min(max(0.0, math.log(above) - math.log(below)), _LARGEST_LOG)
 
 
-def regressed(comparison: Comparison, limit: float) -> bool:
-    """True where the second run is slower by more than ``limit`` (0.05 for 5 %) and the loss is neither noise nor the machine's.
-
-    The estimate must lie beyond the limit and the whole interval below 1, with the machine's part taken out as well: a gate that
-    fires on noise is switched off within a week.
-    """
-    both = (comparison.ratio, comparison.own)
-    return comparison.machine.told and all(one.value < 1.0 - limit and one.high < 1.0 for one in both)
-
-
-def gate_sentence(comparison: Comparison, limit: float) -> str:
-    """What the gate found, for whoever reads the log of the job that it stopped."""
-    ratio = wording.times_between(comparison.ratio)
-    allowed = f"a loss of at most {wording.percent(limit)} was allowed"
-    if regressed(comparison, limit):
-        return f"Regression: the second run delivers {ratio} of the first; {allowed}."
-    if comparison.ratio.low < 1.0 - limit:
-        settle = "Longer probes would settle it."
-        if comparison.machine.sentence:
-            settle = f"{comparison.machine.sentence} Repeat the run when the machine does nothing else."
-        return f"No regression that is certain: the second run delivers {ratio} of the first; {allowed}. {settle}"
-    return f"No regression: the second run delivers {ratio} of the first; {allowed}."
-
-
-def as_dict(comparison: Comparison) -> dict[str, object]:
-    """What changed, for JSON; the runs themselves are named, not repeated."""
-    return {
-        "sentence": comparison.sentence,
-        "ratio": comparison.ratio,
-        "settled": comparison.settled,
-        "machine": {**msgspec.structs.asdict(comparison.machine), "ratio_without": comparison.own},
-        "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in comparison.stages],
-        "beside": comparison.beside,
-        "before": _named(comparison.before),
-        "after": _named(comparison.after),
-        "changed_settings": changed_settings(comparison.before, comparison.after),
-        "doubts": comparison.doubts,
-    }
-
-
 def _named(run: Run) -> dict[str, object]:
     return {"target": run.target, "created": run.created, "delivered": _rates(run)}
 
@@ -244,13 +245,13 @@ def _greatest(changes: list[StageChange]) -> str:
 # -- as a document ---------------------------------------------------------------------------------------------------
 
 
-def report(comparison: Comparison, limit: float | None = None) -> Document:
-    """``limit``: the loss that the gate allows."""
+def report(comparison: Comparison, *, full: bool = False) -> Document:
+    """``full``: with what the gate says, which the command line tells apart."""
     kind = "warn" if not comparison.settled else "good" if comparison.ratio.value >= 1 else "bad"
     card = [field("RESULT", comparison.sentence, f"strong {kind}")]
-    if limit is not None:
-        kind = "bad" if regressed(comparison, limit) else kind
-        card.append(field("GATE", gate_sentence(comparison, limit)))
+    if full and comparison.gate is not None:
+        kind = "bad" if comparison.regressed else kind
+        card.append(field("GATE", comparison.gate))
     card += [_told("BEFORE", comparison.before), _told("AFTER", comparison.after)]
     listed = (
         ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),

@@ -23,6 +23,7 @@ from pipefix.report.document import (
     sentence,
 )
 from pipefix.report.runfile import Run, encode
+from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
 from pipefix.vocabulary.commands import command, with_plan
 from pipefix.vocabulary.version import VERSION
@@ -166,7 +167,14 @@ def _gains(fixed: Fixed) -> list[Block]:
     return [Paragraph(lead, "soft"), Bars(table=table, bars=bars, start=1.0)]
 
 
-def undone(undo: Undone) -> Document:
+class ShownUndone(Shown, Undone, frozen=True, kw_only=True):
+    """One step taken back."""
+
+    def document(self, *, full: bool = False) -> Document:
+        return Document(sections=[Section(title="", blocks=[Paragraph(_undone(self))])])
+
+
+def _undone(undo: Undone) -> str:
     step = f"Step {undo.step}{f' ({undo.id})' if undo.id else ''}"
     if undo.finished:
         words = f"{step} is taken back."
@@ -182,7 +190,7 @@ def undone(undo: Undone) -> Document:
         words += f" {undo.plan} holds what was there before it, to the letter."
     if undo.kept_as is not None:
         words += f" The plan as it was, with what you edited in it, is kept as {undo.kept_as}."
-    return Document(sections=[Section(title="", blocks=[Paragraph(" ".join([words, *undo.left_alone]))])])
+    return " ".join([words, *undo.left_alone])
 
 
 def _capital(text: str) -> str:

@@ -10,11 +10,12 @@ from pipefix.cli.main import main
 from pipefix.cli.probe import ENDING
 from pipefix.report import runfile
 from pipefix.report.runfile import Finding, Run, VerdictFigures
+from pipefix.report.shown_run import shown
 from tests.cli.conftest import Library
 
 
 def changed(run: Run, **fields: object) -> Run:
-    return msgspec.structs.replace(run, **fields)
+    return shown(msgspec.structs.replace(run, **fields))
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.fixes.outcome import Refused
-from pipefix.report import fix_report, program_report, swap_report, terminal, wording
+from pipefix.report import fix_report, program_report, terminal, wording
 from pipefix.report.compare import compare
-from pipefix.report.compare import report as compare_report
 from pipefix.report.document import Document
 from pipefix.report.page import page
 from pipefix.report.probe_report import full
@@ -43,7 +42,7 @@ from pipefix.report.runfile import (
 )
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.test_fix import FIXED, GAIN
-from tests.cli.test_swap import REPORT
+from tests.cli.test_swap import swapped
 from tests.conftest import ROOT
 
 RUNS = {path.stem: path for path in sorted((ROOT / "fixtures" / "runs").glob("*.json"))}
@@ -99,10 +98,10 @@ LOOP = LoopFigures(
 )  # fmt: skip
 PROGRAM = Run(target="t.py", program=ProgramFigures(command=["t.py"], exit_code=0, seconds=9.0, loops=[LOOP]))
 DOCUMENTS: dict[str, Document] = {name: full(read(path)) for name, path in RUNS.items()} | {
-    "compare": compare_report(compare(SLOW, SLOW), 0.05),
+    "compare": compare(SLOW, SLOW, max_regression=0.05).document(full=True),
     "fix": fix_report.report(msgspec.structs.replace(FIXED, outcomes=[*FIXED.outcomes, TRIED]), SLOW, SLOW),
     "program": full(PROGRAM),
-    "swap": swap_report.report(REPORT),
+    "swap": swapped().document(),
     "nothing": full(Run()),
 }
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from pipefix.report import terminal
-from pipefix.report.compare import Comparison, compare, gate_sentence, ratio, regressed
-from pipefix.report.compare import report as compare_report
+from pipefix.report.compare import Comparison, compare, ratio
 from pipefix.report.runfile import Run, StageFigures, Throughput, read
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -47,7 +46,7 @@ def test_the_sentence_names_the_ratio_its_interval_and_the_stage() -> None:
 
 def test_a_comparison_in_full() -> None:
     after = faster_decode(a_run(1153, settings=LoaderSettings(num_workers=4), partial=True))
-    assert terminal.lines(compare_report(compare(a_run(812), after)), width=80) == [
+    assert terminal.lines(compare(a_run(812), after).document(), width=80) == [
         "pipefix compare data.py:loader",
         "─" * 80,
         "RESULT   Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 ->",
@@ -103,8 +102,8 @@ def test_an_interval_without_an_end_settles_nothing() -> None:
     assert (found.low, found.value, found.high) == (0.0, 2.0, float("inf"))
 
 
-def against(rate: float, spread: float) -> Comparison:
-    return compare(a_run(100, spread), a_run(rate, spread))
+def against(rate: float, spread: float, limit: float) -> Comparison:
+    return compare(a_run(100, spread), a_run(rate, spread), max_regression=limit)
 
 
 @pytest.mark.parametrize(
@@ -120,15 +119,15 @@ def against(rate: float, spread: float) -> Comparison:
     ],
 )
 def test_the_gate(rate: float, spread: float, limit: float, expected: bool) -> None:
-    assert regressed(against(rate, spread), limit) is expected
+    assert against(rate, spread, limit).regressed is expected
 
 
 def test_the_gate_says_what_it_found() -> None:
     allowed = "of the first; a loss of at most 5.0 % was allowed"
-    assert gate_sentence(against(80, 0.01), 0.05) == f"Regression: the second run delivers 0.80x (0.79-0.81) {allowed}."
-    assert gate_sentence(against(99, 0.01), 0.05) == f"No regression: the second run delivers 0.99x (0.98-1.00) {allowed}."
-    unsure = gate_sentence(against(80, 0.3), 0.05)
-    assert unsure.startswith("No regression that is certain: ")
+    assert against(80, 0.01, 0.05).gate == f"Regression: the second run delivers 0.80x (0.79-0.81) {allowed}."
+    assert against(99, 0.01, 0.05).gate == f"No regression: the second run delivers 0.99x (0.98-1.00) {allowed}."
+    unsure = against(80, 0.3, 0.05).gate
+    assert unsure is not None and unsure.startswith("No regression that is certain: ")
     assert unsure.endswith("Longer probes would settle it.")
 
 
@@ -207,7 +206,7 @@ def test_what_makes_one_doubt_is_said() -> None:
 def test_a_stage_that_only_one_run_measured_is_shown_with_a_dash() -> None:
     before = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", declined="no workers")])
     after = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", wall_s=exactly(1e-4))])
-    row = next(line for line in terminal.lines(compare_report(compare(before, after))) if "ipc" in line)
+    row = next(line for line in terminal.lines(compare(before, after).document()) if "ipc" in line)
     assert row.split() == ["ipc", "-", "-", "100", "µs", "-", "->", "-"]
 
 
@@ -217,6 +216,6 @@ def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
     runs = [read(path) for path in sorted(RUNS.glob("*.json")) if read(path).throughput is not None]
     assert len(runs) >= 6
     for before in runs:
-        for line in terminal.lines(compare_report(compare(before, runs[0], force=True)), width=width, unicode=unicode):
+        for line in terminal.lines(compare(before, runs[0], force=True).document(), width=width, unicode=unicode):
             assert cell_len(line) <= width
             assert unicode or line.isascii()

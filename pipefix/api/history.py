@@ -12,8 +12,9 @@ import msgspec
 from pipefix.fixes.history import LOG, Entry, read_entries
 from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
-from pipefix.report import runfile, wording
+from pipefix.report import runfile
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.quantity import Interval
@@ -67,7 +68,7 @@ def _of_run(run: Run, path: Path) -> Done:
     said = run.verdict.kind if run.verdict is not None else "no verdict"
     said += f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
     if run.throughput is not None:
-        said += f", {wording.rate(run.throughput.delivered.value, run.throughput.unit)}"
+        said += f", {quantity.rate(run.throughput.delivered.value, run.throughput.unit)}"
     return Done(at=run.created, what=what, target=run.target, said=said, where=str(path))
 
 
@@ -104,7 +105,7 @@ def saved_of_an_epoch(folder: Path) -> float | None:
 def _said(entry: Entry) -> str:
     name = entry.id or f"step {entry.step}"
     gain = _gain(entry.measured)
-    worth = f", {wording.times_between(gain)} measured" if gain is not None else ""
+    worth = f", {quantity.times_between(gain)} measured" if gain is not None else ""
     why = f": {entry.why}" if entry.why else ""
     return {
         "kept": f"kept {name}{worth}",

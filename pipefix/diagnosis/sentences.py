@@ -8,8 +8,8 @@ from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.diagnosis.rules import Ranking
 from pipefix.diagnosis.support import Doubt, DoubtKind
 from pipefix.measurement.measurement import Measurement
-from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, span, surely_above
-from pipefix.vocabulary.quantity import Interval, percent, seconds, times
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, surely_above
+from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
 from pipefix.vocabulary.stage import Stage
 
 ShareOf = Callable[[Stage], Interval]
@@ -100,7 +100,7 @@ def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval)
     step = seconds(diagnosis.stages[Stage.STEP].wall.value * measurement.settings.samples_a_batch)
     text = f"Step-bound: the step takes {_span(share, diagnosis)} of the time, {step} a batch"
     if ratio is not None:
-        could = span(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
+        could = times_between(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
         text += f", and the loader could deliver {could} what it uses"
     gain = diagnosis.arms.get("samples-recorded")
     often = len(measurement.of("samples-recorded")) >= FEWEST_FOR_INTERVAL
@@ -288,5 +288,4 @@ def _span(share: Interval, diagnosis: Diagnosis) -> str:
     """One block tells a share, and no interval."""
     if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
         return percent(share.value)
-    low, high = (percent(end).removesuffix(" %") for end in (share.low, share.high))
-    return f"{percent(share.value)} ({low}-{high})"
+    return percent_between(share)

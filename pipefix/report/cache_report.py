@@ -15,8 +15,7 @@ from pipefix.caches.manifest import Manifest
 from pipefix.caches.verify import Checked
 from pipefix.report.document import CommandLine, Document, Paragraph, Section
 from pipefix.report.shown import Shown
-from pipefix.report.wording import counted
-from pipefix.vocabulary.quantity import percent, rate, seconds, size, times
+from pipefix.vocabulary.quantity import counted, percent, rate, seconds, size, times
 from pipefix.vocabulary.urls import is_far
 
 _NAMED = 8

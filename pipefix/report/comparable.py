@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipefix.report import setup, wording
+from pipefix.report import setup
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 
 SAME_MEMORY = 0.05
 """Machines whose memory differs by less are taken for the same kind: kernels reserve different amounts."""
@@ -59,13 +60,13 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     ]
     old, new = before.get("memory_bytes"), after.get("memory_bytes")
     if isinstance(old, (int, float)) and isinstance(new, (int, float)) and abs(old - new) > SAME_MEMORY * max(old, new):
-        reasons.append(f"their memories differ ({wording.size(old)} and {wording.size(new)})")
+        reasons.append(f"their memories differ ({quantity.size(old)} and {quantity.size(new)})")
     return reasons
 
 
 def _cores(machine: Mapping[str, Any]) -> str | None:
     cores = machine.get("effective_cores")
-    return wording.number(cores) if isinstance(cores, (int, float)) else None
+    return quantity.number(cores) if isinstance(cores, (int, float)) else None
 
 
 def doubts(before: Run, after: Run) -> list[str]:

@@ -6,13 +6,13 @@ import math
 
 import msgspec
 
-from pipefix.report import wording
 from pipefix.report.comparable import changed_settings, doubts, unlike
 from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Section, Table, field, points
 from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
 from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.version import VERSION
@@ -81,8 +81,8 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
         """What the gate says, for whoever reads the log of the job that it stopped; None where no limit was given."""
         if self.max_regression is None:
             return None
-        ratio = wording.times_between(self.ratio)
-        allowed = f"a loss of at most {wording.percent(self.max_regression)} was allowed"
+        ratio = quantity.times_between(self.ratio)
+        allowed = f"a loss of at most {quantity.percent(self.max_regression)} was allowed"
         if self.regressed:
             return f"Regression: the second run delivers {ratio} of the first; {allowed}."
         if self.ratio.low < 1.0 - self.max_regression:
@@ -119,12 +119,12 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         before, after = _rates(self.before), _rates(self.after)
         unit = self.after.throughput.unit if self.after.throughput is not None else "samples/s"
-        rates = f"{wording.number(before.value)} -> {wording.rate(after.value, unit)}"
+        rates = f"{quantity.number(before.value)} -> {quantity.rate(after.value, unit)}"
         if self.settled:
-            said = f"Delivered {wording.times_between(self.ratio)}: {rates}"
+            said = f"Delivered {quantity.times_between(self.ratio)}: {rates}"
         else:
             noise = "the machine's" if self.machine.sentence else "noise"
-            said = f"No change that these runs can tell from {noise}: delivered {wording.times_between(self.ratio)}, {rates}"
+            said = f"No change that these runs can tell from {noise}: delivered {quantity.times_between(self.ratio)}, {rates}"
         change = _greatest(self.stages)
         return f"{said}; {change}." if change else f"{said}."
 
@@ -132,7 +132,7 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
 def compare(before: Run, after: Run, *, force: bool = False, max_regression: float | None = None) -> Comparison:
     """What changed from ``before`` to ``after``. Runs that are not alike are refused, unless forced: then the doubts say so."""
     for name, run in (("first", before), ("second", after)):
-        figures = wording.usable(run.throughput.delivered) if run.throughput is not None else None
+        figures = quantity.usable(run.throughput.delivered) if run.throughput is not None else None
         if figures is None or figures.value <= 0:
             raise BadUsage(
                 f"The {name} run, of {run.target or 'an unnamed target'}, holds no throughput: there is nothing to compare.",
@@ -160,24 +160,24 @@ def _of_the_machine(comparison: Comparison) -> list[str]:
     part = comparison.machine
     if not part.sentence:
         return []
-    rest = f"Without that the second run delivers {wording.times_between(comparison.own)} of the first."
+    rest = f"Without that the second run delivers {quantity.times_between(comparison.own)} of the first."
     return [f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}"]
 
 
 def _beside(before: Run, after: Run) -> list[FigureChange]:
     """Figures beside rate and stages that at least one of the two tells."""
     pairs = zip(_told_beside(before), _told_beside(after), strict=True)
-    return [FigureChange(what=what, before=old, after=new) for (what, old), (_, new) in pairs if {old, new} != {wording.UNKNOWN}]
+    return [FigureChange(what=what, before=old, after=new) for (what, old), (_, new) in pairs if {old, new} != {quantity.UNKNOWN}]
 
 
 def _told_beside(run: Run) -> list[tuple[str, str]]:
     start, tail, tool, meanwhile = run.startup, run.tail, run.instrument, run.machine.get("while_measured", {})
     return [
-        ("consumer fed", wording.percent(run.waits.fed if run.waits is not None else None)),
-        ("GPU busy", wording.percent(meanwhile.get("nvml_utilisation"))),
-        ("first batch", wording.seconds(start.first_batch_s if start is not None else None)),
-        ("slowest 1 % of samples", wording.seconds(tail.p99_s if tail is not None else None)),
-        ("peak memory", wording.size(tool.peak_rss_bytes if tool is not None else None)),
+        ("consumer fed", quantity.percent(run.waits.fed if run.waits is not None else None)),
+        ("GPU busy", quantity.percent(meanwhile.get("nvml_utilisation"))),
+        ("first batch", quantity.seconds(start.first_batch_s if start is not None else None)),
+        ("slowest 1 % of samples", quantity.seconds(tail.p99_s if tail is not None else None)),
+        ("peak memory", quantity.size(tool.peak_rss_bytes if tool is not None else None)),
     ]
 
 
@@ -216,8 +216,8 @@ def _stages(before: Run, after: Run) -> list[StageChange]:
 
 
 def _change(name: str, before: StageFigures | None, after: StageFigures | None) -> StageChange:
-    old = wording.usable(before.wall_s) if before is not None else None
-    new = wording.usable(after.wall_s) if after is not None else None
+    old = quantity.usable(before.wall_s) if before is not None else None
+    new = quantity.usable(after.wall_s) if after is not None else None
     both = ratio(new, old) if old is not None and new is not None and old.value > 0 and new.value > 0 else None
     return StageChange(
         stage=name,
@@ -236,7 +236,7 @@ def _greatest(changes: list[StageChange]) -> str:
     if not moved:
         return ""
     name, old, new = max(moved, key=lambda one: abs(one[1] - one[2]))
-    first, second = wording.seconds(old), wording.seconds(new)
+    first, second = quantity.seconds(old), quantity.seconds(new)
     if first.split()[-1] == second.split()[-1]:
         first = first.split()[0]
     return f"{name} {first} -> {second}/sample"
@@ -279,12 +279,12 @@ def _told(label: str, run: Run) -> Field:
 
 def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
     rates = [
-        (label, wording.rate_between(run.throughput.delivered, run.throughput.unit))
+        (label, quantity.rate_between(run.throughput.delivered, run.throughput.unit))
         for label, run in (("before", comparison.before), ("after", comparison.after))
         if run.throughput is not None
     ]
-    own = [("without the machine's part", wording.times_between(comparison.own))] if comparison.machine.sentence else []
-    return [*rates, ("after over before", wording.times_between(comparison.ratio)), *own]
+    own = [("without the machine's part", quantity.times_between(comparison.own))] if comparison.machine.sentence else []
+    return [*rates, ("after over before", quantity.times_between(comparison.ratio)), *own]
 
 
 def _by_stage(comparison: Comparison) -> list[Block]:
@@ -303,15 +303,15 @@ def _word(change: StageChange) -> str:
     if change.ratio is None:
         return f"{change.stage}: in one of the two only"
     word = "within noise" if not change.settled else "slower" if change.ratio.value > 1 else "faster"
-    return f"{change.stage}: {wording.times_between(change.ratio)}, {word}"
+    return f"{change.stage}: {quantity.times_between(change.ratio)}, {word}"
 
 
 def row(change: StageChange) -> list[str]:
     """Stage, the ratio of its seconds a sample, these seconds before and after, and its shares of the delivered time."""
-    ratio = wording.times_between(change.ratio) if change.ratio is not None else "-"
+    ratio = quantity.times_between(change.ratio) if change.ratio is not None else "-"
     noise = "" if change.settled or change.ratio is None else " ~"
-    shares = [wording.percent(share) if wording.known(share) else "-" for share in (change.before_share, change.after_share)]
-    clocks = [wording.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
+    shares = [quantity.percent(share) if quantity.known(share) else "-" for share in (change.before_share, change.after_share)]
+    clocks = [quantity.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
     return [change.stage, ratio + noise, *clocks, " -> ".join(shares)]
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from pipefix.report import wording
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -93,11 +93,11 @@ def _queueing(run: Run) -> _Queueing | None:
     """Seconds a sample of the stages of its making, and those of them in the queue for a CPU. None: not known."""
     wall = queued = 0.0
     for stage in run.stages:
-        spent, cpu = wording.usable(stage.wall_s), wording.usable(stage.cpu_s)
+        spent, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
         if stage.stage not in {str(one) for one in (*IN_SAMPLE, Stage.COLLATE)} or spent is None:
             continue
         wall += spent.value
-        if cpu is not None and stage.waiting_s is not None and wording.known(stage.waiting_s):
+        if cpu is not None and stage.waiting_s is not None and quantity.known(stage.waiting_s):
             queued += max(0.0, spent.value - cpu.value - stage.waiting_s)
     return _Queueing(wall, queued) if wall > queued else None
 
@@ -114,7 +114,7 @@ def _pace(before: Run, after: Run) -> float | None:
 
 
 def _cpu_seconds(run: Run) -> dict[str, float]:
-    found = {stage.stage: wording.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
+    found = {stage.stage: quantity.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
     return {name: one.value for name, one in found.items() if one is not None and one.value >= LEAST_SECONDS}
 
 
@@ -136,13 +136,13 @@ def _more_neighbours(before: Run, after: Run) -> bool | None:
 def _of_the_queue(old: _Queueing | None, new: _Queueing | None) -> str:
     assert old is not None
     assert new is not None
-    first, second = (wording.percent(one.queued / one.wall) for one in (old, new))
+    first, second = (quantity.percent(one.queued / one.wall) for one in (old, new))
     return f"its samples queued for a CPU {second} of their time ({first} in the first run)"
 
 
 def _of_the_pace(pace: float) -> str:
-    return f"all that computes took {wording.times(pace)} the CPU time"
+    return f"all that computes took {quantity.times(pace)} the CPU time"
 
 
 def _cores(count: float | None) -> str:
-    return wording.counted(1, "core") if count == 1 else f"{wording.number(round(count or 0.0, 2))} cores"
+    return quantity.counted(1, "core") if count == 1 else f"{quantity.number(round(count or 0.0, 2))} cores"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pipefix.report import probe_report, program_report, wording
+from pipefix.report import probe_report, program_report
 from pipefix.report.document import Document
 from pipefix.report.runfile import Run
 from pipefix.report.shown import Shown, shown_as
+from pipefix.vocabulary import quantity
 
 
 class ShownRun(Shown, Run, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ class ShownRun(Shown, Run, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         kind = self.verdict.kind if self.verdict is not None else "no verdict"
         stage = f" ({self.verdict.stage})" if self.verdict is not None and self.verdict.stage else ""
-        rate = f", {wording.rate(self.throughput.delivered.value, self.throughput.unit)}" if self.throughput is not None else ""
+        rate = f", {quantity.rate(self.throughput.delivered.value, self.throughput.unit)}" if self.throughput is not None else ""
         return f"<pipefix run of {self.target or 'a pipeline'}: {kind}{stage}{rate}>"
 
 

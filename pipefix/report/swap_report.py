@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pipefix.report import wording
 from pipefix.report.document import Block, Document, Field, Image, Images, Paragraph, Section, Table, field, points
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.quantity import Interval, size, times
 from pipefix.vocabulary.version import VERSION
@@ -42,7 +42,7 @@ class PredictedGain(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.gain is None:
             return self.why
-        return f"{wording.times_between(self.gain)} the throughput is what the probe predicts. {self.why}".strip()
+        return f"{quantity.times_between(self.gain)} the throughput is what the probe predicts. {self.why}".strip()
 
 
 def predicted(run: Run | None, target: str) -> PredictedGain:
@@ -149,7 +149,7 @@ def verdict(parity: Parity) -> str:
     if parity.holds:
         return (
             f"The same seed gives the same samples both ways, on {parity.device}: "
-            f"{wording.counted(len(parity.pixels), 'transform')} and the whole list within "
+            f"{quantity.counted(len(parity.pixels), 'transform')} and the whole list within "
             "1/255 on average and 4/255 at the 99th percentile."
         )
     return f"Not equal: {', '.join(error.op for error in _checked(parity) if not error.within)}. The figures are below."

@@ -72,7 +72,7 @@ def test_a_stage_whose_arm_only_lacked_the_time_is_not_named() -> None:
     found = measured({"storage": 1.0, "decode": 3.0}, arms={"decode-recorded": None})
     found.declined["decode-recorded"], found.untried = LACKED, {"decode-recorded"}
     assert diagnose(found).verdict.sentence == (
-        "Inconclusive: by the clocks decode takes 75 % (75-75) of the time, but no arm ran without it: the time was too short. "
+        "Inconclusive: by the clocks decode takes 75 % of the time, but no arm ran without it: the time was too short. "
         "More blocks would settle it: --budget 60."
     )
 
@@ -84,7 +84,7 @@ def test_a_stage_that_can_have_no_arm_is_named_where_the_others_leave_that_room(
     found = measured({"storage": 3.0, "decode": 1.0}, arms={"storage-from-memory": None, "samples-recorded": 1.02})
     found.declined["storage-from-memory"] = CANNOT
     assert diagnose(found).verdict.sentence == (
-        "Inconclusive: by the clocks storage takes 75 % (75-75) of the time, but samples-recorded, which does without it, "
+        "Inconclusive: by the clocks storage takes 75 % of the time, but samples-recorded, which does without it, "
         "delivers 1.02x (1.01-1.03). What runs meanwhile is seen in a trace: --trace FILE."
     )
 

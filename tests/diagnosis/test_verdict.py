@@ -73,7 +73,7 @@ def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
 def test_the_sentence_of_an_input_bound_pipeline() -> None:
     found = measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0})
     assert diagnose(found).verdict.sentence == (
-        "Input-bound: decode (decode-op) takes 80 % (80-80) of the time to deliver a sample; "
+        "Input-bound: decode (decode-op) takes 80 % of the time to deliver a sample; "
         "if it were free, throughput would be 4.00x (3.96-4.04). The step waits 80 % of the time."
     )
 
@@ -82,7 +82,7 @@ def test_without_a_consumer_the_sentence_is_of_the_input_side_alone() -> None:
     """It may deliver many times what training takes."""
     found = measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0})
     assert diagnose(found).verdict.sentence == (
-        "Input-bound, of the input side alone: decode (decode-op) takes 80 % (80-80) of the time to deliver a sample; "
+        "Input-bound, of the input side alone: decode (decode-op) takes 80 % of the time to deliver a sample; "
         "if it were free, the input side would deliver 4.00x (3.96-4.04). Nothing took the batches, so nobody knows yet whether "
         "training waits for them."
     )
@@ -91,7 +91,7 @@ def test_without_a_consumer_the_sentence_is_of_the_input_side_alone() -> None:
 def test_the_sentence_of_a_step_bound_pipeline() -> None:
     found = measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0})
     assert diagnose(found).verdict.sentence == (
-        "Step-bound: the step takes 100 % (100-100) of the time, 8.00 ms a batch, and the loader could deliver "
+        "Step-bound: the step takes 100 % of the time, 8.00 ms a batch, and the loader could deliver "
         "4.00x what it uses. Work on the model, not the data: free input would gain at most 1.01x."
     )
 
@@ -166,7 +166,7 @@ def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
         "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no hook times; "
-        "of what could be cut, decode takes most (33 % (33-33)). "
+        "of what could be cut, decode takes most (33 %). "
         "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
     )
 

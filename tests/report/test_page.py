@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.fixes.outcome import Refused
-from pipefix.report import fix_report, program_report, terminal, wording
+from pipefix.report import fix_report, program_report, terminal
 from pipefix.report.compare import compare
 from pipefix.report.document import Document
 from pipefix.report.page import page
@@ -40,6 +40,7 @@ from pipefix.report.runfile import (
     decode,
     read,
 )
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.test_fix import FIXED, GAIN
 from tests.cli.test_swap import swapped
@@ -146,17 +147,21 @@ def test_it_holds_its_run_file_and_every_figure(name: str) -> None:
     assert repr(decode(held.encode(), origin="the page")) == repr(run)
     expected = []
     for stage in run.stages:
-        expected += [wording.seconds_between(stage.wall_s), wording.size(stage.bytes), wording.times_between(stage.marginal_gain)]
-        expected += [wording.seconds(op.wall_s) for op in stage.ops] + [stage.declined or stage.stage]
+        expected += [
+            quantity.seconds_between(stage.wall_s),
+            quantity.size(stage.bytes),
+            quantity.times_between(stage.marginal_gain),
+        ]
+        expected += [quantity.seconds(op.wall_s) for op in stage.ops] + [stage.declined or stage.stage]
     for remedy in run.remedies:
-        expected += [wording.times_between(remedy.speedup), remedy.why, remedy.title, remedy.command or remedy.title]
+        expected += [quantity.times_between(remedy.speedup), remedy.why, remedy.title, remedy.command or remedy.title]
     for finding in run.audit:
         expected += [finding.severity, finding.found, finding.advice]
     expected += [caveat.sentence for caveat in run.caveats]
-    expected += [wording.number(wording.median(arm.rates)) for arm in run.arms]
+    expected += [quantity.number(quantity.median(arm.rates)) for arm in run.arms]
     if run.throughput is not None:
-        expected.append(wording.rate(run.throughput.delivered.value, run.throughput.unit))
-    assert [figure for figure in expected if figure != wording.UNKNOWN and " ".join(figure.split()) not in reader.text] == []
+        expected.append(quantity.rate(run.throughput.delivered.value, run.throughput.unit))
+    assert [figure for figure in expected if figure != quantity.UNKNOWN and " ".join(figure.split()) not in reader.text] == []
 
 
 def test_every_block_is_a_dot_and_every_interval_a_whisker() -> None:
@@ -284,5 +289,5 @@ class TestFix:
 
 def test_a_program_is_told_at_the_terminal_by_its_loops() -> None:
     said = "\n".join(terminal.lines(program_report.report(PROGRAM)))
-    assert re.search(r"train t\.py:1 +40 % \(30-50 %\) +5\.00 s +9 +20 %", said)
+    assert re.search(r"train t\.py:1 +40 % \(30-50\) +5\.00 s +9 +20 %", said)
     assert "ended with exit code 0" in said

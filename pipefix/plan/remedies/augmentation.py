@@ -8,8 +8,7 @@ from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import AugmentationChange
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.gain import span
-from pipefix.vocabulary.quantity import Interval, percent, seconds
+from pipefix.vocabulary.quantity import Interval, percent, seconds, times_between
 from pipefix.vocabulary.stage import Stage
 
 
@@ -34,7 +33,7 @@ class AugmentGpu(Remedy):
         if not case.cuda:
             return self.declined(
                 f"{NO_CUDA}; augmentation takes {seconds(spent)} a sample{costly}, so beside a GPU with time to spare it would "
-                f"gain {span(gain)}",
+                f"gain {times_between(gain)}",
                 gain,
             )
         if case.diagnosis.verdict.kind == "step-bound":
@@ -72,7 +71,7 @@ class DecodeGpu(Remedy):
         if not case.cuda:
             return self.declined(
                 f"{NO_CUDA}; decoding and augmenting take {seconds(spent)} a sample, so beside a GPU with time to spare it would "
-                f"gain at most {span(most)}",
+                f"gain at most {times_between(most)}",
                 gain,
             )
         if case.diagnosis.verdict.kind == "step-bound":

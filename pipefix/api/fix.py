@@ -118,7 +118,7 @@ def fix(
     fixed = session.run()
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
-    runs = [one.run for one in session.seen]
+    runs = [probed.run for probed in session.seen]
     before, after = (runs[0], runs[-1]) if runs else (None, None)
     if after is not None:
         after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))

@@ -157,7 +157,7 @@ def tune(
         limits = _limits(machine, memory, shm, max_files, max_cores, _least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
-            subject, lambda one: consumer_for(one, **emulated, loader=subject.loader),
+            subject, lambda loaded: consumer_for(loaded, **emulated, loader=subject.loader),
             _lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
         )  # fmt: skip
         bench = TrialProcesses(work, vram)
@@ -326,7 +326,7 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )  # fmt: skip
     gone = tuned_plan.given_up(older, plan)
-    ran = any(one.status == "run" for one in result.tried)
+    ran = any(trial.status == "run" for trial in result.tried)
     writes = write is not None and not result.partial and bool(changes or (gone and ran and same is not None))
     if write is not None and gone and not writes:
         notes.append(f"{write} still says {', '.join(gone)}, which was not tried.")

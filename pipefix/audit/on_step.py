@@ -36,14 +36,14 @@ def blocking_copies(facts: AuditFacts) -> Message | None:
     step = facts.step
     if step is None or not (step.blocking or step.pageable):
         return None
-    found = [f"Copies to the device are waited for: {_lines(step.blocking)}."] if step.blocking else []
+    seen = [f"Copies to the device are waited for: {_lines(step.blocking)}."] if step.blocking else []
     if step.pageable:
-        found.append(
+        seen.append(
             "Copies say non_blocking=True, and what they copy is not pinned, so that they hold the program up all the same: "
             f"{_lines(step.pageable)}."
         )
     asked = " and batch.to(device, non_blocking=True)" if step.blocking else ""
-    return Message(" ".join(found), f"DataLoader(..., pin_memory=True){asked}")
+    return Message(" ".join(seen), f"DataLoader(..., pin_memory=True){asked}")
 
 
 @rule("tiny-batches", "note", f"a batch for the device holds less than {size(TINY)}")

@@ -28,6 +28,6 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         console.as_json({"done": done, "saved_of_an_epoch_s": saved})
     else:
-        rows = [(one.at, one.what, one.target, one.said) for one in done]
+        rows = [(deed.at, deed.what, deed.target, deed.said) for deed in done]
         console.show(history_report.report(rows, saved, epochs=arguments.epochs, price=arguments.price))
     return 0

@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> int:
     _check_folder(arguments.out)
     told = f"run file: {arguments.out / 'run.json'}"
     try:
-        found = run_program(
+        result = run_program(
             words, out=arguments.out, seconds=arguments.seconds, steps=arguments.steps, probe=arguments.probe, plan=arguments.plan,
             stages=not arguments.no_stages,
         )  # fmt: skip
@@ -61,15 +61,15 @@ def run(arguments: Namespace) -> int:
         if error.known is None:
             raise
         # Only the file is lost: the figures are told, and the exit code is the program's.
-        found, told = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
-    assert found.program is not None
-    paged = _write_page(found, arguments.out / "report.html")
+        result, told = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
+    assert result.program is not None
+    paged = _write_page(result, arguments.out / "report.html")
     if not arguments.quiet:
-        for document in found.printed():
+        for document in result.printed():
             console.aside(document)
         console.note(told)
         console.note(paged)
-    return _as_the_program_ended(found.program.exit_code or 0)
+    return _as_the_program_ended(result.program.exit_code or 0)
 
 
 def _check_folder(folder: Path) -> None:
@@ -84,10 +84,10 @@ def _check_folder(folder: Path) -> None:
     destination.check(out=folder / "run.json", html=folder / "report.html")
 
 
-def _write_page(found: ShownRun, path: Path) -> str:
+def _write_page(result: ShownRun, path: Path) -> str:
     """What there is to say of it. A page that cannot be written costs nothing else."""
     try:
-        found.html(path)
+        result.html(path)
     except UnreadableFile as error:
         return f"pipefix: {error}"
     return f"report: {path}"

@@ -56,7 +56,7 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
 
 def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
-    top = next((op.name for op in cost.ops if op.wall > 0.5 * cost.wall.value), None)
+    top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
     what = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({what})" if what else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value

@@ -174,7 +174,7 @@ def _again(run: Run, *options: str) -> str | None:
 
 def _longer_budget(run: Run) -> int:
     """What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes."""
-    asked = [int(found) for caveat in run.caveats for found in re.findall(r"--budget (\d{1,6})", caveat.sentence)]
+    asked = [int(number) for caveat in run.caveats for number in re.findall(r"--budget (\d{1,6})", caveat.sentence)]
     if asked:
         return max(asked)
     spent = run.instrument.seconds if run.instrument is not None else None

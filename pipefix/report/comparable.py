@@ -79,7 +79,7 @@ def doubts(before: Run, after: Run) -> list[str]:
     if before.target != after.target and _same_target(before.target, after.target):
         doubts.append(f"The targets lie in different places: {before.target} and {after.target}.")
     versions = (before.machine.get("versions"), after.machine.get("versions"))
-    if all(isinstance(one, Mapping) for one in versions) and versions[0] != versions[1]:
+    if all(isinstance(known, Mapping) for known in versions) and versions[0] != versions[1]:
         doubts.append(f"Library versions differ: {_differences(*versions)}.")
     return doubts
 

@@ -152,7 +152,7 @@ def compare(before: Run, after: Run, *, force: bool = False, max_regression: flo
         beside=_beside(before, after),
         max_regression=max_regression,
     )
-    said = [f"Forced: {one}." for one in reasons] + _of_the_machine(comparison) + doubts(before, after)
+    said = [f"Forced: {reason}." for reason in reasons] + _of_the_machine(comparison) + doubts(before, after)
     return msgspec.structs.replace(comparison, doubts=said)
 
 
@@ -235,7 +235,7 @@ def _greatest(changes: list[StageChange]) -> str:
     moved = [(name, old.value, new.value) for name, old, new in sure if old is not None and new is not None]
     if not moved:
         return ""
-    name, old, new = max(moved, key=lambda one: abs(one[1] - one[2]))
+    name, old, new = max(moved, key=lambda change: abs(change[1] - change[2]))
     first, second = quantity.seconds(old), quantity.seconds(new)
     if first.split()[-1] == second.split()[-1]:
         first = first.split()[0]

@@ -73,7 +73,11 @@ def full(run: Run) -> Document:
         ("What samples cost", _samples(run), "page"),
         ("What was tried (samples a second, every block kept in the run file)", _arms(run), ""),
         ("Audit of the machine and the settings", findings(run.audit), ""),
-        ("Caveats: what these figures cannot say, and what would settle it", points([one.sentence for one in run.caveats]), ""),
+        (
+            "Caveats: what these figures cannot say, and what would settle it",
+            points([caveat.sentence for caveat in run.caveats]),
+            "",
+        ),
         ("The instrument's own cost", fields(_instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
@@ -176,7 +180,9 @@ def _stages(run: Run) -> list[Block]:
     rows = [_declined(bar, len(columns)) for bar in bars]
     table = Table(columns, rows, "lrrrrr", optional=["bytes", "CPU", "if it were free"], caption="Stages")
     every = f"One sample is delivered every {quantity.seconds_between(total)}. " if total is not None else ""
-    hidden = "A hidden stage runs beside something slower and costs nothing now." if any(one.hidden for one in run.stages) else ""
+    hidden = (
+        "A hidden stage runs beside something slower and costs nothing now." if any(stage.hidden for stage in run.stages) else ""
+    )
     lead = (every + hidden).strip()
     return [Bars(table=table, bars=bars, inline=True), *([Paragraph(lead, "soft")] if lead else [])]
 
@@ -275,7 +281,9 @@ def _remedies(run: Run) -> list[Block]:
     proposed = [_proposed(remedy) for remedy in run.remedies if remedy.status == "proposed"]
     if proposed:
         blocks.append(Items(proposed, numbered=True))
-    return blocks + points([f"{one.status}: {one.title}: {one.why}" for one in run.remedies if one.status != "proposed"])
+    return blocks + points(
+        [f"{remedy.status}: {remedy.title}: {remedy.why}" for remedy in run.remedies if remedy.status != "proposed"]
+    )
 
 
 def _proposed(remedy: RemedyFigures) -> Item:

@@ -224,7 +224,7 @@ class _Printer:
         return text
 
     def _text(self, text: str, style: str = "") -> Text:
-        inks = " ".join(_STYLES.get(one, "") for one in style.split())
+        inks = " ".join(_STYLES.get(word, "") for word in style.split())
         return Text(_UNITS.sub(_HELD, self._safe(text)), inks, overflow="fold")
 
     def _rule(self) -> None:

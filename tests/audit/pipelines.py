@@ -85,7 +85,7 @@ def observed(loader: DataLoader[Any], **more: Any) -> AuditFacts:
         else:
             samples[pid] += count
         last[pid] = numbers
-    pid = max(last, key=lambda one: samples[one])
+    pid = max(last, key=lambda process: samples[process])
     fields: dict[str, Any] = {**run_facts(loader, last[pid]), "settings": settings_of(loader)}
     if samples[pid]:
         fields["growth"] = growth(worker_of(first[pid]), worker_of(last[pid]), samples[pid])

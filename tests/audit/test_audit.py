@@ -61,9 +61,9 @@ def test_a_finding_has_the_fields_of_the_run_file() -> None:
 def test_the_gravest_comes_first() -> None:
     seen = machine(shm_bytes=64 << 20, shm_free_bytes=64 << 20)
     batch = BatchFacts(bytes=40 << 20, tensors=40, small_tensors=39, largest_bytes=40 << 20)
-    found = audit(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch))
-    assert [finding.severity for finding in found] == ["problem", "warning"]
-    assert [finding.id for finding in found] == ["shm-size", "batch-parts"]
+    findings = audit(AuditFacts(machine=seen, settings=LoaderSettings(num_workers=4, prefetch_factor=2), batch=batch))
+    assert [finding.severity for finding in findings] == ["problem", "warning"]
+    assert [finding.id for finding in findings] == ["shm-size", "batch-parts"]
 
 
 class TestWords:

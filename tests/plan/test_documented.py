@@ -33,4 +33,4 @@ def test_its_figures_are_the_codes() -> None:
         f"writing it at {caches.WRITE_RATE / 1e6:g} MB/s",
         f"{case.PIXEL_BYTES.value:g} bytes a pixel, {case.PIXEL_BYTES.low:g} to {case.PIXEL_BYTES.high:g}",
     ]
-    assert [one for one in said if one not in PAGE] == []
+    assert [word for word in said if word not in PAGE] == []

@@ -28,14 +28,14 @@ from pipefix.report.runfile import (
     GainFigures,
     LoopFigures,
     LoopSpan,
-    OpFigures,
+    OpCost,
     ProgramFigures,
     RemedyFigures,
     Run,
     StageFigures,
     Tail,
     Throughput,
-    VerdictFigures,
+    Verdict,
     Waits,
     decode,
     read,
@@ -117,7 +117,7 @@ def test_it_is_well_formed_and_asks_the_network_for_nothing(made: str) -> None:
     reader = Reader(made)
     assert len(set(reader.values("id"))) == len(reader.values("id"))
     fetching = {"src", "srcset", "data", "action", "poster", "background", "formaction", "xlink:href", "ping"}
-    assert [found for found in reader.attributes if found[1] in fetching] == []
+    assert [attribute for attribute in reader.attributes if attribute[1] in fetching] == []
     assert all(value.startswith("#") for value in reader.values("href"))
     assert not set(reader.tags) & {"link", "img", "iframe", "object", "embed", "base", "use", "image", "form", "video", "audio"}
     style, script = "".join(reader.blocks["style"]), reader.blocks["script"][-1]
@@ -182,10 +182,10 @@ def test_nothing_in_a_name_becomes_markup() -> None:
 def everywhere(said: str) -> Run:
     """The same text wherever text can come from outside."""
     half, gain = Interval(2.0, 1.5, 2.5), GainFigures(2.0, 1.5, 2.5)
-    op = OpFigures(name=said, wall_s=1.0, opaque=said)
+    op = OpCost(name=said, wall_s=1.0, opaque=said)
     return Run(
         pipefix=said, created=said, target=said, machine={"cpu_model": said, "gpus": [{"name": said}], "note": said}, consumer=said,
-        verdict=VerdictFigures(kind=said, stage=said, sentence=said, confidence=0.5, rule=said),
+        verdict=Verdict(kind=said, stage=said, sentence=said, confidence=0.5, rule=said),
         throughput=Throughput(delivered=half, unit=said),
         stages=[
             StageFigures(stage=said, wall_s=half, share=0.5, marginal_gain=gain, ops=[op]),
@@ -227,8 +227,8 @@ def structure(said: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 @given(hostile, hostile)
-def test_the_structure_is_the_same_whatever_the_names(one: str, two: str) -> None:
-    assert structure(one + two + "x") == structure("plain")
+def test_the_structure_is_the_same_whatever_the_names(name: str, two: str) -> None:
+    assert structure(name + two + "x") == structure("plain")
 
 
 def test_it_stays_small() -> None:

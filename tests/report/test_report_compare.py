@@ -40,8 +40,8 @@ def faster_decode(run: Run) -> Run:
 
 
 def test_the_sentence_names_the_ratio_its_interval_and_the_stage() -> None:
-    found = compare(a_run(812), faster_decode(a_run(1153)))
-    assert found.sentence == "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20 ms/sample."
+    comparison = compare(a_run(812), faster_decode(a_run(1153)))
+    assert comparison.sentence == "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20 ms/sample."
 
 
 def test_a_comparison_in_full() -> None:
@@ -72,14 +72,16 @@ def test_a_comparison_in_full() -> None:
 
 
 def test_a_difference_within_noise_is_called_that() -> None:
-    found = compare(a_run(100), a_run(101))
-    assert not found.settled
-    assert found.sentence == "No change that these runs can tell from noise: delivered 1.01x (0.98-1.04), 100 -> 101 samples/s."
+    comparison = compare(a_run(100), a_run(101))
+    assert not comparison.settled
+    assert (
+        comparison.sentence == "No change that these runs can tell from noise: delivered 1.01x (0.98-1.04), 100 -> 101 samples/s."
+    )
 
 
 def test_errors_add_in_quadrature() -> None:
-    found = ratio(Interval(100, 90, 110), Interval(100, 100, 100))
-    assert (found.low, found.high) == (pytest.approx(0.9), pytest.approx(1.1))
+    quotient = ratio(Interval(100, 90, 110), Interval(100, 100, 100))
+    assert (quotient.low, quotient.high) == (pytest.approx(0.9), pytest.approx(1.1))
     both = ratio(Interval(100, 90, 110), Interval(100, 90, 110))
     assert both.low < 0.9
     assert both.high > 1.1
@@ -90,16 +92,19 @@ positive = st.floats(min_value=1e-6, max_value=1e6)
 
 
 @given(positive, positive, positive, positive)
-def test_a_ratio_lies_within_its_interval_and_turns_over(one: float, two: float, spread: float, other: float) -> None:
-    above, below = Interval(one, one / (1 + spread), one * (1 + spread)), Interval(two, two / (1 + other), two * (1 + other))
-    found, turned = ratio(above, below), ratio(below, above)
-    assert found.low <= found.value <= found.high
-    assert turned.low * found.high == pytest.approx(1.0, rel=1e-6)
+def test_a_ratio_lies_within_its_interval_and_turns_over(before: float, two: float, spread: float, other: float) -> None:
+    above, below = (
+        Interval(before, before / (1 + spread), before * (1 + spread)),
+        Interval(two, two / (1 + other), two * (1 + other)),
+    )
+    quotient, turned = ratio(above, below), ratio(below, above)
+    assert quotient.low <= quotient.value <= quotient.high
+    assert turned.low * quotient.high == pytest.approx(1.0, rel=1e-6)
 
 
 def test_an_interval_without_an_end_settles_nothing() -> None:
-    found = ratio(Interval(2, float("-inf"), float("inf")), exactly(1.0))
-    assert (found.low, found.value, found.high) == (0.0, 2.0, float("inf"))
+    quotient = ratio(Interval(2, float("-inf"), float("inf")), exactly(1.0))
+    assert (quotient.low, quotient.value, quotient.high) == (0.0, 2.0, float("inf"))
 
 
 def against(rate: float, spread: float, limit: float) -> Comparison:
@@ -168,8 +173,8 @@ def test_a_run_without_throughput_cannot_even_be_forced(figures: Throughput | No
 
 
 def test_checkouts_in_other_places_are_the_same_target() -> None:
-    found = compare(a_run(100, target="/ci/1/data.py:loader"), a_run(100, target="/ci/2/data.py:loader"))
-    assert found.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
+    comparison = compare(a_run(100, target="/ci/1/data.py:loader"), a_run(100, target="/ci/2/data.py:loader"))
+    assert comparison.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
 
 
 @pytest.mark.parametrize(
@@ -195,8 +200,8 @@ def test_folders_are_the_same_target_only_where_their_paths_agree(before: str, a
 
 def test_what_makes_one_doubt_is_said() -> None:
     versions = {**MACHINE, "versions": {"torch": "2.9", "pillow": "11"}}, {**MACHINE, "versions": {"torch": "2.10", "pillow": "11"}}
-    found = compare(a_run(100, machine=versions[0]), a_run(100, machine=versions[1], partial=True))
-    assert found.doubts == [
+    comparison = compare(a_run(100, machine=versions[0]), a_run(100, machine=versions[1], partial=True))
+    assert comparison.doubts == [
         "The second run was interrupted: its figures are what was known by then.",
         "Library versions differ: torch 2.9 -> 2.10.",
     ]

@@ -28,7 +28,7 @@ class AugmentGpu(Remedy):
             return self.declined("samples are text: tokens are not augmented on a GPU")
         stays = _stays(case)
         gain = case.after(experiments.NO_AUGMENT, case.model.scaled(Stage.AUGMENT, stays), name=self.id)
-        top = case.operations.augment and max(case.operations.augment, key=lambda op: op.wall).name
+        top = case.operations.augment and max(case.operations.augment, key=lambda op: op.wall_s).name
         costly = f" ({top} most)" if top else ""
         if not case.cuda:
             return self.declined(
@@ -93,6 +93,6 @@ def _stays(case: Case) -> float:
     """The part of the augmentation's time that does not move; 0 where it is not known which operations do."""
     if case.moving is None:
         return 0.0
-    walls = {op.name: op.wall for op in case.operations.augment}
+    walls = {op.name: op.wall_s for op in case.operations.augment}
     moved = sum(wall for name, wall in walls.items() if name.rpartition(".")[2] in case.moving.names)
     return 1 - moved / sum(walls.values()) if moved else 0.0

@@ -40,7 +40,7 @@ class _CacheResult(Shown):
     __slots__ = ()
 
     def document(self, *, full: bool = False) -> Document:
-        where = getattr(self, "url", None) or getattr(self, "folder", "")
+        where = getattr(self, "url", None) or getattr(self, "folder", "what a conversion would take")
         return Document(target=str(where), sections=self.sections())
 
     def sections(self) -> list[Section]:

@@ -46,11 +46,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def card(run: Run) -> Card:
-    best = best_remedy(run)
     settled = _settled(run)
-    if best is not None and settled:
-        next_, command = _remedy(best, alone=run.consumer == "none")
-        besides = _why_not_the_named(run, best)
+    if best_is_told(run):
+        next_, command = _remedy(run.proposed[0], alone=run.consumer == "none")
+        besides = _why_not_the_named(run, run.proposed[0])
         next_ += [besides] if besides is not None else []
     else:
         next_, command = _without_remedy(run, settled)
@@ -77,20 +76,11 @@ def _blocks(run: Run) -> int:
 
 def best_is_told(run: Run) -> bool:
     """Whether the card names the best remedy: it does once the verdict is settled."""
-    return best_remedy(run) is not None and _settled(run)
+    return bool(run.proposed) and _settled(run)
 
 
 def _settled(run: Run) -> bool:
     return run.verdict is not None and run.verdict.kind != "inconclusive"
-
-
-def best_remedy(run: Run) -> RemedyFigures | None:
-    """The first proposed one: the run lists them ranked."""
-    return next((remedy for remedy in run.remedies if remedy.status == "proposed"), None)
-
-
-def remedy_pedigree(remedy: RemedyFigures) -> str:
-    return pedigree(remedy.measured, whole=True)
 
 
 def remedy_cost(remedy: RemedyFigures) -> str:
@@ -112,7 +102,7 @@ def _remedy(remedy: RemedyFigures, *, alone: bool) -> tuple[list[str], str | Non
     said = [title]
     whose = " of the input side alone" if alone else ""
     if worth is not None:
-        said.append(f"{quantity.times_between(worth)} the throughput{whose}, {remedy_pedigree(remedy)}.")
+        said.append(f"{quantity.times_between(worth)} the throughput{whose}, {pedigree(remedy.measured, whole=True)}.")
     said.append(f"Costs {cost}." if cost else "Costs no disk and no preparation.")
     return said, remedy.command
 
@@ -125,14 +115,11 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
     if named is None or named in (best.stage, *best.relieves):
         return None
     acting = [remedy for remedy in run.remedies if named in (remedy.stage, *remedy.relieves)]
-    ranked = [remedy for remedy in run.remedies if remedy.status == "proposed"]
-    for remedy in acting:
-        if remedy in ranked:
+    for rank, remedy in enumerate(run.proposed, 1):
+        if remedy in acting:
             worth = quantity.usable(remedy.speedup)
             gain = f", {quantity.times_between(worth)}" if worth is not None else ""
-            return (
-                f"It leaves {named} as it is; remedy {ranked.index(remedy) + 1} acts on that: {sentence(remedy.title)[:-1]}{gain}."
-            )
+            return f"It leaves {named} as it is; remedy {rank} acts on that: {sentence(remedy.title)[:-1]}{gain}."
     if not acting:
         return f"It leaves {named} as it is; pipefix knows no remedy that acts on that."
     refused = max(acting, key=_gain_of)

@@ -171,7 +171,7 @@ class ShownUndone(Shown, Undone, frozen=True, kw_only=True):
     """One step taken back."""
 
     def document(self, *, full: bool = False) -> Document:
-        return Document(sections=[Section(title="", blocks=[Paragraph(_undone(self))])])
+        return Document(target=self.folder, sections=[Section(title="", blocks=[Paragraph(_undone(self))])])
 
 
 def _undone(undo: Undone) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipefix.report import program_report, setup
-from pipefix.report.card import Card, best_is_told, card, remedy_cost, remedy_pedigree
+from pipefix.report import doctor_report, flow, program_report, setup
+from pipefix.report.card import Card, best_is_told, card, remedy_cost
 from pipefix.report.document import (
     Bar,
     BarPart,
@@ -18,17 +18,13 @@ from pipefix.report.document import (
     Paragraph,
     Section,
     Table,
-    Timeline,
     fields,
     points,
-    sentence,
     to_do,
 )
 from pipefix.report.runfile import Arm, RemedyFigures, Run, StageFigures, encode
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.finding import Finding
 from pipefix.vocabulary.gain import pedigree
-from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, exactly
 
 OPERATIONS = 12
@@ -40,7 +36,6 @@ WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out")
 """Caveats without which the card would speak of something else than its reader thinks of."""
 BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
 KINDS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
-COLUMNS_OF_TIMELINE = 400
 ARMS = {
     "real": "as it is",
     "plain": "as it is, without clocks",
@@ -68,17 +63,17 @@ def full(run: Run) -> Document:
         ("What a free stage or a remedy would win", _what_if(run), "page"),
         ("Slowest operations (own time a sample)", _operations(run), ""),
         ("Remedies", _remedies(run), ""),
-        ("Flow", fields(_flow(run)), ""),
-        ("Batch by batch", _waits(run), "page"),
-        ("What samples cost", _samples(run), "page"),
+        ("Flow", fields(flow.flow(run)), ""),
+        ("Batch by batch", flow.waits(run), "page"),
+        ("What samples cost", flow.samples(run), "page"),
         ("What was tried (samples a second, every block kept in the run file)", _arms(run), ""),
-        ("Audit of the machine and the settings", findings(run.audit), ""),
+        ("Audit of the machine and the settings", doctor_report.findings(run.audit), ""),
         (
             "Caveats: what these figures cannot say, and what would settle it",
             points([caveat.sentence for caveat in run.caveats]),
             "",
         ),
-        ("The instrument's own cost", fields(_instrument(run)), ""),
+        ("The instrument's own cost", fields(flow.instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
     sections = [Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks]
@@ -131,8 +126,7 @@ def _card(words: Card) -> Iterator[Field]:
 
 
 def _also(run: Run) -> Iterator[Field]:
-    proposed = [remedy for remedy in run.remedies if remedy.status == "proposed"]
-    others = proposed[1:REMEDIES] if best_is_told(run) else []
+    others = run.proposed[1:REMEDIES] if best_is_told(run) else []
     listed = {
         "ALSO": [Paragraph(f"{rank}. {remedy.title}" + _worth(remedy, ": ")) for rank, remedy in enumerate(others, 2)],
         "AUDIT": [
@@ -154,7 +148,7 @@ def _worth(remedy: RemedyFigures, before: str = "", unknown: str = "") -> str:
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
-    rates = [(label, text) for label, text in _flow(run) if label in ("delivered", "the consumer could take")]
+    rates = [(label, text) for label, text in flow.flow(run) if label in ("delivered", "the consumer could take")]
     if run.waits is not None and quantity.known(run.waits.fed):
         rates.append(("fed", f"{quantity.percent(run.waits.fed)} (of the loop's time)"))
     start = run.startup.first_batch_s if run.startup is not None else None
@@ -260,10 +254,10 @@ def _what_if(run: Run) -> list[Block]:
             title = f"{stage.stage}: with the stage free, {words}, measured"
             cells = [f"{stage.stage} free", words, "measured on an arm"]
             bars.append(Bar(cells=cells, value=gain, stage=stage.stage, title=title))
-    for remedy in run.remedies:
+    for remedy in run.proposed:
         worth = quantity.usable(remedy.speedup)
-        if remedy.status == "proposed" and worth is not None:
-            cells = [remedy.title, quantity.times_between(worth), remedy_pedigree(remedy)]
+        if worth is not None:
+            cells = [remedy.title, quantity.times_between(worth), pedigree(remedy.measured, whole=True)]
             title = ", ".join(cells)
             bars.append(Bar(cells=cells, value=worth, stage=remedy.stage, modelled=not remedy.measured, title=title))
     if not bars:
@@ -278,9 +272,8 @@ def _what_if(run: Run) -> list[Block]:
 
 def _remedies(run: Run) -> list[Block]:
     blocks: list[Block] = []
-    proposed = [_proposed(remedy) for remedy in run.remedies if remedy.status == "proposed"]
-    if proposed:
-        blocks.append(Items(proposed, numbered=True))
+    if run.proposed:
+        blocks.append(Items([_proposed(remedy) for remedy in run.proposed], numbered=True))
     return blocks + points(
         [f"{remedy.status}: {remedy.title}: {remedy.why}" for remedy in run.remedies if remedy.status != "proposed"]
     )
@@ -319,86 +312,7 @@ def _operations(run: Run) -> list[Block]:
     return [Bars(table=table, bars=bars, first=OPERATIONS), *map(Paragraph, notes)]
 
 
-# -- beside the stages -----------------------------------------------------------------------------------------------
-
-
-def _flow(run: Run) -> list[tuple[str, str]]:
-    rows = []
-    if run.throughput is not None:
-        rows.append(("delivered", quantity.rate_between(run.throughput.delivered, run.throughput.unit)))
-        if run.throughput.demand is not None:
-            rows.append(("the consumer could take", quantity.rate_between(run.throughput.demand, run.throughput.unit)))
-    if run.waits is not None and quantity.known(run.waits.fed):
-        apart = f"; the loader's own {quantity.seconds(run.waits.loader_s)} a batch apart" if run.waits.loader_s else ""
-        rows.append(("fed", f"{quantity.percent(run.waits.fed)} of the loop's time{apart}"))
-    rows += _start_and_tails(run)
-    driver = in_words(run.machine.get("while_measured", {}), "nvml_")
-    cold = setup.cold_sentence(run)
-    return rows + [(label, text) for label, text in (("the GPU, says its driver", driver), ("cold storage", cold)) if text]
-
-
-def _start_and_tails(run: Run) -> Iterator[tuple[str, str]]:
-    if run.startup is not None:
-        named = {"first batch": run.startup.first_batch_s, "next epoch's first batch": run.startup.epoch_restart_s}
-        phrases = [f"{name} after {quantity.seconds(value)}" for name, value in named.items() if quantity.known(value)]
-        if quantity.known(run.startup.load_target_s):
-            phrases.append(f"loading the target took {quantity.seconds(run.startup.load_target_s)}")
-        if phrases:
-            yield "start-up", "; ".join(phrases)
-    if run.tail is not None:
-        tail = run.tail
-        named = {"p50": tail.p50_s, "p95": tail.p95_s, "p99": tail.p99_s, "slowest": tail.max_s}
-        phrases = [f"{name} {quantity.seconds(value)}" for name, value in named.items()]
-        yield "a sample's cost", f"{', '.join(phrases)} (of {quantity.counted(tail.samples, 'sample')})"
-        if quantity.known(tail.head_of_line_s) and tail.head_of_line_s:
-            waited = quantity.seconds(tail.head_of_line_s)
-            yield "out-of-order wait", f"{waited} a sample spent ready behind an unfinished earlier batch"
-    phrases = setup.step_phrases(run)
-    if phrases:
-        yield "a step", f"{', '.join(phrases)} a batch"
-
-
-def _waits(run: Run) -> list[Block]:
-    """How long the consumer waited for each batch; of many batches, the longest waits of neighbours."""
-    waits = run.waits
-    if waits is None or not waits.wait_s:
-        return []
-
-    def amount(values: list[float], place: int) -> float:
-        return values[place] if place < len(values) and quantity.known(values[place]) and 0 < values[place] < 1e9 else 0.0
-
-    count = len(waits.wait_s)
-    size = -(-count // COLUMNS_OF_TIMELINE)
-    longest = [max(range(at, min(at + size, count)), key=lambda place: amount(waits.wait_s, place)) for at in range(0, count, size)]
-    columns = [(amount(waits.wait_s, place), amount(waits.step_s, place)) for place in longest]
-    titles = [
-        f"batch {place + 1:,}: waited {quantity.seconds(wait)}" for place, (wait, _) in zip(longest, columns, strict=True)
-    ] if size == 1 else []  # fmt: skip
-    words = "How long the consumer waited for each batch. A loader that keeps up leaves no columns here."
-    if any(step > 0 for _, step in columns):
-        words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
-    ranked = sorted(range(count), key=lambda place: amount(waits.wait_s, place), reverse=True)[:10]
-    rows = [
-        [f"{place + 1:,}", quantity.seconds(amount(waits.wait_s, place)), quantity.seconds(amount(waits.step_s, place))]
-        for place in sorted(ranked)
-    ]
-    top = quantity.seconds(max(sum(column) for column in columns))
-    drawn = Timeline(columns=columns, titles=titles, top=top, ends=["batch 1", f"batch {count:,}"], title="Wait for each batch")
-    table = Table(["batch", "wait", "step"], rows, "lrr", caption="The ten longest waits, in order")
-    return [Paragraph(words, "soft"), drawn, table]
-
-
-def _samples(run: Run) -> list[Block]:
-    """How many samples cost how much; empty in files of older versions, which kept only percentiles."""
-    tail = run.tail
-    if tail is None or len(tail.edges_s) != len(tail.counts) + 1 or sum(tail.counts) <= 0 or min(tail.counts) < 0:
-        return []
-    edges = [quantity.seconds(edge) for edge in tail.edges_s]
-    titles = [f"{edges[at]} to {edges[at + 1]}: {quantity.counted(count, 'sample')}" for at, count in enumerate(tail.counts)]
-    title = f"{quantity.counted(sum(tail.counts), 'sample')}, {edges[0]} to {edges[-1]} (logarithmic)"
-    top = quantity.counted(max(tail.counts), "sample")
-    columns = [(float(min(count, 10**15)), 0.0) for count in tail.counts]
-    return [Timeline(columns=columns, titles=titles, top=top, ends=[edges[0], edges[len(edges) // 2], edges[-1]], title=title)]
+# -- arms and audit ----------------------------------------------------------------------------------------------------
 
 
 def _arms(run: Run) -> list[Block]:
@@ -434,34 +348,3 @@ def _arm(arm: Arm, untimed: float | None) -> Bar:
     ]
     title = f"{cells[-1]}: median {cells[1]} of {quantity.counted(len(blocks), 'block')}"
     return Bar(cells=cells, value=exactly(middle) if middle is not None else None, points=blocks, title=title)
-
-
-def findings(audit: Sequence[Finding]) -> list[Block]:
-    """What an audit found, each with what to type."""
-    items = [
-        Item(
-            text=finding.found,
-            tag=finding.severity,
-            blocks=[Paragraph(finding.advice + (f" (rule: {finding.rule})" if finding.rule else ""))],
-        )
-        for finding in audit
-    ]
-    return [Items(items)] if items else []
-
-
-def _instrument(run: Run) -> list[tuple[str, str]]:
-    rows = []
-    if run.instrument is not None:
-        tool = run.instrument
-        rows = [
-            ("the probe took", quantity.seconds(tool.seconds)),
-            ("a timed call costs", quantity.seconds(tool.seam_cost_s)),
-            ("measuring takes of a batch, left out everywhere", quantity.seconds(tool.harness_s)),
-            ("timed calls a sample", quantity.number(tool.seams_per_sample)),
-            ("a sample with clocks, over one without", quantity.times(tool.slowdown)),
-            ("peak memory", quantity.size(tool.peak_rss_bytes)),
-            ("recordings", quantity.size(tool.recording_bytes)),
-        ]
-    if run.verdict is not None and run.verdict.rule:
-        rows.append(("the rule that decided", sentence(run.verdict.rule)))
-    return [(label, text) for label, text in rows if text != quantity.UNKNOWN]

@@ -276,6 +276,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     program: ProgramFigures | None = None
     """For a program that `pipefix run` started."""
 
+    @property
+    def proposed(self) -> list[RemedyFigures]:
+        """Remedies worth making, the best first."""
+        return [remedy for remedy in self.remedies if remedy.status == "proposed"]
+
 
 def encode(run: Run) -> str:
     """JSON text. Nulls are read back as unknown figures and unbounded ends of intervals."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from pipefix.api import fused, read_back
-from pipefix.api.runs import Run as Run
+from pipefix.api import try_fused_calls, try_sample_cache
+from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.audit import observe, store_scan
-from pipefix.audit.finding import AuditFacts, Finding, StepFacts
+from pipefix.audit.facts import AuditFacts, Finding, StepFacts
 from pipefix.audit.on_workers import handle_before_fork
 from pipefix.audit.rules import audit
 from pipefix.diagnosis.diagnose import diagnose, settled, wanting
@@ -170,8 +170,8 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
 def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, each: float) -> None:
     """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
     try:
-        measurement.fused = fused.calls(subject, diagnosis, each)
-        measurement.record = read_back.record(subject, consumer, diagnosis, each, measurement.first_batch)
+        measurement.fused = try_fused_calls.calls(subject, diagnosis, each)
+        measurement.record = try_sample_cache.record(subject, consumer, diagnosis, each, measurement.first_batch)
     except KeyboardInterrupt:
         measurement.partial = True
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from pipefix.api.inside import Job, job, with_commands
-from pipefix.api.runs import Run
+from pipefix.api.run_files import Run
 from pipefix.plan import planfile
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.together import brought_together, noted_elsewhere, notes_in, verdict

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
+from pipefix.audit.facts import BatchFacts, MemoryGrowth, WorkerFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.audit.store_scan import store_in

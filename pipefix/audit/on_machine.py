@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import percent
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, DatasetFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, DatasetFacts, Message, rule
 from pipefix.vocabulary.quantity import percent, size
 
 HEAVY_BYTES = 64 << 20

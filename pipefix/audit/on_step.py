@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import size
 
 MANY_WEIGHTS = 1_000_000

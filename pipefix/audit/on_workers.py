@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import seconds
 
 TOLD = 3

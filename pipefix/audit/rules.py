@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 
 import pipefix.audit as package
-from pipefix.audit.finding import AuditFacts, Rule
+from pipefix.audit.facts import AuditFacts, Rule
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from pipefix.audit.finding import FarStore
+from pipefix.audit.facts import FarStore
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.urls import store_of
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from pipefix.vocabulary.errors import UnreadableFile
-from pipefix.vocabulary.terminal import printable, printable_json, printable_lines
+from pipefix.vocabulary.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from pipefix.report.document import Document

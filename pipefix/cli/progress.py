@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipefix.cli.console import is_terminal, note
-from pipefix.vocabulary.terminal import printable
+from pipefix.vocabulary.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

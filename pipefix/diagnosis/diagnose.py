@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from pipefix.diagnosis import rules, sentences
+from pipefix.diagnosis import sentences, verdict_rules
 from pipefix.diagnosis.attribution import INDEX, WORKER, columns, exposed_share, ledger, own_wait, per_sample, starved_share
 from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
 from pipefix.diagnosis.contradictions import contradictions
@@ -43,17 +43,17 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     model = of_draws(draws, measurement.workers)
     arms = {name: gain for name in {block.arm for block in measurement.blocks} if (gain := _gain(measurement, name)) is not None}
     gains = _gains(measurement, arms, draws)
-    ranking = rules.judge(draws, measurement.workers, has_consumer=measurement.has_consumer)
+    ranking = verdict_rules.judge(draws, measurement.workers, has_consumer=measurement.has_consumer)
     tried = {stage: gain for stage, gain in gains.items() if isinstance(gain, MeasuredGain)}
     worth = {
         stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
-    rival = rules.contradicted(ranking, worth, tried, measurement.workers)
+    rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
     if ranking.kind == "inconclusive" or (measurement.workers and (rival is not None or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
         once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in tried.values())
-        by_arms = None if once else rules.decided_by_arms(ranking, worth, has_consumer=measurement.has_consumer)
+        by_arms = None if once else verdict_rules.decided_by_arms(ranking, worth, has_consumer=measurement.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(measurement)
     plain = measurement.of(experiments.PLAIN.name)
@@ -88,7 +88,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     diagnosis.lead = ranking.lead if stage is not None else None
     diagnosis.verdict = Verdict(
         kind=kind, stage=stage, sentence="", confidence=round(ranking.confidence, 4), blocks=len(real), by_arms=ranking.by_arms,
-        rule=rules.STATEMENT,
+        rule=verdict_rules.STATEMENT,
     )  # fmt: skip
     sentence = sentences.verdict(measurement, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.diagnosis.rules import Ranking
 from pipefix.diagnosis.support import Doubt, DoubtKind
+from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement.measurement import Measurement
 from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, surely_above
 from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between

@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from pipefix.report import setup
+from pipefix.report import descriptions
 from pipefix.report.document import sentence
 from pipefix.report.runfile import RemedyFigures, Run, StageFigures
 from pipefix.vocabulary import quantity
@@ -232,7 +232,7 @@ def _fed(run: Run) -> str:
 
 
 def _step(run: Run) -> str:
-    phrases = setup.step_phrases(run)
+    phrases = descriptions.step_phrases(run)
     return f"A step is {', '.join(phrases)}." if phrases else ""
 
 

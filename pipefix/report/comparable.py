@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipefix.report import setup
+from pipefix.report import descriptions
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
 
@@ -52,7 +52,7 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     facts = (
         ("processors", before.get("cpu_model"), after.get("cpu_model")),
         ("usable CPUs", _cores(before), _cores(after)),
-        ("GPUs", ", ".join(setup.gpu_names(before)) or "none", ", ".join(setup.gpu_names(after)) or "none"),
+        ("GPUs", ", ".join(descriptions.gpu_names(before)) or "none", ", ".join(descriptions.gpu_names(after)) or "none"),
         ("systems", before.get("system"), after.get("system")),
     )
     reasons = [
@@ -85,7 +85,7 @@ def doubts(before: Run, after: Run) -> list[str]:
 
 
 def changed_settings(before: Run, after: Run) -> list[str]:
-    old, new = (dict(setup.settings_pairs(run.settings)) for run in (before, after))
+    old, new = (dict(descriptions.settings_pairs(run.settings)) for run in (before, after))
     return [f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name]]
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pipefix.report.comparable import changed_settings
 from pipefix.report.compare import HEADS, Comparison, row
-from pipefix.vocabulary.terminal import printable
+from pipefix.vocabulary.printable import printable
 
 
 def markdown(comparison: Comparison) -> list[str]:

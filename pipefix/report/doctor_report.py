@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipefix.report import setup
+from pipefix.report import descriptions
 from pipefix.report.document import Block, Document, Item, Items, Paragraph, Section
 from pipefix.vocabulary import quantity
 from pipefix.vocabulary.finding import SEVERITIES, Finding
@@ -19,7 +19,7 @@ def report(machine: Mapping[str, Any], audit: Sequence[Finding]) -> Document:
     nothing = "No mistake was found in what can be seen without running the pipeline; pipefix probe TARGET runs it."
     first = [Paragraph(sentence if audit else nothing, "strong")]
     return Document(
-        about=[", ".join(setup.machine_line(machine))] if machine else [],
+        about=[", ".join(descriptions.machine_line(machine))] if machine else [],
         sections=[Section(title="", blocks=[*first]), *(Section(title="", blocks=findings([finding])) for finding in ranked)],
     )
 

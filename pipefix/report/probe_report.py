@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipefix.report import doctor_report, flow, program_report, setup
+from pipefix.report import beside_stages, descriptions, doctor_report, program_report
 from pipefix.report.card import Card, best_is_told, card, remedy_cost
 from pipefix.report.document import (
     Bar,
@@ -63,9 +63,9 @@ def full(run: Run) -> Document:
         ("What a free stage or a remedy would win", _what_if(run), "page"),
         ("Slowest operations (own time a sample)", _operations(run), ""),
         ("Remedies", _remedies(run), ""),
-        ("Flow", fields(flow.flow(run)), ""),
-        ("Batch by batch", flow.waits(run), "page"),
-        ("What samples cost", flow.samples(run), "page"),
+        ("Flow", fields(beside_stages.flow(run)), ""),
+        ("Batch by batch", beside_stages.waits(run), "page"),
+        ("What samples cost", beside_stages.samples(run), "page"),
         ("What was tried (samples a second, every block kept in the run file)", _arms(run), ""),
         ("Audit of the machine and the settings", doctor_report.findings(run.audit), ""),
         (
@@ -73,7 +73,7 @@ def full(run: Run) -> Document:
             points([caveat.sentence for caveat in run.caveats]),
             "",
         ),
-        ("The instrument's own cost", fields(flow.instrument(run)), ""),
+        ("The instrument's own cost", fields(beside_stages.instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
     sections = [Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks]
@@ -96,7 +96,7 @@ def _document(
     words = card(run)
     consumer = "no consumer" if run.consumer == "none" else f"consumer: {run.consumer}"
     measured = run.program is None or run.stages
-    about = [" · ".join([*setup.settings_line(run.settings), consumer]), " · ".join(setup.machine_line(run.machine))]
+    about = [" · ".join([*descriptions.settings_line(run.settings), consumer]), " · ".join(descriptions.machine_line(run.machine))]
     return Document(
         command="pipefix run" if run.program is not None else "pipefix probe",
         target=run.target or ("" if run.program is not None else "of an unnamed target"),
@@ -148,7 +148,7 @@ def _worth(remedy: RemedyFigures, before: str = "", unknown: str = "") -> str:
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
-    rates = [(label, text) for label, text in flow.flow(run) if label in ("delivered", "the consumer could take")]
+    rates = [(label, text) for label, text in beside_stages.flow(run) if label in ("delivered", "the consumer could take")]
     if run.waits is not None and quantity.known(run.waits.fed):
         rates.append(("fed", f"{quantity.percent(run.waits.fed)} (of the loop's time)"))
     start = run.startup.first_batch_s if run.startup is not None else None

@@ -6,8 +6,8 @@ import io
 import re
 
 from pipefix.report.document import Bars, Block, CommandLine, Document, Field, Fields, Items, Paragraph, Points, Section, Table
+from pipefix.vocabulary.printable import printable
 from pipefix.vocabulary.random_state import preserved
-from pipefix.vocabulary.terminal import printable
 
 with preserved():  # rich draws from Python's generator when it is imported
     from rich.bar import Bar as Drawn

@@ -20,7 +20,7 @@ import msgspec
 from torch.utils.data import DataLoader
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
+from pipefix.audit.facts import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
 from pipefix.audit.observe import loader_facts
 from pipefix.audit.store_scan import store_in
 from pipefix.system.machine import Gpu, filesystems, throttle

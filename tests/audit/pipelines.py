@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from pipefix.audit.finding import AuditFacts
+from pipefix.audit.facts import AuditFacts
 from pipefix.audit.observe import growth, run_facts, worker_facts, worker_of
 from pipefix.vocabulary.settings import LoaderSettings
 

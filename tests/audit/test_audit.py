@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
+from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
 from pipefix.audit.rules import audit, every_rule
 from pipefix.report import runfile
 from pipefix.system.machine import Filesystem, Gpu, Machine

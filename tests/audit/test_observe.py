@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import BatchFacts, DatasetFacts, WorkerFacts
+from pipefix.audit.facts import BatchFacts, DatasetFacts, WorkerFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.observe import batch_facts, growth, loader_facts, run_facts, worker_facts, worker_of
 from pipefix.audit.store_scan import store_in

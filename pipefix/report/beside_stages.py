@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipefix.report import setup
+from pipefix.report import descriptions
 from pipefix.report.document import Block, Paragraph, Table, Timeline, sentence
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
@@ -24,7 +24,7 @@ def flow(run: Run) -> list[tuple[str, str]]:
         rows.append(("fed", f"{quantity.percent(run.waits.fed)} of the loop's time{apart}"))
     rows += _start_and_tails(run)
     driver = in_words(run.machine.get("while_measured", {}), "nvml_")
-    cold = setup.cold_sentence(run)
+    cold = descriptions.cold_sentence(run)
     return rows + [(label, text) for label, text in (("the GPU, says its driver", driver), ("cold storage", cold)) if text]
 
 
@@ -44,7 +44,7 @@ def _start_and_tails(run: Run) -> Iterator[tuple[str, str]]:
         if quantity.known(tail.head_of_line_s) and tail.head_of_line_s:
             waited = quantity.seconds(tail.head_of_line_s)
             yield "out-of-order wait", f"{waited} a sample spent ready behind an unfinished earlier batch"
-    phrases = setup.step_phrases(run)
+    phrases = descriptions.step_phrases(run)
     if phrases:
         yield "a step", f"{', '.join(phrases)} a batch"
 

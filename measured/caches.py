@@ -10,7 +10,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from measured.row import Row, at_least
-from pipefix.api.read_back import record
+from pipefix.api.try_sample_cache import record
 from pipefix.measurement.consumer import Consumer
 from pipefix.subject.load import load
 from tests.plan.builders import JPEGS

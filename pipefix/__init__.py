@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pipefix.api.fix import undo as undo
     from pipefix.api.probe import Run as Run
     from pipefix.api.probe import probe as probe
-    from pipefix.api.runs import Comparison as Comparison
-    from pipefix.api.runs import compare as compare
-    from pipefix.api.runs import load as load
+    from pipefix.api.run_files import Comparison as Comparison
+    from pipefix.api.run_files import compare as compare
+    from pipefix.api.run_files import load as load
     from pipefix.api.swap import Swapped as Swapped
     from pipefix.api.swap import swap as swap
     from pipefix.api.tune import Tuned as Tuned
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "probe": "pipefix.api.probe",
-    "load": "pipefix.api.runs",
-    "compare": "pipefix.api.runs",
+    "load": "pipefix.api.run_files",
+    "compare": "pipefix.api.run_files",
     "doctor": "pipefix.api.doctor",
     "convert": "pipefix.api.convert",
     "forecast": "pipefix.api.convert",
@@ -55,7 +55,7 @@ _HOMES = {
     "FastLoader": "pipefix.loader.fast_loader",
     "CachedDataset": "pipefix.caches.dataset",
     "Run": "pipefix.api.probe",
-    "Comparison": "pipefix.api.runs",
+    "Comparison": "pipefix.api.run_files",
     "Finding": "pipefix.api.doctor",
     "Converted": "pipefix.api.convert",
     "Forecast": "pipefix.api.convert",

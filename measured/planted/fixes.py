@@ -21,7 +21,7 @@ from typing import Any
 from measured.planted import sources, tuning
 from measured.planted.pipelines import Pipeline, Planted, assemble
 from measured.planted.truth import truth_of
-from pipefix.report.wording import usable
+from pipefix.vocabulary.quantity import usable
 
 
 @dataclass(frozen=True)

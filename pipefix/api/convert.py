@@ -10,13 +10,17 @@ from pipefix.api.target import Progress, load_target, silent
 from pipefix.caches import convert as conversion
 from pipefix.caches import forecast as forecasting
 from pipefix.caches import publish as publishing
-from pipefix.caches.convert import Converted as Converted
 from pipefix.caches.convert import State
-from pipefix.caches.forecast import Forecast as Forecast
 from pipefix.report import cache_report
+from pipefix.report.cache_report import ShownConversion, ShownForecast
+from pipefix.report.shown import shown_as
 from pipefix.stores.store import is_store
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage
+
+Converted = ShownConversion
+Forecast = ShownForecast
+"""As users name them."""
 
 
 def convert(
@@ -66,12 +70,14 @@ def convert(
         )
     subject, folder = _loaded(target, say), Path(out if out is not None else f"cache-{recipe.store}")
     if is_store(out):
-        return publishing.convert_to_store(
+        result = publishing.convert_to_store(
             subject.dataset, recipe, str(out), target=subject.target, workers=workers, progress=_Pace(say)
         )
-    return conversion.convert(
-        subject.dataset, recipe, folder, target=subject.target, workers=workers, update=update, progress=_Pace(say)
-    )
+    else:
+        result = conversion.convert(
+            subject.dataset, recipe, folder, target=subject.target, workers=workers, update=update, progress=_Pace(say)
+        )
+    return shown_as(Converted, result)
 
 
 def forecast(
@@ -97,7 +103,8 @@ def forecast(
     asked, say = conversion.recipe_of(**recipe), progress or silent
     place = publishing.staging_of(str(out)) if is_store(out) else out
     subject, folder = _loaded(target, say), Path(place if place is not None else f"cache-{asked.store}")
-    return forecasting.forecast(subject.dataset, asked, folder, target=subject.target, workers=workers, progress=_Pace(say))
+    result = forecasting.forecast(subject.dataset, asked, folder, target=subject.target, workers=workers, progress=_Pace(say))
+    return shown_as(Forecast, result)
 
 
 def _loaded(target: Any, say: Progress) -> Subject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipefix.audit.finding import AuditFacts
+from pipefix.audit.facts import AuditFacts
 from pipefix.audit.rules import audit
 from pipefix.kernels import build
 from pipefix.system.machine import look

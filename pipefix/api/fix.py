@@ -17,13 +17,13 @@ from pipefix.fixes import outcome
 from pipefix.fixes.choice import Wishes
 from pipefix.fixes.fix import RUN_FILE, ProbeResult, Session
 from pipefix.fixes.outcome import Fixed
-from pipefix.fixes.outcome import Undone as Undone
 from pipefix.measurement.consumer import Consumer, consumer_for
 from pipefix.plan import planfile
 from pipefix.report import fix_report, runfile
 from pipefix.report.document import Document
+from pipefix.report.fix_report import ShownUndone
 from pipefix.report.runfile import Run
-from pipefix.report.shown import Shown
+from pipefix.report.shown import Shown, shown_as
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import look
 from pipefix.vocabulary import amounts, files
@@ -34,6 +34,8 @@ BEFORE_FILE, REPORT = "pipefix.before.json", "pipefix.fix.html"
 _MARKS = {BEFORE_FILE: (b'"pipefix.run/',), RUN_FILE: (b'"pipefix.run/',), REPORT: (b"<html", b"pipefix")}
 """What files of ours, beside the plan, say near their beginning."""
 _HEAD = 65536
+Undone = ShownUndone
+"""As users name it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def fix(
     fixed = session.run()
     # Told as the user named it.
     fixed = msgspec.structs.replace(fixed, folder=str(folder), plan=str(folder / planfile.NAME) if fixed.plan else None)
-    runs = [one.run for one in session.seen]
+    runs = [probed.run for probed in session.seen]
     before, after = (runs[0], runs[-1]) if runs else (None, None)
     if after is not None:
         after = msgspec.structs.replace(after, outcomes=outcome.as_dicts(fixed))
@@ -163,4 +165,4 @@ def undo(out: str | Path | None = None) -> Undone:
     Returns:
         Which step was taken back, and what was removed with it.
     """
-    return undoing.undo((Path(out) if out is not None else Path()).absolute())
+    return shown_as(Undone, undoing.undo((Path(out) if out is not None else Path()).absolute()))

@@ -12,8 +12,9 @@ import msgspec
 from pipefix.fixes.history import LOG, Entry, read_entries
 from pipefix.fixes.outcome import Measured
 from pipefix.plan import planfile
-from pipefix.report import runfile, wording
+from pipefix.report import runfile
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, PipefixError
 from pipefix.vocabulary.quantity import Interval
@@ -39,10 +40,10 @@ def history(folder: Path) -> list[Done]:
     """All that the files of a folder tell, the earliest first. Files of others are passed over."""
     if not folder.is_dir():
         raise BadUsage(f"There is no folder {str(folder)!r}.", advice="Name the folder of your run files: pipefix log DIR")
-    found = [_of_run(run, path) for path, run in runs(folder)]
-    found += _of_log(folder)
-    found += _of_plan(folder / planfile.NAME)
-    return sorted(found, key=lambda one: _moment(one.at))
+    deeds = [_of_run(run, path) for path, run in runs(folder)]
+    deeds += _of_log(folder)
+    deeds += _of_plan(folder / planfile.NAME)
+    return sorted(deeds, key=lambda deed: _moment(deed.at))
 
 
 def _moment(at: str) -> float:
@@ -67,7 +68,7 @@ def _of_run(run: Run, path: Path) -> Done:
     said = run.verdict.kind if run.verdict is not None else "no verdict"
     said += f" ({run.verdict.stage})" if run.verdict is not None and run.verdict.stage else ""
     if run.throughput is not None:
-        said += f", {wording.rate(run.throughput.delivered.value, run.throughput.unit)}"
+        said += f", {quantity.rate(run.throughput.delivered.value, run.throughput.unit)}"
     return Done(at=run.created, what=what, target=run.target, said=said, where=str(path))
 
 
@@ -77,13 +78,13 @@ def _of_log(folder: Path) -> list[Done]:
         entries = read_entries(path.read_bytes(), origin=str(path)) if path.is_file() else []
     except (OSError, PipefixError):
         return []
-    target, found = "", []
+    target, deeds = "", []
     for entry in entries:
         target = entry.target or target
         said = _said(entry)
         if said:
-            found.append(Done(at=entry.at, what="fix", target=target, said=said, where=str(path)))
-    return found
+            deeds.append(Done(at=entry.at, what="fix", target=target, said=said, where=str(path)))
+    return deeds
 
 
 def saved_of_an_epoch(folder: Path) -> float | None:
@@ -95,7 +96,7 @@ def saved_of_an_epoch(folder: Path) -> float | None:
     except (OSError, PipefixError, msgspec.ValidationError):
         return None
     lengths = [run.settings.drawn or run.settings.length for _, run in runs(folder)]
-    length = next((one for one in reversed(lengths) if one), None)
+    length = next((length for length in reversed(lengths) if length), None)
     if not totals or length is None:
         return None
     return length * (1 / totals[0].before.value - 1 / totals[-1].after.value)
@@ -104,7 +105,7 @@ def saved_of_an_epoch(folder: Path) -> float | None:
 def _said(entry: Entry) -> str:
     name = entry.id or f"step {entry.step}"
     gain = _gain(entry.measured)
-    worth = f", {wording.times_between(gain)} measured" if gain is not None else ""
+    worth = f", {quantity.times_between(gain)} measured" if gain is not None else ""
     why = f": {entry.why}" if entry.why else ""
     return {
         "kept": f"kept {name}{worth}",
@@ -140,7 +141,9 @@ def target_here(folder: Path) -> tuple[str, str]:
     Raises:
         BadUsage: There is none, or several; they are named.
     """
-    known = [one for one in history(folder) if one.target and one.what in ("probe", "plan") and not made_in_program(one.target)]
+    known = [
+        deed for deed in history(folder) if deed.target and deed.what in ("probe", "plan") and not made_in_program(deed.target)
+    ]
     if known:
         return known[-1].target, f"the target of the last {known[-1].what}, {known[-1].where}"
     files = [path.name for path in sorted(folder.glob("*.py")) if makes_data(path)]
@@ -162,7 +165,7 @@ def makes_data(path: Path) -> bool:
         return False
     for node in ast.walk(tree):
         named = node.bases if isinstance(node, ast.ClassDef) else [node.func] if isinstance(node, ast.Call) else []
-        words = [getattr(one, "attr", getattr(one, "id", "")) for one in named]
+        words = [getattr(name, "attr", getattr(name, "id", "")) for name in named]
         if any(word.endswith(("Dataset", "DataLoader", "ImageFolder")) for word in words):
             return True
     return False

@@ -187,11 +187,11 @@ def with_commands(run: Run, command: Sequence[str]) -> Run:
     program = [command[0], "--", *command[1:]]
     tunes = (written("pipefix", "tune", run.target), written("pipefix", "tune", *program))
     remedies = []
-    for one in run.remedies:
-        told = one.command
+    for remedy in run.remedies:
+        told = remedy.command
         if told and told.startswith(("pipefix convert ", "pipefix swap ")):
-            told = written("pipefix", "fix", "--only", one.id, *program)
-        remedies.append(msgspec.structs.replace(one, command=told and told.replace(*tunes)))
+            told = written("pipefix", "fix", "--only", remedy.id, *program)
+        remedies.append(msgspec.structs.replace(remedy, command=told and told.replace(*tunes)))
     return msgspec.structs.replace(run, remedies=remedies)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from pipefix.api import fused, read_back
-from pipefix.api.runs import Run as Run
+from pipefix.api import try_fused_calls, try_sample_cache
+from pipefix.api.run_files import Run as Run
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.audit import observe, store_scan
-from pipefix.audit.finding import AuditFacts, Finding, StepFacts
+from pipefix.audit.facts import AuditFacts, Finding, StepFacts
 from pipefix.audit.on_workers import handle_before_fork
 from pipefix.audit.rules import audit
 from pipefix.diagnosis.diagnose import diagnose, settled, wanting
@@ -94,7 +94,7 @@ def probe(
     run = shown(looked.run)
     if trace is not None:
         try:
-            trace_file.write(looked.found.traced, Path(trace), main=os.getpid(), target=subject.target)
+            trace_file.write(looked.measurement.traced, Path(trace), main=os.getpid(), target=subject.target)
         except UnreadableFile as error:
             error.known = run
             raise
@@ -106,7 +106,7 @@ class ProbeOutcome:
     """What one look at a pipeline found, and the run file that tells it."""
 
     run: runfile.Run
-    found: Measurement
+    measurement: Measurement
     plan: Advice
     """What could be done; empty where nothing was measured."""
 
@@ -142,19 +142,19 @@ def look_at(
         progress=lambda phase, done: progress(phase, measured * done),
     )
     try:
-        found = measure(subject, consumer, plan, cores=machine.effective_cores)
+        measurement = measure(subject, consumer, plan, cores=machine.effective_cores)
     except TargetError as error:
         _blame_shared_handles(error, subject)
         raise
-    diagnosis = diagnose(found) if found.of(REAL.name) else None
-    if aside and diagnosis is not None and not found.partial:
+    diagnosis = diagnose(measurement) if measurement.of(REAL.name) else None
+    if aside and diagnosis is not None and not measurement.partial:
         progress("trying what fixes would bring", measured)
-        _try_aside(subject, consumer, found, diagnosis, aside)
+        _try_aside(subject, consumer, measurement, diagnosis, aside)
     progress("done", 1.0)
-    run, advice = _told(subject, machine, found, diagnosis)
+    run, advice = _told(subject, machine, measurement, diagnosis)
     assert run.instrument is not None
     instrument = msgspec.structs.replace(run.instrument, seconds=time.perf_counter() - begun)
-    return ProbeOutcome(msgspec.structs.replace(run, instrument=instrument), found, advice)
+    return ProbeOutcome(msgspec.structs.replace(run, instrument=instrument), measurement, advice)
 
 
 def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...]:
@@ -167,13 +167,13 @@ def _trials(subject: Subject, machine: Machine, budget: float) -> tuple[int, ...
     return tuple(sorted(unlike[: 3 if budget >= 30 else 2]))
 
 
-def _try_aside(subject: Subject, consumer: Consumer, found: Measurement, diagnosis: Diagnosis, each: float) -> None:
+def _try_aside(subject: Subject, consumer: Consumer, measurement: Measurement, diagnosis: Diagnosis, each: float) -> None:
     """What fixes would bring, seen beside the pipeline in about so many seconds each; an interruption leaves what was measured."""
     try:
-        found.fused = fused.calls(subject, diagnosis, each)
-        found.record = read_back.record(subject, consumer, diagnosis, each, found.first_batch)
+        measurement.fused = try_fused_calls.calls(subject, diagnosis, each)
+        measurement.record = try_sample_cache.record(subject, consumer, diagnosis, each, measurement.first_batch)
     except KeyboardInterrupt:
-        found.partial = True
+        measurement.partial = True
 
 
 def _blame_shared_handles(error: TargetError, subject: Subject) -> None:
@@ -183,18 +183,20 @@ def _blame_shared_handles(error: TargetError, subject: Subject) -> None:
         error.advice = f"{shared.found} {shared.advice}" if shared is not None else error.advice
 
 
-def _told(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis | None) -> tuple[runfile.Run, Advice]:
+def _told(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis | None) -> tuple[runfile.Run, Advice]:
     if diagnosis is None:
-        return run_figures.nothing_measured(subject, machine.as_dict(), found), Advice(())
+        return run_figures.nothing_measured(subject, machine.as_dict(), measurement), Advice(())
     moving, whole = (_moving(subject, to) if machine.gpus else None for to in ("kornia", "dali"))
-    advice = advise(found, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), moving=moving, whole=whole)
+    advice = advise(
+        measurement, diagnosis, target=subject.target, machine=machine, cuda=bool(machine.gpus), moving=moving, whole=whole
+    )
     run = run_figures.run(
         subject,
         machine.as_dict(),
-        found,
+        measurement,
         diagnosis,
         steps=advice,
-        findings=_audit(subject, machine, found, diagnosis),
+        findings=_audit(subject, machine, measurement, diagnosis),
         replaces={arm.name: sorted(map(str, arm.replaces)) for arm in POOL},
     )
     return run, advice
@@ -223,31 +225,31 @@ def _moving(subject: Subject, to: str) -> Moving | None:
     return Moving(frozenset(cut.names), why)
 
 
-def _audit(subject: Subject, machine: Machine, found: Measurement, diagnosis: Diagnosis) -> list[Finding]:
+def _audit(subject: Subject, machine: Machine, measurement: Measurement, diagnosis: Diagnosis) -> list[Finding]:
     sample = [cost for stage, cost in diagnosis.stages.items() if stage in IN_SAMPLE and cost.cpu is not None]
     wall = sum(cost.wall.value for cost in sample)
     facts = AuditFacts(
         machine=machine,
-        settings=found.settings,
-        growth=_growth(found),
+        settings=measurement.settings,
+        growth=_growth(measurement),
         cpu_share=sum(cost.cpu.value for cost in sample if cost.cpu is not None) / wall if wall else None,
-        throttled_share=found.throttled,
-        first_batch_s=found.first_batch,
-        step=StepFacts(**found.step_facts) if found.step_facts else None,
-        **observe.run_facts(subject.loader, found.facts, found.paths),
+        throttled_share=measurement.throttled,
+        first_batch_s=measurement.first_batch,
+        step=StepFacts(**measurement.step_facts) if measurement.step_facts else None,
+        **observe.run_facts(subject.loader, measurement.facts, measurement.paths),
     )
     reading = diagnosis.stages.get(Stage.STORAGE)
-    if reading is not None and found.stores:
-        facts = msgspec.structs.replace(facts, store=store_scan.timed(found.stores, reading.ops, reading.bytes))
+    if reading is not None and measurement.stores:
+        facts = msgspec.structs.replace(facts, store=store_scan.timed(measurement.stores, reading.ops, reading.bytes))
     return audit(facts)
 
 
-def _growth(found: Measurement) -> Any:
+def _growth(measurement: Measurement) -> Any:
     """Of the process whose private memory grew most between two looks."""
     grown = []
-    for looks in found.looks.values():
+    for looks in measurement.looks.values():
         (made, first), (later, last) = looks[0], looks[-1]
         growth = observe.growth(observe.worker_of(first), observe.worker_of(last), later - made) if later > made else None
         if growth is not None:
             grown.append(growth)
-    return max(grown, key=lambda one: one.bytes, default=None)
+    return max(grown, key=lambda growth: growth.bytes, default=None)

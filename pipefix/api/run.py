@@ -12,10 +12,12 @@ from pathlib import Path
 import msgspec
 
 from pipefix.api.inside import Job, job, with_commands
+from pipefix.api.run_files import Run
 from pipefix.plan import planfile
 from pipefix.programs.launch import ENOUGH, Ended, command_line, launch
 from pipefix.programs.together import brought_together, noted_elsewhere, notes_in, verdict
 from pipefix.report import runfile
+from pipefix.report.shown_run import shown
 from pipefix.vocabulary import files
 from pipefix.vocabulary.commands import command as written
 from pipefix.vocabulary.commands import made_in_program
@@ -34,7 +36,7 @@ def run_program(
     probe: float | None = None,
     plan: Path | None = None,
     stages: bool = True,
-) -> runfile.Run:
+) -> Run:
     """Run a training program as it is and say where the time of its loops over loaders went.
 
     Args:
@@ -65,7 +67,7 @@ def run_program(
             ended = launch(words, folder, seconds=seconds, steps=steps, job=file, plan=plan, stages=stages)
             run = _told(folder, command, ended, plan)
             if mine is not None:
-                run = _with_probe(run, mine, ended, command)
+                run = shown(_with_probe(run, mine, ended, command))
         if out is not None:
             try:
                 runfile.write(run, out / "run.json")
@@ -128,10 +130,10 @@ def _with_probe(run: runfile.Run, mine: Job, ended: Ended, command: Sequence[str
     return msgspec.structs.replace(with_commands(probed, command), program=run.program)
 
 
-def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None = None) -> runfile.Run:
+def _told(folder: Path, command: Sequence[str], ended: Ended, plan: Path | None = None) -> Run:
     program = brought_together(folder, list(command), ended.exit_code, ended.seconds, ended.began)
     program = msgspec.structs.replace(program, plan=str(plan) if plan is not None else None)
-    return runfile.Run(
+    return Run(
         pipefix=VERSION,
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         target=written(*program.command),

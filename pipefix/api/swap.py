@@ -10,7 +10,7 @@ from pipefix.api.target import Progress, load_target, silent
 from pipefix.report import runfile, swap_report
 from pipefix.report.document import Document
 from pipefix.report.shown import Shown
-from pipefix.report.swap_report import SwapReport
+from pipefix.report.swap_report import PredictedGain
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary.errors import BadUsage, TargetError
@@ -25,8 +25,9 @@ class Swapped(Shown):
     """A swap's two halves, and what is told of it."""
 
     swap: Swap
-    report: SwapReport
     parity: Parity | None
+    """What was checked; None where that was not asked for."""
+    worth: PredictedGain
     subject: Subject
 
     def dataset(self) -> Any:
@@ -47,11 +48,10 @@ class Swapped(Shown):
         return self.swap.loader(self.subject.dataset, **settings)
 
     def document(self, *, full: bool = False) -> Document:
-        panels = self.parity.sheet if self.parity is not None and full else []
-        return swap_report.report(self.report, swap_report.contact_sheet(panels))
+        return swap_report.report(self.subject.target, self.swap, self.parity, self.worth, full=full)
 
-    def figures(self) -> SwapReport:
-        return self.report
+    def figures(self) -> dict[str, Any]:
+        return swap_report.figures(self.subject.target, self.swap, self.parity, self.worth)
 
 
 def swap(
@@ -83,7 +83,7 @@ def swap(
         progress: Called with a phase and the part that is done.
 
     Returns:
-        The two halves, ``dataset()`` and ``module()`` (``loader()`` of DALI), with the report and the parity.
+        The two halves, ``dataset()`` and ``module()`` (``loader()`` of DALI), with the parity and the predicted gain.
     """
     from pipefix.augment import parity, support
     from pipefix.augment import samples as sampled
@@ -92,7 +92,7 @@ def swap(
     from pipefix.augment.transforms import files_of, find
 
     say = progress or silent
-    run = Path(run) if run is not None else None
+    probed = runfile.read(Path(run)) if run is not None else None
     say("loading the target", 0.0)
     support.check(to)
     subject = load_target(target)
@@ -129,9 +129,8 @@ def swap(
     if check:
         with failure.as_target_error("The dataset's transforms"):
             result = parity.check(cut, pictures, seed=seed, device=where, progress=lambda phase, done: say(phase, 0.1 + 0.9 * done))
-    made = Swap(cut, place, seed)
-    report = swap_report.of_swap(subject.target, made, result, runfile.read(run) if run is not None else None)
-    return Swapped(made, report, result, subject)
+    worth = swap_report.predicted(probed, subject.target)
+    return Swapped(Swap(cut, place, seed), result, worth, subject)
 
 
 def _device(name: str | None) -> str:

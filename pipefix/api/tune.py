@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import torch
-from torch.utils.data import DataLoader
 
+from pipefix.api import search_space
 from pipefix.api.target import Progress, consumed, load_target, silent
 from pipefix.fixes.apply_plan import fixed, tuned_on
 from pipefix.measurement.consumer import consumer_for
@@ -25,13 +25,10 @@ from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine, look
 from pipefix.tuning.batch_sizes import sweep
 from pipefix.tuning.child import TrialWork
-from pipefix.tuning.limits import ResourceLimits
 from pipefix.tuning.results import BatchSize, Goal, Trial, TuneResult, TuningPlan
 from pipefix.tuning.share import own_cpus, ranks_here
-from pipefix.tuning.space import Settings, Space, most_workers
 from pipefix.tuning.trial import TrialProcesses, can_fork
 from pipefix.tuning.tuner import Tuner
-from pipefix.tuning.usage import read
 from pipefix.tuning.vram import Vram
 from pipefix.vocabulary import amounts
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError, UnreadableFile
@@ -39,10 +36,6 @@ from pipefix.vocabulary.generators import untouched
 
 _ASLEEP = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """With it torch answers whether there is CUDA without waking it up: trials are forked, and would find it awake and unusable."""
-LOTS = 16
-"""Trials that batches are dealt out to."""
-FEW_BATCHES = 8
-"""A trial reads at least so many batches before its samples come again, or they are not dealt out."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +44,6 @@ class Tuned(Shown):
 
     settings: LoaderChange
     """What to change, with its evidence; nothing is set where the settings stay as they are."""
-    evidence: BeforeAfter | None
-    """Throughput before and after, side by side."""
-    trials: tuple[Trial, ...]
-    certificate: Certificate
     plan: PlanFile
     """As written, or as it would be: what an older plan says of anything that was not tuned is kept in it."""
     report: TuneReport
@@ -62,6 +51,20 @@ class Tuned(Shown):
     @property
     def changed(self) -> bool:
         return bool(self.report.changes)
+
+    @property
+    def evidence(self) -> BeforeAfter | None:
+        """Throughput before and after, side by side."""
+        return self.settings.evidence
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return tuple(self.report.trials)
+
+    @property
+    def certificate(self) -> Certificate:
+        """Whether the consumer is fed."""
+        return self.report.certificate
 
     def document(self, *, full: bool = False) -> Document:
         return tune_report.report(self.report)
@@ -143,15 +146,15 @@ def tune(
         subject = _reading_its_cache(subject, older, write, notes)
         _check_forks(subject, emulated=any(emulated.values()))
         machine, ranks = look(), ranks_here()
-        space = _space(subject, machine, max_workers, keep_order, ranks=ranks)
-        limits = _limits(machine, memory, shm, max_files, max_cores, _least(device, vram.free), ranks=ranks)
+        space = search_space.space(subject, machine, max_workers, keep_order, ranks=ranks)
+        limits = search_space.limits(machine, memory, shm, max_files, max_cores, search_space.least(device, vram.free), ranks=ranks)
         consumer = _consumer(subject, emulated)
         work = TrialWork(
-            subject, lambda one: consumer_for(one, **emulated, loader=subject.loader),
-            _lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
+            subject, lambda loaded: consumer_for(loaded, **emulated, loader=subject.loader),
+            search_space.lots(subject), seed, threads, own_cpus(machine.effective_cores, ranks),
         )  # fmt: skip
         bench = TrialProcesses(work, vram)
-        plan = TuningPlan(space, Goal(share, consumer.present), _start(subject), limits, seconds, trials)
+        plan = TuningPlan(space, Goal(share, consumer.present), search_space.start(subject), limits, seconds, trials)
         with untouched(subject.loader):
             result = Tuner(bench, plan, progress=say).run()
             if result.batch is not None and result.batch.why_none:
@@ -202,15 +205,7 @@ def _check_forks(subject: Subject, *, emulated: bool) -> None:
     raise TargetError(f"{subject.target}: trials run in processes of their own, and {why}.", advice=advice)
 
 
-# -- what is searched ------------------------------------------------------------------------------------------------------
-
-
-def _start(subject: Subject) -> Settings:
-    now = subject.settings
-    return Settings(
-        workers=now.num_workers, prefetch=now.prefetch_factor or 2, in_order=now.in_order, pin_memory=now.pin_memory,
-        persistent_workers=now.persistent_workers,
-    ).normal()  # fmt: skip
+# -- what is said of it ---------------------------------------------------------------------------------------------------
 
 
 def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | None:
@@ -220,77 +215,6 @@ def _unwatched(why: str | None, limit: float | None, *, gpus: bool) -> str | Non
     if limit is not None:
         return f"--max-vram could not be watched: {why}."
     return f"The device's memory was not watched: {why}." if gpus else None
-
-
-def _space(subject: Subject, machine: Machine, most: int | None, keep_order: bool, *, ranks: int = 1) -> Space:
-    now, cores = subject.settings, machine.effective_cores / ranks
-    real = subject.consumer is not None or subject.model is not None
-    declined = {}
-    if not machine.gpus:
-        declined["pin_memory"] = "no CUDA device is present, so there is nothing to copy to"
-    elif not real:
-        declined["pin_memory"] = "no step of yours copies batches to the device"
-    if keep_order:
-        declined["in_order"] = "--keep-order was given"
-    if subject.iterable:
-        declined["in_order"] = "a stream's order is its own"
-    if not now.batch_size:
-        declined["batch_size"] = "your own sampler decides it"
-    else:
-        declined["batch_size"] = "it is part of the training; --batch-sizes shows what others would deliver"
-    return Space(
-        most_workers=most_workers(cores, now.num_workers) if most is None else max(most, 0),
-        cores=cores,
-        reorder=not keep_order and not subject.iterable,
-        pin=bool(machine.gpus) and real,
-        slots=_slots(subject, declined),
-        declined=declined,
-        open=most is None,
-    )
-
-
-def _slots(subject: Subject, declined: dict[str, str]) -> bool:
-    """Whether batches may be handed over through reusable shared memory."""
-    engine = getattr(subject.loader, "engine", None)
-    slots = getattr(subject.loader, "another", DataLoader) is DataLoader and engine != "torch"
-    if not slots:
-        declined["engine"] = f"engine={engine!r} was chosen"
-    return slots
-
-
-def _limits(
-    machine: Machine,
-    memory: float | None,
-    shm: float | None,
-    files: int | None,
-    cores: float | None,
-    vram: float | None,
-    *,
-    ranks: int = 1,
-) -> ResourceLimits:
-    """What was asked for, and no more than there is: for each rank its part."""
-    room, free = machine.memory_room_bytes, machine.shm_free_bytes
-    if room is not None:
-        room = room // ranks + int(read([os.getpid()]).memory_bytes)
-    return ResourceLimits(
-        memory_bytes=_least(memory, room),
-        shm_bytes=_least(shm, free // ranks if free is not None else None),
-        files=_least(files, machine.fd_soft),
-        cores=cores,
-        vram_bytes=vram,
-    )
-
-
-def _least(*values: float | None) -> float | None:
-    return min((value for value in values if value is not None), default=None)
-
-
-def _lots(subject: Subject) -> int:
-    """How many trials the batches of an epoch are dealt out to."""
-    now = subject.settings
-    if subject.iterable or not now.epoch:
-        return 1
-    return LOTS if now.epoch // now.samples_a_batch >= LOTS * FEW_BATCHES else 1
 
 
 def _batch_sizes(bench: Any, result: TuneResult, subject: Subject, plan: TuningPlan) -> list[BatchSize]:
@@ -316,13 +240,13 @@ def _tuned(telling: TuneReporter, machine: Machine, older: PlanFile | None, writ
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     )  # fmt: skip
     gone = tuned_plan.given_up(older, plan)
-    ran = any(one.status == "run" for one in result.tried)
+    ran = any(trial.status == "run" for trial in result.tried)
     writes = write is not None and not result.partial and bool(changes or (gone and ran and same is not None))
     if write is not None and gone and not writes:
         notes.append(f"{write} still says {', '.join(gone)}, which was not tried.")
     report = telling.report(created=plan.created, written=str(write) if writes else None)
     report = msgspec.structs.replace(report, notes=[*notes, *report.notes])
-    tuned = Tuned(loader, evidence, tuple(report.trials), report.certificate, plan, report)
+    tuned = Tuned(loader, plan, report)
     if not writes:
         return tuned
     assert write is not None

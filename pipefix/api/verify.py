@@ -6,8 +6,12 @@ from pathlib import Path
 
 from pipefix.api.target import Progress, silent
 from pipefix.caches import verify as verifying
-from pipefix.caches.verify import Checked as Checked
+from pipefix.report.cache_report import ShownCheck
+from pipefix.report.shown import shown_as
 from pipefix.stores.store import is_store
+
+Checked = ShownCheck
+"""As users name it."""
 
 
 def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
@@ -26,5 +30,5 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
         say(f"checking: part {number + 1} of {count}", number / max(count, 1))
 
     if is_store(cache):
-        return verifying.verify_in_store(str(cache), progress=part)
-    return verifying.verify(Path(cache), progress=part)
+        return shown_as(Checked, verifying.verify_in_store(str(cache), progress=part))
+    return shown_as(Checked, verifying.verify(Path(cache), progress=part))

@@ -13,7 +13,7 @@ from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from pipefix.audit.finding import DatasetFacts
+from pipefix.audit.facts import DatasetFacts
 from pipefix.vocabulary.attributes import attributes
 
 SAMPLED = 256

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from pipefix.audit.finding import OpenHandle
+from pipefix.audit.facts import OpenHandle
 from pipefix.vocabulary.attributes import attributes
 
 MAX_DEPTH = 5

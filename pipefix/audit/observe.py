@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import BatchFacts, MemoryGrowth, WorkerFacts
+from pipefix.audit.facts import BatchFacts, MemoryGrowth, WorkerFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.on_handover import SMALL_BYTES
 from pipefix.audit.store_scan import store_in
@@ -50,16 +50,16 @@ def observe_worker() -> WorkerFacts:
 
 def batch_facts(batch: Any) -> BatchFacts:
     """Size and make-up of a batch of any shape: tensors and arrays in dicts, lists, tuples and objects."""
-    found = _Parts()
-    found.add(batch, 0)
-    sizes = list(found.storages.values())
+    parts = _Parts()
+    parts.add(batch, 0)
+    sizes = list(parts.storages.values())
     return BatchFacts(
-        bytes=sum(sizes) + found.piped,
+        bytes=sum(sizes) + parts.piped,
         tensors=len(sizes),
         small_tensors=sum(size < SMALL_BYTES for size in sizes),
-        largest_bytes=found.largest,
-        largest_is_float=found.largest_is_float,
-        piped_bytes=found.piped,
+        largest_bytes=parts.largest,
+        largest_is_float=parts.largest_is_float,
+        piped_bytes=parts.piped,
     )
 
 
@@ -89,13 +89,13 @@ def loader_facts(loader: Any) -> dict[str, Any]:
 
 def run_facts(loader: Any, numbers: Mapping[str, float], paths: Sequence[str] = ()) -> dict[str, Any]:
     """`loader_facts`, what `worker_facts` sent back, and the file systems under the ``paths`` that samples were read from."""
-    found = loader_facts(loader)
-    found["filesystems"] = filesystems(paths)
+    facts = loader_facts(loader)
+    facts["filesystems"] = filesystems(paths)
     batch = {name: int(value) for name, value in _under("batch", numbers).items() if name in BatchFacts.__struct_fields__}
     if batch:
         is_float = bool(batch.pop("largest_is_float", 0))
-        found["batch"] = BatchFacts(**batch, largest_is_float=is_float)
-    return found
+        facts["batch"] = BatchFacts(**batch, largest_is_float=is_float)
+    return facts
 
 
 def worker_of(numbers: Mapping[str, float]) -> WorkerFacts:
@@ -180,18 +180,18 @@ def _smaps() -> dict[str, int]:
         text = Path("/proc/self/smaps_rollup").read_text()
     except OSError:
         return {}
-    found = {}
+    sizes = {}
     for line in text.splitlines()[1:]:
         name, _, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isdigit():
-            found[name] = int(words[0]) * 1024
-    return found
+            sizes[name] = int(words[0]) * 1024
+    return sizes
 
 
 def _thread_cpu() -> dict[int, float]:
     """Seconds of CPU time of every thread of this process, as far as the kernel tells."""
-    found = {}
+    spent = {}
     try:
         tasks = os.listdir("/proc/self/task")
     except OSError:
@@ -199,10 +199,10 @@ def _thread_cpu() -> dict[int, float]:
     for task in tasks:
         try:
             # The first figure is nanoseconds on a CPU.
-            found[int(task)] = int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0]) / 1e9
+            spent[int(task)] = int(Path(f"/proc/self/task/{task}/schedstat").read_text().split()[0]) / 1e9
         except (OSError, IndexError, ValueError):  # the thread has ended, or the kernel keeps no such figures
             continue
-    return found
+    return spent
 
 
 _AT_IMPORT = (os.getpid(), _thread_cpu())

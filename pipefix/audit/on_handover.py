@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import size
 
 SHM_SAFETY = 2
@@ -36,10 +36,8 @@ def shm_size(facts: AuditFacts) -> Message | None:
     if facts.batch is None or facts.in_flight is None or facts.settings is None:
         if machine.shm_bytes > DOCKER_SHM:
             return None
-        found = (
-            f"/dev/shm holds {size(machine.shm_bytes)}: a few batches from workers fill it, and the program dies of a bus error."
-        )
-        return Message(found, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
+        seen = f"/dev/shm holds {size(machine.shm_bytes)}: a few batches from workers fill it, and the program dies of a bus error."
+        return Message(seen, "Start the container with: docker run --shm-size=8g ... (or --ipc=host)", severity="warning")
     shared = facts.batch.bytes - facts.batch.piped_bytes
     need = facts.in_flight * shared
     free = machine.shm_bytes if machine.shm_free_bytes is None else machine.shm_free_bytes
@@ -88,23 +86,24 @@ def _raise_fds(facts: AuditFacts, wanted: int) -> str:
     return f'At the top of the program: torch.multiprocessing.set_sharing_strategy("file_system") (the hard limit is {hard})'
 
 
-@rule("small-tensors", "warning", f"{MANY_SMALL} or more tensors below 64 KiB in a batch that crosses from a worker")
-def small_tensors(facts: AuditFacts) -> Message | None:
-    if facts.batch is None or not facts.num_workers or facts.batch.small_tensors < MANY_SMALL:
+@rule("batch-parts", "warning", f"{MANY_SMALL} tensors below 64 KiB, or over 1 MiB of arrays or bytes, in a batch from a worker")
+def batch_parts(facts: AuditFacts) -> Message | None:
+    batch = facts.batch
+    if batch is None or not facts.num_workers:
         return None
-    return Message(
-        f"A batch has {facts.batch.small_tensors} tensors below 64 KiB; each crosses with a descriptor, a message and a mapping.",
-        "In collate_fn, join them and keep the lengths: torch.cat(parts), torch.tensor([len(part) for part in parts]); "
-        "undo it in the training loop: joined.split(lengths.tolist())",
-    )
-
-
-@rule("piped-arrays", "warning", "more than 1 MiB of NumPy arrays or byte strings in a batch that crosses from a worker")
-def piped_arrays(facts: AuditFacts) -> Message | None:
-    if facts.batch is None or not facts.num_workers or facts.batch.piped_bytes <= PIPED:
-        return None
-    return Message(
-        f"A batch carries {size(facts.batch.piped_bytes)} in NumPy arrays or byte strings, pickled and sent through a pipe.",
-        "In collate_fn, wrap them so that they cross in shared memory: torch.from_numpy(array), or "
-        "torch.frombuffer(bytearray(data), dtype=torch.uint8)",
-    )
+    seen, advice = [], []
+    if batch.small_tensors >= MANY_SMALL:
+        seen.append(
+            f"A batch has {batch.small_tensors} tensors below 64 KiB; each crosses with a descriptor, a message and a mapping."
+        )
+        advice.append(
+            "join them and keep the lengths: torch.cat(parts), torch.tensor([len(part) for part in parts]); "
+            "undo it in the training loop: joined.split(lengths.tolist())"
+        )
+    if batch.piped_bytes > PIPED:
+        seen.append(f"A batch carries {size(batch.piped_bytes)} in NumPy arrays or byte strings, pickled and sent through a pipe.")
+        advice.append(
+            "wrap arrays so that they cross in shared memory: torch.from_numpy(array), or "
+            "torch.frombuffer(bytearray(data), dtype=torch.uint8)"
+        )
+    return Message(" ".join(seen), f"In collate_fn, {'; and '.join(advice)}") if seen else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.quantity import percent
 
@@ -30,21 +30,37 @@ def whole_cores(machine: Machine) -> int:
     return max(1, int(machine.effective_cores))
 
 
-@rule("cpu-quota", "warning", f"CPU-bound workers > {CROWDED:g} x the cores that are available, or a quota that nothing shows")
+@rule(
+    "cpu-quota",
+    "warning",
+    f"CPU-bound workers > {CROWDED:g} x the cores that are available, or a quota that nothing shows or that ran out in more than "
+    f"{percent(THROTTLED)} of the run's scheduling periods",
+)
 def cpu_quota(facts: AuditFacts) -> Message | None:
-    machine, workers = facts.machine, facts.num_workers
-    if machine is None:
-        return None
-    if facts.cpu_share is None:
-        return _hidden_quota(machine, facts.settings is not None) or _crowded(machine, workers or 0)
-    demand = (workers or 0) * min(1.0, facts.cpu_share)
-    if demand <= CROWDED * machine.effective_cores or (workers or 0) <= 1:
-        return None
+    machine, workers = facts.machine, facts.num_workers or 0
+    if machine is None or facts.cpu_share is None:
+        before = _hidden_quota(machine, facts.settings is not None) or _crowded(machine, workers) if machine is not None else None
+        return _throttled(facts) or before
+    demand = workers * min(1.0, facts.cpu_share)
+    if demand <= CROWDED * machine.effective_cores or workers <= 1:
+        return _throttled(facts)
     return Message(
         f"{workers} workers keep {demand:.1f} cores busy, and {cores(machine)} are available.",
         f"{RAISE_QUOTA}, or let pipefix tune TARGET find how many workers are best"
         if machine.quota_cores is not None
         else "Let pipefix tune TARGET find how many workers are best",
+    )
+
+
+def _throttled(facts: AuditFacts) -> Message | None:
+    share, machine = facts.throttled_share, facts.machine
+    if share is None or share <= THROTTLED:
+        return None
+    quota = machine.quota_cores if machine is not None else None
+    limit = "the control group's quota" if quota is None else f"{quota:g} cores"
+    return Message(
+        f"The CPU quota ({limit}) ran out in {percent(share)} of the scheduling periods; everything stood still until the next.",
+        f"{RAISE_QUOTA}, or use fewer workers: pipefix tune TARGET",
     )
 
 
@@ -69,20 +85,6 @@ def _crowded(machine: Machine, workers: int) -> Message | None:
         f"{workers} workers share {cores(machine)} cores; if they decode or transform, they only get in each other's way.",
         "pipefix tune TARGET finds how many workers are best",
         severity="note",
-    )
-
-
-@rule("cpu-throttled", "warning", f"the CPU quota ran out in more than {percent(THROTTLED)} of the run's scheduling periods")
-def cpu_throttled(facts: AuditFacts) -> Message | None:
-    share = facts.throttled_share
-    if share is None or share <= THROTTLED:
-        return None
-    machine = facts.machine
-    quota = machine.quota_cores if machine is not None else None
-    limit = "the control group's quota" if quota is None else f"{quota:g} cores"
-    return Message(
-        f"The CPU quota ({limit}) ran out in {percent(share)} of the scheduling periods; everything stood still until the next.",
-        f"{RAISE_QUOTA}, or use fewer workers: pipefix tune TARGET",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, DatasetFacts, Message, rule
 from pipefix.vocabulary.quantity import percent, size
 
 HEAVY_BYTES = 64 << 20
@@ -17,52 +17,45 @@ GROWTH_ROOM = 0.10
 """Part of the memory left that an epoch's growth must reach to matter."""
 
 
-def _many_objects(facts: AuditFacts) -> bool:
-    """Whether each worker will come to hold a copy of more Python objects than are worth a word."""
-    held = facts.dataset
-    return held is not None and held.objects > HEAVY_OBJECTS and held.bytes > HEAVY_BYTES
-
-
 @rule(
-    "python-lists",
+    "memory-growth",
     "warning",
-    f"more than {HEAVY_OBJECTS:,} Python objects of {size(HEAVY_BYTES)} in lists or dicts of a dataset with workers",
+    f"more than {HEAVY_OBJECTS:,} Python objects of {size(HEAVY_BYTES)} in lists or dicts of a dataset with workers, or a worker's "
+    f"private memory grew by more than {percent(GROWN)} in {ENOUGH_SAMPLES} samples (to {size(GROWTH_BYTES)} an epoch)",
 )
-def python_lists(facts: AuditFacts) -> Message | None:
-    held, workers = facts.dataset, facts.num_workers
-    if held is None or not workers or not _many_objects(facts):
+def memory_growth(facts: AuditFacts) -> Message | None:
+    if not facts.num_workers:
         return None
+    held = facts.dataset
+    if held is not None and held.objects > HEAVY_OBJECTS and held.bytes > HEAVY_BYTES:
+        return _copied_objects(facts, held, facts.num_workers)
+    return _growing(facts, facts.num_workers)
+
+
+def _copied_objects(facts: AuditFacts, held: DatasetFacts, workers: int) -> Message:
+    """Each worker will come to hold a copy of more Python objects than are worth a word."""
     name = held.where or "dataset"
-    found = f"{name} holds {held.objects:,} Python objects ({size(held.bytes)})"
+    seen = f"{name} holds {held.objects:,} Python objects ({size(held.bytes)})"
     if facts.method == "fork":
-        found += (
+        seen += (
             f"; reading one counts a reference, which copies its page, so that each of {workers} workers ends up with its own copy"
         )
-        found += f": {size(held.bytes * workers)} more."
+        seen += f": {size(held.bytes * workers)} more."
         if facts.growth is not None and facts.growth.bytes > 0:
-            found += f" A worker's private memory grew by {size(facts.growth.bytes)} in {facts.growth.samples:,} samples."
+            seen += f" A worker's private memory grew by {size(facts.growth.bytes)} in {facts.growth.samples:,} samples."
     else:
-        found += (
-            f"; each of {workers} workers is sent a pickled copy when it starts: {size(held.bytes * workers)} more, and a wait."
-        )
+        seen += f"; each of {workers} workers is sent a pickled copy when it starts: {size(held.bytes * workers)} more, and a wait."
     return Message(
-        found,
+        seen,
         f"Keep it in NumPy arrays, which hold no objects: in __init__, self.paths = numpy.array(paths, dtype=numpy.bytes_); "
         f"self.labels = numpy.array(labels); in __getitem__, os.fsdecode(self.paths[index]) (now: {name})",
     )
 
 
-@rule(
-    "memory-growth",
-    "warning",
-    f"a worker's private memory grew by more than {percent(GROWN)} in {ENOUGH_SAMPLES} samples (to {size(GROWTH_BYTES)} an epoch)",
-)
-def memory_growth(facts: AuditFacts) -> Message | None:
-    growth, workers = facts.growth, facts.num_workers
-    if growth is None or not workers or growth.samples < ENOUGH_SAMPLES or growth.fraction <= GROWN:
+def _growing(facts: AuditFacts, workers: int) -> Message | None:
+    growth = facts.growth
+    if growth is None or growth.samples < ENOUGH_SAMPLES or growth.fraction <= GROWN:
         return None
-    if _many_objects(facts):
-        return None  # named already, with its cause
     epoch = facts.settings.epoch if facts.settings else None
     projected = max(float(growth.bytes * workers), growth.per_sample * (epoch or 0))
     room = facts.machine.memory_room_bytes if facts.machine else None

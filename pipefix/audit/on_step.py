@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import size
 
 MANY_WEIGHTS = 1_000_000
@@ -31,25 +31,19 @@ def step_waits(facts: AuditFacts) -> Message | None:
     )
 
 
-@rule("blocking-copies", "warning", "a training step waits for its copies to the device")
+@rule("blocking-copies", "warning", "a training step waits for its copies to the device, or copies from memory that is not pinned")
 def blocking_copies(facts: AuditFacts) -> Message | None:
-    if facts.step is None or not facts.step.blocking:
+    step = facts.step
+    if step is None or not (step.blocking or step.pageable):
         return None
-    return Message(
-        f"Copies to the device are waited for: {_lines(facts.step.blocking)}.",
-        "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True)",
-    )
-
-
-@rule("pageable-copies", "warning", "non_blocking=True for copies from memory that is not pinned")
-def pageable_copies(facts: AuditFacts) -> Message | None:
-    if facts.step is None or not facts.step.pageable:
-        return None
-    return Message(
-        f"Copies say non_blocking=True, and what they copy is not pinned, so that they hold the program up all the same: "
-        f"{_lines(facts.step.pageable)}.",
-        "DataLoader(..., pin_memory=True)",
-    )
+    seen = [f"Copies to the device are waited for: {_lines(step.blocking)}."] if step.blocking else []
+    if step.pageable:
+        seen.append(
+            "Copies say non_blocking=True, and what they copy is not pinned, so that they hold the program up all the same: "
+            f"{_lines(step.pageable)}."
+        )
+    asked = " and batch.to(device, non_blocking=True)" if step.blocking else ""
+    return Message(" ".join(seen), f"DataLoader(..., pin_memory=True){asked}")
 
 
 @rule("tiny-batches", "note", f"a batch for the device holds less than {size(TINY)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipefix.audit.finding import AuditFacts, Message, rule
+from pipefix.audit.facts import AuditFacts, Message, rule
 from pipefix.vocabulary.quantity import seconds
 
 TOLD = 3
@@ -52,13 +52,13 @@ def start_method(facts: AuditFacts) -> Message | None:
     if method == "forkserver" and (facts.preload is None or set(facts.preload) - {"__main__"}):
         return None
     took = f" The first batch took {seconds(facts.first_batch_s)}." if facts.first_batch_s is not None else ""
-    found = f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}"
+    seen = f"Each of {facts.num_workers} workers is started by {method} and imports torch and your modules again.{took}"
     if facts.machine is not None and facts.machine.system == "Windows":
         if facts.settings is not None and facts.settings.persistent_workers:
             return None  # spawn is all there is, and it is paid once
-        return Message(found, "DataLoader(..., persistent_workers=True)")
+        return Message(seen, "DataLoader(..., persistent_workers=True)")
     return Message(
-        found,
+        seen,
         'At the top of the program: torch.multiprocessing.set_forkserver_preload(["torch", "torchvision"]), '
         'and DataLoader(..., multiprocessing_context="forkserver", persistent_workers=True)',
     )

@@ -7,18 +7,18 @@ import importlib
 import pkgutil
 
 import pipefix.audit as package
-from pipefix.audit.finding import AuditFacts, Rule
+from pipefix.audit.facts import AuditFacts, Rule
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 
 
 @functools.cache
 def every_rule() -> tuple[Rule, ...]:
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for info in pkgutil.iter_modules(package.__path__):
         if info.name.startswith("on_"):
             module = importlib.import_module(f"{package.__name__}.{info.name}")
-            found.update({value.id: value for value in vars(module).values() if isinstance(value, Rule)})
-    return tuple(found[name] for name in sorted(found))
+            rules.update({value.id: value for value in vars(module).values() if isinstance(value, Rule)})
+    return tuple(rules[name] for name in sorted(rules))
 
 
 def audit(facts: AuditFacts) -> list[Finding]:

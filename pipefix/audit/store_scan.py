@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
-from pipefix.audit.finding import FarStore
+from pipefix.audit.facts import FarStore
 from pipefix.vocabulary.attributes import attributes
 from pipefix.vocabulary.urls import store_of
 
@@ -23,7 +23,7 @@ class Operation(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def wall(self) -> float: ...
+    def wall_s(self) -> float: ...
     @property
     def calls(self) -> float: ...
 
@@ -33,21 +33,21 @@ def store_in(dataset: Any) -> FarStore | None:
 
 
 def named(stores: Iterable[str]) -> FarStore | None:
-    found = list(dict.fromkeys(stores))
-    if not found:
+    distinct = list(dict.fromkeys(stores))
+    if not distinct:
         return None
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return FarStore(name=f"{found[0]}{more}")
+    more = f" and {len(distinct) - 1} more" if len(distinct) > 1 else ""
+    return FarStore(name=f"{distinct[0]}{more}")
 
 
 def timed(stores: Iterable[str], operations: Iterable[Operation], bytes_read: float | None) -> FarStore | None:
     """The stores that were seen to be asked, with what the operations of storage took a sample."""
     far = named(stores)
-    asking = [one for one in operations if one.name.startswith(_CLIENTS)]
-    calls = sum(one.calls for one in asking)
+    asking = [operation for operation in operations if operation.name.startswith(_CLIENTS)]
+    calls = sum(operation.calls for operation in asking)
     if far is None or not calls:
         return far
-    spent = sum(one.wall for one in asking)
+    spent = sum(operation.wall_s for operation in asking)
     return FarStore(
         name=far.name, requests=calls, request_s=spent / calls, bytes_per_s=bytes_read / spent if bytes_read and spent else None
     )
@@ -59,9 +59,9 @@ def _stores(value: Any, depth: int) -> Iterator[str]:
         if store is not None:
             yield store
     elif depth < _DEEPEST and type(value) in (list, tuple, dict):
-        for one in islice(value.values() if type(value) is dict else value, _FIRST):
-            yield from _stores(one, depth + 1)
+        for member in islice(value.values() if type(value) is dict else value, _FIRST):
+            yield from _stores(member, depth + 1)
     elif depth < _DEEPEST:
-        for one in attributes(value).values():
-            if hasattr(type(one), "__getitem__"):
-                yield from _stores(one, depth + 1)
+        for member in attributes(value).values():
+            if hasattr(type(member), "__getitem__"):
+                yield from _stores(member, depth + 1)

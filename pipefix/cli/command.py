@@ -29,12 +29,12 @@ class Command(Protocol):
 
 def find() -> dict[str, Command]:
     """Every command by the name a user types."""
-    found: dict[str, Command] = {}
+    commands: dict[str, Command] = {}
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         if hasattr(module, "prepare_parser") and hasattr(module, "run"):
-            found[info.name.replace("_", "-")] = cast(Command, module)
-    return found
+            commands[info.name.replace("_", "-")] = cast(Command, module)
+    return commands
 
 
 def description(command: Command) -> tuple[str, str]:

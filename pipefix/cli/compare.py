@@ -9,7 +9,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+import pipefix
 from pipefix.cli import arguments, console, destination
+from pipefix.cli.deliver import deliver
 from pipefix.vocabulary.errors import GateFailed
 
 FORMATS = ("text", "json", "markdown", "github", "junit")
@@ -30,25 +32,19 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    from pipefix.report import compare, page, runfile, terminal
-    from pipefix.report.compare_formats import FORMATS as WRITERS
-    from pipefix.vocabulary import versioned
-
     destination.check(html=arguments.html)
-    before, after = runfile.read(arguments.before), runfile.read(arguments.after)
-    found = compare.compare(before, after, force=arguments.force)
-    if arguments.html is not None:
-        versioned.write(page.page(compare.report(found, arguments.max_regression)), arguments.html, what="report")
-        console.note(f"report: {arguments.html}")
-    if arguments.format == "json":
-        console.document(compare.as_dict(found))
-    elif arguments.format == "text":
-        console.report(terminal.lines, compare.report(found))
+    comparison = pipefix.compare(arguments.before, arguments.after, force=arguments.force, max_regression=arguments.max_regression)
+    if arguments.format in ("text", "json"):
+        deliver(comparison, json=arguments.format == "json", html=arguments.html)
     else:
-        console.results(WRITERS[arguments.format](found, arguments.max_regression))
-    if arguments.max_regression is not None:
-        sentence = compare.gate_sentence(found, arguments.max_regression)
-        if compare.regressed(found, arguments.max_regression):
-            raise GateFailed(sentence)
-        console.note(sentence)
+        from pipefix.report.compare_formats import FORMATS as WRITERS
+
+        if arguments.html is not None:
+            comparison.html(arguments.html)
+            console.note(f"report: {arguments.html}")
+        console.results(WRITERS[arguments.format](comparison))
+    if comparison.gate is not None:
+        if comparison.regressed:
+            raise GateFailed(comparison.gate)
+        console.note(comparison.gate)
     return 0

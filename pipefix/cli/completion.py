@@ -34,11 +34,11 @@ def _flags(parser: ArgumentParser) -> list[str]:
 def _choices(parsers: Mapping[str, ArgumentParser]) -> list[tuple[str, str, list[str]]]:
     """(command, flag or "", what may follow it); for an argument without a flag that is one of a few words."""
     return [
-        (command, flag, [str(one) for one in action.choices])
+        (command, flag, [str(choice) for choice in action.choices])
         for command, parser in parsers.items()
         for action in parser._actions
         if action.choices is not None
-        for flag in ([one for one in action.option_strings if one.startswith("--")] or [""])
+        for flag in ([option for option in action.option_strings if option.startswith("--")] or [""])
     ]
 
 

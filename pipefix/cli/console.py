@@ -6,11 +6,14 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TextIO, TypedDict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TextIO
 
 from pipefix.vocabulary.errors import UnreadableFile
-from pipefix.vocabulary.terminal import printable, printable_json, printable_lines
+from pipefix.vocabulary.printable import printable, printable_json, printable_lines
+
+if TYPE_CHECKING:
+    from pipefix.report.document import Document
 
 WIDTH_WITHOUT_TERMINAL = 100
 COLORS = ("auto", "always", "never")
@@ -18,32 +21,33 @@ _asked = "auto"
 """Which of them the command line said."""
 
 
-class Manner(TypedDict):
-    width: int
-    color: bool
-    unicode: bool
-
-
 def results(lines: Iterable[str]) -> None:
     """Print lines to stdout, whoever wrote what is in them."""
     _print(map(printable, lines))
 
 
-def report(render: Callable[..., Iterable[str]], *nouns: Any, **options: Any) -> None:
-    """Print what a function of the report makes of its nouns for this terminal. It cleans their text itself, and may colour it."""
-    _print(render(*nouns, **options, **manner()))
+def show(document: Document) -> None:
+    """Print a document to stdout, in colour where that takes it."""
+    _print(_lines(document, sys.stdout))
 
 
-def aside(render: Callable[..., Iterable[str]], *nouns: Any, **options: Any) -> None:
-    """Print on stderr what a function of the report makes of its nouns, if anybody listens."""
+def aside(document: Document) -> None:
+    """Print a document to stderr, if anybody listens."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.writelines(f"{line}\n" for line in render(*nouns, **options, **manner(sys.stderr)))
+            sys.stderr.writelines(f"{line}\n" for line in _lines(document, sys.stderr))
             sys.stderr.flush()
 
 
-def document(noun: object, *, indent: bool = True) -> None:
-    """Print a noun as JSON."""
+def _lines(document: Document, stream: TextIO | None) -> list[str]:
+    from pipefix.report import terminal
+
+    unicode = (getattr(stream, "encoding", None) or "ascii").lower().startswith("utf")
+    return terminal.lines(document, width=width(), color=color(stream), unicode=unicode)
+
+
+def as_json(noun: object, *, indent: bool = True) -> None:
+    """Print a noun as JSON to stdout."""
     from pipefix.vocabulary import versioned
 
     _print([printable_json(versioned.text(noun, indent=indent).rstrip("\n"))])
@@ -99,12 +103,6 @@ def is_terminal(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:
         return False
-
-
-def manner(stream: TextIO | None = None) -> Manner:
-    """How stdout, or another stream, takes text, as the report's functions ask for it."""
-    unicode = (getattr(stream or sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
-    return {"width": width(), "color": color(stream), "unicode": unicode}
 
 
 def ask_color(when: str) -> None:

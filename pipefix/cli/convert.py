@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 from pipefix.cli import arguments, console
 from pipefix.cli.command import options, used
-from pipefix.cli.progress import Paced
+from pipefix.cli.deliver import deliver, working
 
 TAKES_PROGRAM = True
 STORES = ("source", "resized", "decoded", "sample", "rows")
@@ -55,14 +54,10 @@ def prepare_parser(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     if arguments.target is None:
         arguments.target = _target_here()
-    with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
-        progress("loading PyTorch", 0.0)
-
-        if arguments.dry_run:
-            result: Any = used("forecast", arguments)(**options(arguments, "dry_run", "update"), progress=progress)
-        else:
-            result = used("convert", arguments)(**options(arguments, "dry_run"), progress=progress)
-    _deliver(result, arguments)
+    verb, own = ("forecast", ("dry_run", "update")) if arguments.dry_run else ("convert", ("dry_run",))
+    with working(quiet=arguments.quiet) as progress:
+        result = used(verb, arguments)(**options(arguments, *own), progress=progress)
+    deliver(result, json=arguments.json)
     return 0
 
 
@@ -72,12 +67,3 @@ def _target_here() -> str:
     target, why = target_here(Path())
     console.note(f"converting {target}: {why}")
     return target
-
-
-def _deliver(result: Any, arguments: Namespace) -> None:
-    from pipefix.report import cache_report, terminal
-
-    if arguments.json:
-        console.document(cache_report.as_dict(result))
-    else:
-        console.report(terminal.lines, (cache_report.forecast if arguments.dry_run else cache_report.converted)(result))

@@ -53,7 +53,7 @@ def _excluded(parser: ArgumentParser, typed: Sequence[str]) -> list[Action]:
     """Options that exclude one which was typed."""
     words = {word.partition("=")[0] for word in typed}
     groups = [group._group_actions for group in parser._mutually_exclusive_groups]
-    return [action for group in groups if any(words & set(one.option_strings) for one in group) for action in group]
+    return [action for group in groups if any(words & set(member.option_strings) for member in group) for action in group]
 
 
 def _switched(value: Any) -> bool:
@@ -71,7 +71,7 @@ def _checked(action: Action, text: str) -> str:
 
 def _table(folder: Path, parsers: Mapping[str, ArgumentParser]) -> dict[str, Any]:
     """``[tool.pipefix]`` of the nearest pyproject.toml, here or above; empty where there is none."""
-    path = next((one / FILE for one in (folder, *folder.parents) if (one / FILE).is_file()), None)
+    path = next((place / FILE for place in (folder, *folder.parents) if (place / FILE).is_file()), None)
     try:
         text = path.read_text(encoding="utf-8") if path is not None else ""
     except (OSError, UnicodeDecodeError):
@@ -84,7 +84,10 @@ def _table(folder: Path, parsers: Mapping[str, ArgumentParser]) -> dict[str, Any
         table = msgspec.toml.decode(text).get("tool", {}).get("pipefix", {})
     except msgspec.DecodeError as error:
         raise UnreadableFile(f"{path} cannot be read: {error}.", advice="Mend it: pipefix takes its defaults from it.") from error
-    for scope, names in ((None, set(table)), *((one, set(table[one])) for one in table if isinstance(table[one], dict))):
+    for scope, names in (
+        (None, set(table)),
+        *((command, set(table[command])) for command in table if isinstance(table[command], dict)),
+    ):
         _refuse_unknown(path, scope, names, parsers)
     return dict(table)
 

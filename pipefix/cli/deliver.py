@@ -1,45 +1,53 @@
-"""Writes a run to the files that were asked for, then prints it."""
+"""Runs a verb with its progress on stderr, then tells its result: the files that were asked for, and text or JSON on stdout."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipefix.cli import console
+from pipefix.cli.progress import Progress
+from pipefix.vocabulary.errors import UnreadableFile
 
 if TYPE_CHECKING:
-    from pipefix.report.runfile import Run
+    from pipefix.report.shown import Shown
 
 
-def deliver(run: Run, *, as_json: bool = False, full: bool = False, out: Path | None = None, html: Path | None = None) -> None:
+@contextmanager
+def working(*, quiet: bool) -> Iterator[Progress]:
+    """While a verb is at work: what the user's code prints goes to stderr too. Loading PyTorch, which takes seconds, is told."""
+    with console.stdout_reserved(), Progress(quiet=quiet) as progress:
+        progress("loading PyTorch", 0.0)
+        yield progress
+
+
+def delivered(verb: Callable[[], Any], **how: Any) -> Any:
+    """What a verb returns, after it was delivered; where only a file of the verb's own could not be written, it is all the same."""
     try:
-        _write(run, out, html)
+        result = verb()
+    except UnreadableFile as error:
+        if error.known is not None:
+            deliver(error.known, **how)  # type: ignore[arg-type]
+        raise
+    deliver(result, **how)
+    return result
+
+
+def deliver(result: Shown, *, json: bool, full: bool = False, out: Path | None = None, html: Path | None = None) -> None:
+    """Write a result to ``out`` as JSON and to ``html`` as a page, and print it."""
+    try:
+        if out is not None:
+            result.save(out)
+            console.note(f"{result.KIND}: {out}")
+        if html is not None:
+            result.html(html)
+            console.note(f"report: {html}")
     finally:
         # A disk that filled up meanwhile costs the file, not the figures.
-        _print(run, as_json, full)
-
-
-def _write(run: Run, out: Path | None, html: Path | None) -> None:
-    from pipefix.report import runfile
-    from pipefix.vocabulary import versioned
-
-    if out is not None:
-        runfile.write(run, out)
-        console.note(f"run file: {out}")
-    if html is not None:
-        from pipefix.report import page, probe_report
-
-        versioned.write(page.page(probe_report.full(run)), html, what="report")
-        console.note(f"report: {html}")
-
-
-def _print(run: Run, as_json: bool, full: bool) -> None:
-    if as_json:
-        console.document(run)
-        return
-    from pipefix.report import probe_report, program_report, terminal
-
-    if run.program is None or run.stages:
-        console.report(terminal.lines, (probe_report.full if full else probe_report.short)(run))
-    if run.program is not None:
-        console.report(terminal.lines, program_report.report(run))
+        if json:
+            console.as_json(result.figures())
+        else:
+            for document in result.printed(full=full):
+                console.show(document)

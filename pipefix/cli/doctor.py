@@ -21,9 +21,9 @@ def run(arguments: Namespace) -> int:
     with console.stdout_reserved():
         machine, findings = pipefix.doctor(arguments.target)
     if arguments.json:
-        console.document({"machine": machine, "audit": findings})
+        console.as_json({"machine": machine, "audit": findings})
     else:
-        from pipefix.report import doctor_report, terminal
+        from pipefix.report import doctor_report
 
-        console.report(terminal.lines, doctor_report.report(machine, findings))
+        console.show(doctor_report.report(machine, findings))
     return 0

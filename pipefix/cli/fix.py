@@ -22,8 +22,9 @@ from typing import Any
 import pipefix
 from pipefix.cli import arguments, console
 from pipefix.cli.command import options, used
-from pipefix.cli.progress import Paced, Progress
-from pipefix.vocabulary.errors import BadUsage, Interrupted, UnreadableFile
+from pipefix.cli.deliver import deliver, delivered, working
+from pipefix.cli.progress import Progress
+from pipefix.vocabulary.errors import BadUsage, Interrupted
 
 TAKES_PROGRAM = True
 
@@ -55,14 +56,12 @@ def run(arguments: Namespace) -> int:
         return _undo(arguments)
     if arguments.target is None:
         raise BadUsage("pipefix fix: there is no TARGET to fix.", advice="Name it, or take a step back with: pipefix fix --undo")
-    try:
-        report = _fix(arguments)
-    except UnreadableFile as error:
-        if error.known is not None:
-            # The page could not be written; what was done is told all the same.
-            _deliver(error.known, arguments)
-        raise
-    _deliver(report, arguments)
+
+    def fix() -> Any:
+        with working(quiet=arguments.quiet) as progress:
+            return used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress)
+
+    report = delivered(fix, json=arguments.json)
     if report.fixed.interrupted:
         raise Interrupted(
             "Interrupted: the plan holds the steps above and no other.",
@@ -77,21 +76,8 @@ def _undo(arguments: Namespace) -> int:
             f"--undo takes a step back in a folder, and needs no target ({arguments.target!r} was given).",
             advice="Name the folder: pipefix fix --undo --out DIR",
         )
-    from pipefix.report import fix_report, terminal
-
-    found = pipefix.undo(arguments.out)
-    if arguments.json:
-        console.document(found)
-    else:
-        console.report(terminal.lines, fix_report.undone(found))
+    deliver(pipefix.undo(arguments.out), json=arguments.json)
     return 0
-
-
-def _fix(arguments: Namespace) -> Any:
-    with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
-        progress("loading PyTorch", 0.0)
-
-        return used("fix", arguments)(**options(arguments, "undo"), ask=_asking(progress), progress=progress)
 
 
 def _asking(progress: Progress) -> Callable[[str], bool] | None:
@@ -105,13 +91,3 @@ def _asking(progress: Progress) -> Callable[[str], bool] | None:
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return ask
-
-
-def _deliver(report: Any, arguments: Namespace) -> None:
-    if arguments.json:
-        console.document(report.after if report.after is not None else report.fixed)
-        return
-    from pipefix.report import fix_report, terminal
-
-    page = str(report.page) if report.page is not None else None
-    console.report(terminal.lines, fix_report.report(report.fixed, page=page))

@@ -22,13 +22,12 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     from pipefix.api import history
-    from pipefix.report import history_report, terminal
+    from pipefix.report import history_report
 
     done, saved = history.history(arguments.folder), history.saved_of_an_epoch(arguments.folder)
     if arguments.json:
-        console.document({"done": done, "saved_of_an_epoch_s": saved})
+        console.as_json({"done": done, "saved_of_an_epoch_s": saved})
     else:
-        rows = [(one.at, one.what, one.target, one.said) for one in done]
-        report = history_report.report(rows, saved, epochs=arguments.epochs, price=arguments.price)
-        console.report(terminal.lines, report)
+        rows = [(deed.at, deed.what, deed.target, deed.said) for deed in done]
+        console.show(history_report.report(rows, saved, epochs=arguments.epochs, price=arguments.price))
     return 0

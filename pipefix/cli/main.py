@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from pipefix.cli.command import find
 from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
+from pipefix.cli.end_notice import watched
 from pipefix.cli.parser import parse
-from pipefix.cli.watcher import watched
 from pipefix.subject.naming import named, with_arguments
 from pipefix.vocabulary.errors import Interrupted, MissingExtra, PipefixError, TargetError
 from pipefix.vocabulary.version import VERSION

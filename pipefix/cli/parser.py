@@ -21,7 +21,9 @@ class Wrapped(RawDescriptionHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.strip().split("\n\n")
-        return "\n\n".join(one if "\n " in one else textwrap.fill(" ".join(one.split()), width) for one in paragraphs)
+        return "\n\n".join(
+            paragraph if "\n " in paragraph else textwrap.fill(" ".join(paragraph.split()), width) for paragraph in paragraphs
+        )
 
 
 class Parser(ArgumentParser):

@@ -17,13 +17,12 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from pipefix.cli import arguments, console, destination
+from pipefix.cli import arguments, destination
 from pipefix.cli.command import options, used
-from pipefix.cli.deliver import deliver
-from pipefix.cli.progress import Progress
-from pipefix.vocabulary.errors import GateFailed, Interrupted, UnreadableFile
+from pipefix.cli.deliver import delivered, working
+from pipefix.vocabulary.errors import GateFailed, Interrupted
 
 if TYPE_CHECKING:
     from pipefix.report.runfile import Run
@@ -70,14 +69,7 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(out=arguments.out, html=arguments.html, trace=arguments.trace)
-    try:
-        probed = _probe(arguments)
-    except UnreadableFile as error:
-        if error.known is not None:
-            # The trace could not be written; the figures are not lost with it.
-            deliver(cast("Run", error.known), as_json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
-        raise
-    deliver(probed, as_json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
+    probed = delivered(lambda: _probe(arguments), json=arguments.json, full=arguments.full, out=arguments.out, html=arguments.html)
     if probed.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then.")
     crossed = list(_crossed(probed, arguments.fail_on))
@@ -88,9 +80,7 @@ def run(arguments: Namespace) -> int:
 
 def _probe(arguments: Namespace) -> Run:
     begun = time.perf_counter()
-    with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
-        progress("loading PyTorch", 0.0)
-
+    with working(quiet=arguments.quiet) as progress:
         # Loading PyTorch takes seconds, ending its processes and the report another: to the user all that is the probe.
         left = max(1.0, arguments.budget - (time.perf_counter() - begun) - ENDING)
         given = options(arguments, "budget", "recording_budget", "out", "fail_on")

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipefix.cli.console import is_terminal, note
-from pipefix.vocabulary.terminal import printable
+from pipefix.vocabulary.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Call it with a sentence and the part done (0 to 1).
+    """Call it with a sentence and the part done (0 to 1), however often: of the same phase, four times a second are shown.
 
     Nothing is drawn between calls: a thread that redraws the bar would take time and the interpreter lock from what is measured.
     """
@@ -26,7 +26,9 @@ class Progress:
         self.quiet = quiet
         self._bar: Bar | None = None
         self._task: TaskID | None = None
-        self._phase = ""
+        self._shown, self._kind = "", ""
+        self._step = 0.25 if is_terminal(sys.stderr) else 10.0
+        self._next = 0.0
         self._begun = monotonic()
 
     def __enter__(self) -> Progress:
@@ -48,13 +50,17 @@ class Progress:
             self._bar.stop()
 
     def __call__(self, phase: str, fraction: float) -> None:
+        kind, now = phase.partition(":")[0], monotonic()
+        if kind == self._kind and now < self._next:
+            return
+        self._kind, self._next = kind, now + self._step
         phase, done = printable(phase), min(max(fraction, 0.0), 1.0)
         if self._bar is not None and self._task is not None:
             self._bar.start()  # where it was paused
             self._bar.update(self._task, description=phase, completed=done, refresh=True)
-        elif not self.quiet and phase != self._phase:
+        elif not self.quiet and phase != self._shown:
             note(f"{done:4.0%}  {phase}{self._left(done)}")
-        self._phase = phase
+        self._shown = phase
 
     def _left(self, done: float) -> str:
         """What the pace so far says, once there is a pace."""
@@ -62,23 +68,6 @@ class Progress:
         if done < 0.05 or done >= 1 or spent < 1:
             return ""
         return f" (about {spent * (1 - done) / done:.0f} s left)"
-
-
-class Paced(Progress):
-    """For steps that tell how far they are many times a second: passed on four times a second, or every ten without a terminal."""
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        super().__init__(quiet=quiet)
-        self._step = 0.25 if is_terminal(sys.stderr) else 10.0
-        self._next = 0.0
-        self._kind = ""
-
-    def __call__(self, phase: str, fraction: float) -> None:
-        kind = phase.partition(":")[0]
-        now = monotonic()
-        if kind != self._kind or now >= self._next:
-            self._kind, self._next = kind, now + self._step
-            super().__call__(phase, fraction)
 
 
 def _bar() -> Bar:

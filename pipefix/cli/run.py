@@ -20,7 +20,7 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import UnreadableFile
 
 if TYPE_CHECKING:
-    from pipefix.report.runfile import Run
+    from pipefix.report.shown_run import ShownRun
 
 OUT = Path("pipefix-run")
 PROBE = "60"
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> int:
     _check_folder(arguments.out)
     told = f"run file: {arguments.out / 'run.json'}"
     try:
-        found = run_program(
+        result = run_program(
             words, out=arguments.out, seconds=arguments.seconds, steps=arguments.steps, probe=arguments.probe, plan=arguments.plan,
             stages=not arguments.no_stages,
         )  # fmt: skip
@@ -61,18 +61,15 @@ def run(arguments: Namespace) -> int:
         if error.known is None:
             raise
         # Only the file is lost: the figures are told, and the exit code is the program's.
-        found, told = cast("Run", error.known), f"pipefix: {error}\n  {error.advice}"
-    assert found.program is not None
-    paged = _write_page(found, arguments.out / "report.html")
+        result, told = cast("ShownRun", error.known), f"pipefix: {error}\n  {error.advice}"
+    assert result.program is not None
+    paged = _write_page(result, arguments.out / "report.html")
     if not arguments.quiet:
-        from pipefix.report import probe_report, program_report, terminal
-
-        if found.stages:
-            console.aside(terminal.lines, probe_report.short(found))
-        console.aside(terminal.lines, program_report.report(found))
+        for document in result.printed():
+            console.aside(document)
         console.note(told)
         console.note(paged)
-    return _as_the_program_ended(found.program.exit_code or 0)
+    return _as_the_program_ended(result.program.exit_code or 0)
 
 
 def _check_folder(folder: Path) -> None:
@@ -87,13 +84,10 @@ def _check_folder(folder: Path) -> None:
     destination.check(out=folder / "run.json", html=folder / "report.html")
 
 
-def _write_page(found: Run, path: Path) -> str:
+def _write_page(result: ShownRun, path: Path) -> str:
     """What there is to say of it. A page that cannot be written costs nothing else."""
-    from pipefix.report import page, probe_report
-    from pipefix.vocabulary import versioned
-
     try:
-        versioned.write(page.page(probe_report.full(found)), path, what="report")
+        result.html(path)
     except UnreadableFile as error:
         return f"pipefix: {error}"
     return f"report: {path}"

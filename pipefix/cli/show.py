@@ -23,15 +23,16 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     from pipefix.report import runfile
+    from pipefix.report.shown_run import shown
 
     destination.check(html=arguments.html)
     if arguments.run == "-":
-        found = runfile.decode(sys.stdin.buffer.read(), origin="standard input")
+        run = runfile.decode(sys.stdin.buffer.read(), origin="standard input")
     elif Path(arguments.run).is_dir():
         from pipefix.api.run import from_folder
 
-        found = from_folder(Path(arguments.run))
+        run = from_folder(Path(arguments.run))
     else:
-        found = runfile.read(Path(arguments.run))
-    deliver(found, as_json=arguments.json, full=arguments.full, html=arguments.html)
+        run = runfile.read(Path(arguments.run))
+    deliver(shown(run), json=arguments.json, full=arguments.full, html=arguments.html)
     return 0

@@ -13,9 +13,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import pipefix
-from pipefix.cli import arguments, console, destination
+from pipefix.cli import arguments, destination
 from pipefix.cli.command import options
-from pipefix.cli.progress import Progress
+from pipefix.cli.deliver import deliver, working
 from pipefix.vocabulary.errors import GateFailed
 
 TARGETS = ("kornia", "dali")
@@ -41,27 +41,13 @@ def prepare_parser(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     destination.check(html=arguments.html)
     checked = arguments.check or arguments.html is not None
-    with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
-        progress("loading PyTorch", 0.0)
-
+    with working(quiet=arguments.quiet) as progress:
         swapped = pipefix.swap(arguments.target, **options(arguments, "check"), check=checked, progress=progress)
-    _deliver(swapped, arguments)
-    if checked and swapped.report.parity is not None and not swapped.report.parity.holds:
+    deliver(swapped, json=arguments.json, html=arguments.html)
+    if checked and swapped.parity is not None and not swapped.parity.holds:
         raise GateFailed(
             "pipefix swap --check: the two sides differ by more than 1/255 on average or 4/255 at the 99th percentile, as "
             "told above.",
             advice="Leave these transforms on the CPU.",
         )
     return 0
-
-
-def _deliver(swapped: pipefix.Swapped, arguments: Namespace) -> None:
-    from pipefix.report import terminal
-
-    if arguments.html is not None:
-        swapped.html(arguments.html)
-        console.note(f"report: {arguments.html}")
-    if arguments.json:
-        console.document(swapped.figures())
-    else:
-        console.report(terminal.lines, swapped.document())

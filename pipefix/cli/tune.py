@@ -16,8 +16,8 @@ from typing import Any
 
 from pipefix.cli import arguments, console, destination
 from pipefix.cli.command import options, used
-from pipefix.cli.progress import Progress
-from pipefix.vocabulary.errors import Interrupted, UnreadableFile
+from pipefix.cli.deliver import delivered, working
+from pipefix.vocabulary.errors import Interrupted
 
 PLAN = Path("pipefix.plan.toml")
 
@@ -57,32 +57,14 @@ def prepare_parser(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     destination.check(plan=arguments.write)
-    try:
-        report = _tune(arguments)
-    except UnreadableFile as error:
-        if error.known is not None:  # the plan could not be written; what was found is told all the same
-            _deliver(error.known.report, arguments)  # type: ignore[attr-defined]
-        raise
-    _deliver(report, arguments)
+
+    def tune() -> Any:
+        with working(quiet=arguments.quiet) as progress:
+            return used("tune", arguments)(**options(arguments), progress=progress)
+
+    report = delivered(tune, json=arguments.json).report
+    if report.written is not None:
+        console.note(f"plan: {report.written}")
     if report.partial:
         raise Interrupted("Interrupted: the figures above are what was known by then, and no plan was written.")
     return 0
-
-
-def _tune(arguments: Namespace) -> Any:
-    with console.stdout_reserved(), Progress(quiet=arguments.quiet) as progress:
-        progress("loading PyTorch", 0.0)
-
-        tuned = used("tune", arguments)(**options(arguments), progress=progress)
-    return tuned.report
-
-
-def _deliver(report: Any, arguments: Namespace) -> None:
-    if report.written is not None:
-        console.note(f"plan: {report.written}")
-    if arguments.json:
-        console.document(report)
-        return
-    from pipefix.report import terminal, tune_report
-
-    console.report(terminal.lines, tune_report.report(report))

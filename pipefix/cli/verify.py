@@ -9,8 +9,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import pipefix
-from pipefix.cli import arguments, console
-from pipefix.cli.progress import Paced
+from pipefix.cli import arguments
+from pipefix.cli.deliver import deliver, working
 from pipefix.vocabulary.errors import GateFailed
 
 
@@ -26,19 +26,12 @@ def run(arguments: Namespace) -> int:
 
     if isinstance(arguments.cache, Path):
         refuse_what_is_no_cache(arguments.cache)  # before PyTorch is loaded, which takes seconds
-    with console.stdout_reserved(), Paced(quiet=arguments.quiet) as progress:
-        progress("loading", 0.0)
-
-        found = pipefix.verify(arguments.cache, progress=progress)
-    from pipefix.report import cache_report, terminal
-
-    if arguments.json:
-        console.document(cache_report.as_dict(found, sound=found.sound))
-    else:
-        console.report(terminal.lines, cache_report.verified(found))
-    if not found.sound:
+    with working(quiet=arguments.quiet) as progress:
+        checked = pipefix.verify(arguments.cache, progress=progress)
+    deliver(checked, json=arguments.json)
+    if not checked.sound:
         far = not isinstance(arguments.cache, Path)
         anew = "Make it anew elsewhere: pipefix convert TARGET --out s3://BUCKET/OTHER, and the other arguments as before"
-        advice = anew if far else f"Mend it from its source: {found.manifest.update(arguments.cache)}"
+        advice = anew if far else f"Mend it from its source: {checked.manifest.update(arguments.cache)}"
         raise GateFailed(f"{arguments.cache} is damaged.", advice=advice)
     return 0

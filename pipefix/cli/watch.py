@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> int:
             drifted += [notice.sentence for window in group for notice in window.notices if notice.alarm]
             if arguments.json:
                 for window in group:
-                    console.document(window, indent=False)
+                    console.as_json(window, indent=False)
             else:
                 console.results(_lines(group, whole=not told))
             told = True

@@ -34,9 +34,10 @@ def contradictions(measurement: Measurement, diagnosis: Diagnosis) -> list[str]:
 
 def _of_verdict(measurement: Measurement, diagnosis: Diagnosis) -> Iterator[str]:
     """A stage is named whose own arm gains, and no other's gains more."""
-    stage, kind = diagnosis.verdict.stage, diagnosis.verdict.kind
-    if stage is None:
+    kind = diagnosis.verdict.kind
+    if diagnosis.verdict.stage is None:
         return
+    stage = Stage(diagnosis.verdict.stage)
     cost = diagnosis.stages.get(stage)
     if kind not in ("input-bound", "step-bound") or cost is None:
         yield f"{stage} is named, and " + (f"the verdict is {kind}" if cost is not None else "was not measured")
@@ -66,7 +67,7 @@ def _of_stage(measurement: Measurement, cost: StageCost) -> Iterator[str]:
     figures = [cost.wall, *([cost.gain.interval] if isinstance(cost.gain, MeasuredGain) else [])]
     if not all(map(_inside, figures)):
         yield f"{cost.stage} takes {seconds(cost.wall.value)} a sample and gains {figure(cost.gain)}, outside of the interval"
-    operations = sum(op.wall for op in cost.ops)
+    operations = sum(op.wall_s for op in cost.ops)
     if cost.stage in IN_SAMPLE and operations > cost.wall.value * (1 + CLOSE) + 1e-12:
         yield f"operations of {cost.stage} take {seconds(operations)} a sample, and the stage {seconds(cost.wall.value)}"
 

@@ -129,9 +129,9 @@ class StageCosts:
         rest = every[OPS_KEPT:]
         if len(rest) < 2:
             return tuple(every)
-        cpu = [op.cpu for op in rest if op.cpu is not None]
+        cpu = [op.cpu_s for op in rest if op.cpu_s is not None]
         calls = sum(op.calls for op in rest)
-        others = OpCost(f"{len(rest)} others", sum(op.wall for op in rest), sum(cpu) if len(cpu) == len(rest) else None, calls)
+        others = OpCost(f"{len(rest)} others", sum(op.wall_s for op in rest), sum(cpu) if len(cpu) == len(rest) else None, calls)
         return (*every[:OPS_KEPT], others)
 
     def _copies(self) -> tuple[OpCost, ...]:

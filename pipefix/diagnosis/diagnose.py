@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
-from pipefix.diagnosis import rules, sentences
+from pipefix.diagnosis import sentences, verdict_rules
 from pipefix.diagnosis.attribution import INDEX, WORKER, columns, exposed_share, ledger, own_wait, per_sample, starved_share
 from pipefix.diagnosis.clocks import calls_per_sample, delivered_seconds, seconds_each, unclocked
 from pipefix.diagnosis.contradictions import contradictions
@@ -44,17 +43,17 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     model = of_draws(draws, measurement.workers)
     arms = {name: gain for name in {block.arm for block in measurement.blocks} if (gain := _gain(measurement, name)) is not None}
     gains = _gains(measurement, arms, draws)
-    ranking = rules.judge(draws, measurement.workers, has_consumer=measurement.has_consumer)
+    ranking = verdict_rules.judge(draws, measurement.workers, has_consumer=measurement.has_consumer)
     tried = {stage: gain for stage, gain in gains.items() if isinstance(gain, MeasuredGain)}
     worth = {
         stage: Interval(1.0, 1.0, gain.at_most) if isinstance(gain, Bounded) else arms[LEAVE_ONE_OUT[stage].name]
         for stage, gain in gains.items()
     }
-    rival = rules.contradicted(ranking, worth, tried, measurement.workers)
+    rival = verdict_rules.contradicted(ranking, worth, tried, measurement.workers)
     if ranking.kind == "inconclusive" or (measurement.workers and (rival is not None or ranking.kind == "balanced")):
         # Side by side, stages slow each other down, which clocks charge to the wrong one; in a row they cannot.
         once = any(gain.blocks < FEWEST_FOR_INTERVAL for gain in tried.values())
-        by_arms = None if once else rules.decided_by_arms(ranking, worth, has_consumer=measurement.has_consumer)
+        by_arms = None if once else verdict_rules.decided_by_arms(ranking, worth, has_consumer=measurement.has_consumer)
         ranking, rival = (by_arms, None) if by_arms is not None else (ranking, rival)
     sample = _sample_seconds(measurement)
     plain = measurement.of(experiments.PLAIN.name)
@@ -67,7 +66,7 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     else:
         doubt = doubted(Claim(measurement, ranking, model, costs.own_code(ranking.stage)), gains, arms)
     diagnosis = Diagnosis(
-        verdict=Verdict("inconclusive", None, "", 0.0),
+        verdict=Verdict(kind="inconclusive", stage=None, sentence="", confidence=0.0),
         sample=sample,
         stages=stages,
         declined=_declined(stages, measurement.declined),
@@ -86,14 +85,17 @@ def diagnose(measurement: Measurement) -> Diagnosis:
     )
     kind = "inconclusive" if doubt is not None else ranking.kind
     stage = ranking.stage if kind in ("input-bound", "step-bound") else None
-    lead = ranking.lead if stage is not None else None
-    diagnosis.verdict = Verdict(kind, stage, "", ranking.confidence, rules.STATEMENT, lead, len(real), ranking.by_arms)
+    diagnosis.lead = ranking.lead if stage is not None else None
+    diagnosis.verdict = Verdict(
+        kind=kind, stage=stage, sentence="", confidence=round(ranking.confidence, 4), blocks=len(real), by_arms=ranking.by_arms,
+        rule=verdict_rules.STATEMENT,
+    )  # fmt: skip
     sentence = sentences.verdict(measurement, diagnosis, ranking, doubt, costs.share_interval)
     diagnosis.verdict = replace(diagnosis.verdict, sentence=sentence)
     diagnosis.contradictions = contradictions(measurement, diagnosis)
     if diagnosis.contradictions:
         kind, sentence = "inconclusive", sentences.contradicted(measurement, diagnosis.contradictions[0])
-        diagnosis.verdict = replace(diagnosis.verdict, kind=kind, stage=None, lead=None, sentence=sentence)
+        diagnosis.verdict, diagnosis.lead = replace(diagnosis.verdict, kind=kind, stage=None, sentence=sentence), None
     diagnosis.caveats = sentences.caveats(measurement, diagnosis)
     if kind == "inconclusive":
         diagnosis.wanting = _wanting(measurement, {ranking.stage, ranking.second, doubt.stage if doubt is not None else None})
@@ -121,7 +123,7 @@ def settled(measurement: Measurement) -> bool:
     verdict = diagnosis.verdict
     if not verdict.confidence >= 0.99 or _lead(diagnosis) < CLEAR:
         return False
-    stage = diagnosis.stages.get(verdict.stage) if verdict.stage is not None else None
+    stage = diagnosis.stages.get(Stage(verdict.stage)) if verdict.stage is not None else None
     if stage is None or not isinstance(stage.gain, MeasuredGain):
         return True
     return (stage.gain.interval.high - stage.gain.interval.low) / stage.gain.interval.value < 0.1
@@ -129,10 +131,10 @@ def settled(measurement: Measurement) -> bool:
 
 def _lead(diagnosis: Diagnosis) -> float:
     """How far the named stage is ahead at least, of other stages and of the other station; 1 where none is named."""
-    if diagnosis.verdict.lead is None:
+    if diagnosis.lead is None:
         return 1.0
     ratio = diagnosis.stations.supply_over_main
-    return min(diagnosis.verdict.lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf"))
+    return min(diagnosis.lead.low, max(ratio.low, 1 / ratio.high) if ratio is not None else float("inf"))
 
 
 def _sample_seconds(measurement: Measurement) -> Interval:

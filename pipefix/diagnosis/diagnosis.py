@@ -1,22 +1,30 @@
-"""The result of a diagnosis: seconds of a delivered sample by stage, what a stage's end would gain, and the verdict."""
+"""The result of a diagnosis: seconds of a delivered sample by stage, what a stage's end would gain, and the verdict.
+
+`Verdict` and `OpCost` stand in the run file as they are.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+import msgspec
 
 from pipefix.vocabulary.gain import Bounded, MeasuredGain, NotTried
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
 
-@dataclass(frozen=True)
-class OpCost:
+class OpCost(msgspec.Struct, frozen=True):
+    """One named operation inside a stage."""
+
     name: str
-    wall: float
-    """Seconds a sample, nested operations left out."""
-    cpu: float | None
-    calls: float
+    wall_s: float
+    """Seconds a sample, own time only (nested ops are counted under their own names)."""
+    cpu_s: float | None = None
+    calls: float = 1.0
+    """Calls a sample."""
     opaque: str | None = None
+    """Why this could not be cut further, where it could not."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +59,21 @@ class Stations:
     """Handing over batches that are ready: making them free would make the loader no faster than this."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
-    stage: Stage | None
+    """input-bound, step-bound, balanced or inconclusive."""
+    stage: str | None
+    """The stage to work on; None where no single one dominates."""
     sentence: str
+    """What a person reads first."""
     confidence: float
-    """Part of the resamples that agree; where arms decided, of the draws from their intervals."""
-    rule: str = ""
-    """The rule that decided, with its thresholds."""
-    lead: Interval | None = None
-    """The named stage's cost over the next one's, where clocks named it."""
+    """0 to 1: how often the same verdict came out when the evidence was resampled. Of fewer than five blocks it says little."""
     blocks: int = 0
-    """Of the pipeline as it is, which the verdict rests on."""
+    """Blocks of the pipeline as it is that the verdict rests on; 0 where an older version did not say."""
     by_arms: bool = False
-    """Arms decided, and no resampling of blocks: `confidence` is no share of resamples then."""
+    """The arms alone decided: `confidence` is then how often draws from their intervals agree."""
+    rule: str | None = None
+    """The rule that decided, with its thresholds."""
 
 
 @dataclass
@@ -97,6 +105,8 @@ class Diagnosis:
     arms: dict[str, Interval] = field(default_factory=dict)
     """Throughput of every arm over the real one's."""
     caveats: list[tuple[str, str]] = field(default_factory=list)
+    lead: Interval | None = None
+    """The named stage's cost over the next one's, where clocks named it."""
     contradictions: list[str] = field(default_factory=list)
     """What the figures say against the verdict that they would have given; it is left open then."""
     wanting: tuple[str, ...] = ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pipefix.diagnosis.diagnosis import Diagnosis
-from pipefix.diagnosis.rules import Ranking
 from pipefix.diagnosis.support import Doubt, DoubtKind
+from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement.measurement import Measurement
-from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, span, surely_above
-from pipefix.vocabulary.quantity import Interval, percent, seconds, times
+from pipefix.vocabulary.gain import FEWEST_FOR_INTERVAL, MeasuredGain, figure, surely_above
+from pipefix.vocabulary.quantity import Interval, percent, percent_between, seconds, times, times_between
 from pipefix.vocabulary.stage import Stage
 
 ShareOf = Callable[[Stage], Interval]
@@ -56,7 +56,7 @@ def verdict(measurement: Measurement, diagnosis: Diagnosis, ranking: Ranking, do
 
 def _input_bound(measurement: Measurement, diagnosis: Diagnosis, stage: Stage, share: Interval) -> str:
     cost = diagnosis.stages[stage]
-    top = next((op.name for op in cost.ops if op.wall > 0.5 * cost.wall.value), None)
+    top = next((op.name for op in cost.ops if op.wall_s > 0.5 * cost.wall.value), None)
     what = top or (HANDING_OVER if stage is Stage.IPC else None)
     named = f"{stage} ({what})" if what else str(stage)
     waiting = cost.waiting is not None and cost.waiting > WAITING * cost.wall.value
@@ -100,7 +100,7 @@ def _step_bound(measurement: Measurement, diagnosis: Diagnosis, share: Interval)
     step = seconds(diagnosis.stages[Stage.STEP].wall.value * measurement.settings.samples_a_batch)
     text = f"Step-bound: the step takes {_span(share, diagnosis)} of the time, {step} a batch"
     if ratio is not None:
-        could = span(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
+        could = times_between(ratio.inverted()) if diagnosis.verdict.blocks >= FEWEST_FOR_INTERVAL else times(1 / ratio.value)
         text += f", and the loader could deliver {could} what it uses"
     gain = diagnosis.arms.get("samples-recorded")
     often = len(measurement.of("samples-recorded")) >= FEWEST_FOR_INTERVAL
@@ -288,5 +288,4 @@ def _span(share: Interval, diagnosis: Diagnosis) -> str:
     """One block tells a share, and no interval."""
     if diagnosis.verdict.blocks < FEWEST_FOR_INTERVAL:
         return percent(share.value)
-    low, high = (percent(end).removesuffix(" %") for end in (share.low, share.high))
-    return f"{percent(share.value)} ({low}-{high})"
+    return percent_between(share)

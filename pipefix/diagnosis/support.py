@@ -11,9 +11,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from pipefix.diagnosis import rules
-from pipefix.diagnosis.rules import Ranking
+from pipefix.diagnosis import verdict_rules
 from pipefix.diagnosis.throughput import PipelineModel
+from pipefix.diagnosis.verdict_rules import Ranking
 from pipefix.measurement import experiments
 from pipefix.measurement.experiments import LEAVE_ONE_OUT, POOL, Experiment
 from pipefix.measurement.measurement import Measurement
@@ -130,7 +130,7 @@ def _sampler_doubted(claim: Claim, arms: dict[str, Interval]) -> Doubt | None:
     whole = model.main if measurement.workers else model.seconds()
     alone = _middle(model.taking["sampler"].wall / np.maximum(whole, 1e-12))
     for name, gain in arms.items():
-        if name not in BEYOND and gain.low * alone > rules.DOMINATES:
+        if name not in BEYOND and gain.low * alone > verdict_rules.DOMINATES:
             return Doubt(DoubtKind.NO_ROOM, None, MeasuredGain(gain, len(measurement.of(name))), name)
     return None
 
@@ -165,7 +165,7 @@ def _against(measurement: Measurement, stage: Stage, saved: float, alone: float,
         if _removes(arm, stage):
             if not supports(gain, saved):
                 return Doubt(DoubtKind.LITTLE_GAIN, stage, told, arm.name)
-        elif stage not in arm.replaces and gain.low * alone > rules.DOMINATES:
+        elif stage not in arm.replaces and gain.low * alone > verdict_rules.DOMINATES:
             return Doubt(DoubtKind.NO_ROOM, stage, told, arm.name)
     return None
 

@@ -232,18 +232,18 @@ class PipelineModel:
 
     def wall(self, stage: Stage) -> float:
         """Best estimate of a stage's seconds a sample where batches are made."""
-        one = self.making.get(stage.value)
-        return float(one.wall[0]) if one is not None else 0.0
+        part = self.making.get(stage.value)
+        return float(part.wall[0]) if part is not None else 0.0
 
     def waiting(self, stage: Stage) -> float:
         """Of these, the part that needs no core."""
-        one = self.making.get(stage.value)
-        return float(max(0.0, one.wall[0] - one.cpu[0])) if one is not None else 0.0
+        part = self.making.get(stage.value)
+        return float(max(0.0, part.wall[0] - part.cpu[0])) if part is not None else 0.0
 
     @property
     def busy(self) -> float:
         """Share of the cores' time that is used."""
-        computing = sum(float(one.cpu[0]) for one in (*self.making.values(), *self.taking.values()))
+        computing = sum(float(part.cpu[0]) for part in (*self.making.values(), *self.taking.values()))
         return computing / (self.cores * float(self.seconds()[0]) or 1.0)
 
 

@@ -13,8 +13,7 @@ from pipefix.fixes.steps import ByHand, Fixer
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import AugmentationChange, CacheChange
 from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.gain import span
-from pipefix.vocabulary.quantity import percent, seconds, size
+from pipefix.vocabulary.quantity import percent, seconds, size, times_between
 
 MUCH_DISK, LONG = 1e9, 600.0
 """Bytes and seconds above which somebody is asked before a cache is built."""
@@ -58,7 +57,7 @@ def too_little(step: Proposed, min_gain: float) -> str | None:
     """Why the step is not worth trying."""
     if step.speedup.value - 1 >= min_gain or step.frees is not None:
         return None
-    return f"is predicted to bring {span(step.speedup)}, less than --min-gain {percent(min_gain)}"
+    return f"is predicted to bring {times_between(step.speedup)}, less than --min-gain {percent(min_gain)}"
 
 
 def condition(step: Proposed, fixer: Fixer) -> str | None:

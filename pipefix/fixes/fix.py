@@ -22,11 +22,11 @@ from pipefix.measurement.consumer import Consumer
 from pipefix.plan import backups, planfile
 from pipefix.plan.plan import Plan, Proposed
 from pipefix.plan.planfile import BeforeAfter, CacheChange, PlanFile
-from pipefix.plan.remedies.starting import PersistentWorkers
+from pipefix.plan.remedies.epoch_start import PersistentWorkers
 from pipefix.subject.subject import Subject
 from pipefix.system.machine import Machine
 from pipefix.vocabulary.errors import BadUsage, PipefixError, UnreadableFile
-from pipefix.vocabulary.gain import span
+from pipefix.vocabulary.quantity import times_between
 
 MOST_STEPS = 10
 """Kept in one run: a pipeline that still gains then is looked at again by another."""
@@ -271,9 +271,8 @@ class Session:
         gain = attempt.measured.gain
         if attempt.measured.faster:
             return None
-        if attempt.measured.slower:
-            return f"it made the pipeline slower: {span(gain)}, where {span(attempt.step.speedup)} was predicted"
-        return f"no gain that can be told from noise: {span(gain)}, where {span(attempt.step.speedup)} was predicted"
+        said = f"{times_between(gain)}, where {times_between(attempt.step.speedup)} was predicted"
+        return f"it made the pipeline slower: {said}" if attempt.measured.slower else f"no gain that can be told from noise: {said}"
 
     def _not_allowed(self, step: Proposed, fixer: Fixer) -> str | None:
         told = condition(step, fixer)
@@ -281,7 +280,7 @@ class Session:
             return None
         if self.ask is None:
             return f"{told}: --yes allows it"
-        return None if self.ask(f"{step.title}: {span(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
+        return None if self.ask(f"{step.title}: {times_between(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
 
     def _refuse(self, step: Proposed, why: str) -> Refused:
         self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
@@ -340,7 +339,7 @@ class Session:
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
         if not self.total.slower:
             return
-        why = f"all steps together made it slower: {span(self.total.gain)}"
+        why = f"all steps together made it slower: {times_between(self.total.gain)}"
         for one in reversed(kept):
             backups.put_back(self.path, written=planfile.encode(self.plan))
             text = planfile.text_of(self.path)

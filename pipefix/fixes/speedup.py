@@ -30,9 +30,9 @@ from pipefix.measurement.statistics import ratio, spread_around
 from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.measurement.worker_endings import abandon
 from pipefix.plan.plan import Proposed
-from pipefix.plan.remedies.starting import PersistentWorkers
+from pipefix.plan.remedies.epoch_start import PersistentWorkers
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary import death
+from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.generators import untouched
 from pipefix.vocabulary.quantity import Interval
 
@@ -84,7 +84,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
                     calm = True
                     break
     except RuntimeError as error:
-        if not death.is_told_of(error):
+        if not worker_exit.is_worker_death(error):
             raise
         raise failing.raised("The loader", error, [one for pool in pools.values() for one in pool.processes]) from error
     finally:

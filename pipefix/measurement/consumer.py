@@ -16,7 +16,7 @@ from pipefix.measurement.kept_batch import KeptBatch
 from pipefix.measurement.step_scan import StepScan
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
-from pipefix.vocabulary import death
+from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
 
 
@@ -115,7 +115,7 @@ class UserStep(Consumer):
         except PipefixError:
             raise
         except (Exception, SystemExit) as error:
-            if death.is_told_of(error):
+            if worker_exit.is_worker_death(error):
                 raise  # torch's signal handler speaks of a worker wherever the main thread is
             raise failing.raised(f"The consumer ({self.name})", error) from error
         self._total += time.perf_counter_ns() - begun

@@ -20,9 +20,9 @@ from pipefix.measurement.time_limit import BatchTimeLimit
 from pipefix.subject import failure
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.death import CAUSES, manner
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.sockets import settle as settle_sockets
+from pipefix.vocabulary.worker_exit import CAUSES, describe_exit
 
 NAMED = 6
 """Indices of a batch that a sentence names before it says "and so many more"."""
@@ -177,12 +177,12 @@ def _death(text: str, workers: Sequence[Any]) -> TargetError:
     if code is None:
         how, advice = text.splitlines()[0].rstrip("."), "Probe with --workers 0 to see the error itself."
     elif code > 0:
-        how = manner(code)
+        how = describe_exit(code)
         advice = (
             "Something in it calls os._exit() or sys.exit(), or it could not start; probe with --workers 0 to see the error itself."
         )
     else:
-        how = manner(code)
+        how = describe_exit(code)
         advice = _BY_SIGNAL.get(-code, "Probe with --workers 0 to see the error itself.")
         if -code == signal.SIGBUS:
             return TargetError(f"A worker process died while making a batch: {how}. {_shared_memory()}", advice=_MORE_SHARED)

@@ -30,7 +30,7 @@ from pipefix.subject.subject import Subject
 from pipefix.system import cgroups
 from pipefix.system.neighbours import Neighbours
 from pipefix.system.page_cache import Ranges
-from pipefix.vocabulary import death
+from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 from pipefix.vocabulary.generators import untouched
@@ -95,7 +95,7 @@ def _measure(subject: Subject, consumer: Consumer, plan: MeasurementPlan, clock:
             session.apart.copies(pool.kept)
         complete = True
     except RuntimeError as error:
-        if not death.is_told_of(error):
+        if not worker_exit.is_worker_death(error):
             raise
         raise failing.raised("The loader", error, pool.processes) from error
     finally:

@@ -53,19 +53,17 @@ def saved(step: Proposed, case: Case) -> float:
 
 
 def _worth(step: Step, case: Case) -> Step:
-    if isinstance(step, Declined) or step.frees is not None:
+    if not isinstance(step, Proposed) or step.frees is not None:
         return step
     hidden = case.measurement.workers and case.diagnosis.verdict.kind == "step-bound"  # without workers, data and step take turns
     if hidden and step.stage in INPUT and not step.every_epoch:
-        return _declined(
-            step, f"the training step limits ({_step(case)} a batch), so faster data would wait for it{_at_most(step)}"
-        )
+        return step.declined(f"the training step limits ({_step(case)} a batch), so faster data would wait for it{_at_most(step)}")
     if step.speedup.value < WORTH_MAKING:
         little = f"would gain under {round(100 * WORTH_MAKING - 100)} %"
-        return _declined(step, f"{'would be slower' if step.speedup.high < 1 else little}: {figure(step.gain)}")
+        return step.declined(f"{'would be slower' if step.speedup.high < 1 else little}: {figure(step.gain)}")
     if step.speedup.low < UNSURE:
         longer = max(60, 10 * round(case.measurement.seconds * 0.3))
-        return _declined(step, f"{figure(step.gain)} is too uncertain to act on; --budget {longer} narrows it")
+        return step.declined(f"{figure(step.gain)} is too uncertain to act on; --budget {longer} narrows it")
     return step
 
 
@@ -93,22 +91,7 @@ def _better(step: Proposed, caches: list[Proposed]) -> Step:
             and disk <= price
             and (other.speedup.value, -disk) != (step.speedup.value, -price)
         ):
-            return _declined(
-                step,
+            return step.declined(
                 f"{other.id} gains {figure(other.gain)} for {size(disk)} of disk, this {figure(step.gain)} for {size(price)}",
             )
     return step
-
-
-def _declined(step: Proposed, why: str) -> Declined:
-    return Declined(
-        id=step.id,
-        stage=step.stage,
-        title=step.title,
-        why=why,
-        gain=step.gain,
-        disk_bytes=step.disk_bytes,
-        seconds=step.seconds,
-        command=step.command,
-        relieves=step.relieves,
-    )

@@ -146,7 +146,7 @@ class Case:
 
     def share(self, stage: Stage) -> float:
         """Share of a sample's making that a stage accounts for."""
-        total = sum(float(one.wall[0]) for one in self.model.making.values())
+        total = sum(float(part.wall[0]) for part in self.model.making.values())
         return self.model.wall(stage) / total if total else 0.0
 
     def waits(self, stage: Stage) -> bool:
@@ -183,11 +183,11 @@ class Case:
     @cached_property
     def cpu_seconds(self) -> float | None:
         """CPU seconds a delivered sample, of all threads of all processes; None where they were not noted."""
-        found = self.measurement
-        blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
+        measurement = self.measurement
+        blocks = measurement.of(experiments.PLAIN.name) or measurement.of(experiments.REAL.name)
         samples = sum(block.samples for block in blocks)
         spent = sum(block.main_cpu for block in blocks)
-        if found.workers:
+        if measurement.workers:
             made = sum(max(row.trace.process_made, row.trace.cpu) for block in blocks for row in block.rows)
             spent = spent + made / 1e9 if made else 0.0
         return spent / samples if spent and samples else None

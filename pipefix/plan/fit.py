@@ -19,11 +19,11 @@ SATURATED = 0.85
 """On cores that the pipeline itself keeps busier than this, its workers wait for each other."""
 
 
-def fitted(found: Measurement, diagnosis: Diagnosis) -> PipelineModel:
+def fitted(measurement: Measurement, diagnosis: Diagnosis) -> PipelineModel:
     """The pipeline as it was measured; predicts what was measured where nothing is changed."""
-    stages, workers = diagnosis.stages, found.workers
+    stages, workers = diagnosis.stages, measurement.workers
     step = stages.get(Stage.STEP)
-    copying = found.transfer.get("exposed", 0.0) / found.settings.samples_a_batch
+    copying = measurement.transfer.get("exposed", 0.0) / measurement.settings.samples_a_batch
     stepping = (step.wall.value if step is not None else 0.0) + copying
     sampling = diagnosis.sampler.value if diagnosis.sampler is not None else 0.0
     making = {stage.value: _part(stages[stage]) for stage in (*IN_SAMPLE, Stage.COLLATE) if stage in stages}
@@ -39,9 +39,9 @@ def fitted(found: Measurement, diagnosis: Diagnosis) -> PipelineModel:
         taking[Stage.IPC.value] = stage_time(took)
     pool = diagnosis.stations.pool
     whole = pool.value * workers if workers and pool is not None else diagnosis.stations.main.value - stepping - sampling
-    rest = max(0.0, whole - sum(float(one.wall[0]) for one in making.values()))
+    rest = max(0.0, whole - sum(float(part.wall[0]) for part in making.values()))
     making[OTHER] = stage_time(rest, 1 - diagnosis.starved)
-    model = PipelineModel(making, _with_cpu(taking, found, {} if workers else making), workers, found.cores)
+    model = PipelineModel(making, _with_cpu(taking, measurement, {} if workers else making), workers, measurement.cores)
     if workers and diagnosis.stations.border is not None:
         model = replace(model, crossing=draws(diagnosis.stations.border, "border"))
     return _uncrowded(model, diagnosis) if model.busy >= SATURATED else model
@@ -52,16 +52,16 @@ def _part(cost: StageCost) -> StageTime:
     return stage_time(cost.wall, min(1.0, computing), name=cost.stage.value)
 
 
-def _with_cpu(taking: dict[str, StageTime], found: Measurement, made_here: Mapping[str, StageTime]) -> dict[str, StageTime]:
+def _with_cpu(taking: dict[str, StageTime], measurement: Measurement, made_here: Mapping[str, StageTime]) -> dict[str, StageTime]:
     """The step's CPU: what the training process used beyond what is known of it."""
     step = taking.get(Stage.STEP.value)
-    blocks = found.of(experiments.PLAIN.name) or found.of(experiments.REAL.name)
+    blocks = measurement.of(experiments.PLAIN.name) or measurement.of(experiments.REAL.name)
     samples = sum(block.samples for block in blocks)
     if step is None or not samples:
         return taking
     used = sum(block.main_cpu for block in blocks) / samples
-    known = sum(float(one.cpu[0]) for one in made_here.values())
-    known += sum(float(one.cpu[0]) for name, one in taking.items() if name != Stage.STEP.value)
+    known = sum(float(part.cpu[0]) for part in made_here.values())
+    known += sum(float(part.cpu[0]) for name, part in taking.items() if name != Stage.STEP.value)
     return {**taking, Stage.STEP.value: StageTime(step.wall, np.full(DRAWS + 1, max(0.0, used - known)))}
 
 
@@ -70,32 +70,32 @@ def _uncrowded(model: PipelineModel, diagnosis: Diagnosis) -> PipelineModel:
 
     What sharing the cores does not explain, another program's doing, stays.
     """
-    alone = replace(model, making={name: _served(name, one, model, diagnosis) for name, one in model.making.items()})
-    lost = float(sum(model.making[name].wall[0] - one.wall[0] for name, one in alone.making.items()))
+    alone = replace(model, making={name: _served(name, part, model, diagnosis) for name, part in model.making.items()})
+    lost = float(sum(model.making[name].wall[0] - part.wall[0] for name, part in alone.making.items()))
     lacking = float(model.seconds()[0]) - float(alone.seconds()[0])
     if lost <= 0 or lacking <= 1e-12:
         return alone
-    made = float(sum(one.wall[0] for one in alone.making.values()))
-    taken = float(sum(one.wall[0] for one in model.taking.values()))
+    made = float(sum(part.wall[0] for part in alone.making.values()))
+    taken = float(sum(part.wall[0] for part in model.taking.values()))
     wanted = float(model.seconds()[0]) * model.workers if model.workers else float(model.seconds()[0]) - taken
     back = min(1.0, max(0.0, (wanted - made) / lost))
     making = {
-        name: StageTime(one.wall + back * (model.making[name].wall - one.wall), one.cpu) for name, one in alone.making.items()
+        name: StageTime(part.wall + back * (model.making[name].wall - part.wall), part.cpu) for name, part in alone.making.items()
     }
     return replace(alone, making=making)
 
 
-def _served(name: str, one: StageTime, model: PipelineModel, diagnosis: Diagnosis) -> StageTime:
+def _served(name: str, part: StageTime, model: PipelineModel, diagnosis: Diagnosis) -> StageTime:
     """Computing and waiting, without queueing."""
     cost = next((cost for stage, cost in diagnosis.stages.items() if stage.value == name), None)
     if cost is not None and cost.cpu is not None and cost.waiting is not None and cost.wall.value:
         served = min(1.0, (cost.cpu.value + cost.waiting) / cost.wall.value)
-        return StageTime(np.maximum(one.cpu, one.wall * served), one.cpu)
-    return StageTime(np.maximum(one.cpu, one.wall - (_stretched(model) - 1) * one.cpu), one.cpu)
+        return StageTime(np.maximum(part.cpu, part.wall * served), part.cpu)
+    return StageTime(np.maximum(part.cpu, part.wall - (_stretched(model) - 1) * part.cpu), part.cpu)
 
 
 def _stretched(model: PipelineModel) -> float:
     """By how much computing takes longer than its CPU time, as the stage that waits least shows."""
-    computing = sum(float(one.cpu[0]) for one in model.making.values())
-    computed = [one for name, one in model.making.items() if name != OTHER and float(one.cpu[0]) > 0.1 * computing]
-    return min((float(one.wall[0] / one.cpu[0]) for one in computed), default=1.0)
+    computing = sum(float(part.cpu[0]) for part in model.making.values())
+    computed = [part for name, part in model.making.items() if name != OTHER and float(part.cpu[0]) > 0.1 * computing]
+    return min((float(part.wall[0] / part.cpu[0]) for part in computed), default=1.0)

@@ -80,12 +80,12 @@ def is_fixed(name: str) -> bool:
     return name in _CONTAINERS or name.rpartition(".")[2] in _FIXED
 
 
-def operations_of(found: Measurement, diagnosis: Diagnosis) -> Operations:
-    order = _first_met(found)
+def operations_of(measurement: Measurement, diagnosis: Diagnosis) -> Operations:
+    order = _first_met(measurement)
     decode = _ops(diagnosis, Stage.DECODE)
     met = sorted(_ops(diagnosis, Stage.AUGMENT), key=lambda op: order.get(op.name, len(order)))
-    whole = sum(op.wall for op in met)
-    augment = [op for op in met if op.name not in OWN_NAMES or op.wall > _GLUE * whole]
+    whole = sum(op.wall_s for op in met)
+    augment = [op for op in met if op.name not in OWN_NAMES or op.wall_s > _GLUE * whole]
     return Operations(
         pictures=tuple(op.name for op in decode if _PICTURE.search(op.name)),
         tokenisers=tuple(op for op in (*decode, *augment) if _TOKENS.search(op.name)),
@@ -99,10 +99,10 @@ def _ops(diagnosis: Diagnosis, stage: Stage) -> Sequence[OpCost]:
     return cost.ops if cost is not None else ()
 
 
-def _first_met(found: Measurement) -> dict[str, int]:
+def _first_met(measurement: Measurement) -> dict[str, int]:
     """Where each operation stands in a batch's charges, which list them as they were first met."""
     order: dict[str, int] = {}
-    for row in found.rows("real")[:8]:
+    for row in measurement.rows("real")[:8]:
         for charge in row.trace.charges:
             order.setdefault(charge.op, len(order))
     return order

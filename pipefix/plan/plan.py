@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from pipefix.plan.planfile import Change
 from pipefix.vocabulary.gain import Bounded, Gain, MeasuredGain, NotTried, Told
@@ -14,26 +14,38 @@ UNKNOWN = NotTried()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proposed:
-    """A change worth making."""
+class Step:
+    """What a remedy says of one change."""
 
     id: str
     stage: Stage
     title: str
     why: str
-    """What it changes and where the figure comes from."""
-    gain: Told
-    """Throughput afterwards over throughput as it is."""
-    command: str
+    """What it changes and where the figure comes from; or why it is declined, in one sentence with its figures."""
+    gain: Gain = UNKNOWN
+    """Throughput afterwards over throughput as it is, or what it could be at most, where that is known."""
+    command: str | None = None
     """Exactly what to type or to change."""
     disk_bytes: float | None = None
     """What it takes on disk; None for nothing."""
     seconds: float | None = None
     """What it takes once, before the first batch; None for nothing."""
-    risk: str | None = None
-    """What may change besides speed."""
     relieves: tuple[Stage, ...] = ()
     """Stages besides its own that cost less with it."""
+
+    @property
+    def measured(self) -> bool:
+        return isinstance(self.gain, MeasuredGain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed(Step):
+    """A change worth making."""
+
+    gain: Told
+    command: str
+    risk: str | None = None
+    """What may change besides speed."""
     frees: str | None = None
     """What it gives back where it gains no time: such a step needs no speed-up to be worth making."""
     every_epoch: bool = False
@@ -47,37 +59,17 @@ class Proposed:
     def speedup(self) -> Interval:
         return self.gain.interval
 
-    @property
-    def measured(self) -> bool:
-        return isinstance(self.gain, MeasuredGain)
+    def declined(self, why: str) -> Declined:
+        return Declined(**{field.name: getattr(self, field.name) for field in fields(Step)} | {"why": why})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declined:
+class Declined(Step):
     """A change that does not apply, or is not worth its price here."""
-
-    id: str
-    stage: Stage
-    title: str
-    why: str
-    """One sentence with the figures it rests on."""
-    gain: Gain = UNKNOWN
-    """What it would be worth, or could be worth at most, where that is known."""
-    relieves: tuple[Stage, ...] = ()
-    disk_bytes: float | None = None
-    seconds: float | None = None
-    command: str | None = None
 
     @property
     def speedup(self) -> Interval | None:
         return None if isinstance(self.gain, NotTried | Bounded) else self.gain.interval
-
-    @property
-    def measured(self) -> bool:
-        return isinstance(self.gain, MeasuredGain)
-
-
-Step = Proposed | Declined
 
 
 @dataclass(frozen=True)

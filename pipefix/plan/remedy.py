@@ -76,8 +76,8 @@ def all_remedies() -> list[type[Remedy]]:
     """Every remedy, by walking the package."""
     from pipefix.plan import remedies
 
-    for found in pkgutil.iter_modules(remedies.__path__):
-        importlib.import_module(f"{remedies.__name__}.{found.name}")
+    for module in pkgutil.iter_modules(remedies.__path__):
+        importlib.import_module(f"{remedies.__name__}.{module.name}")
     return sorted(_below(Remedy), key=lambda kind: (list(Stage).index(kind.stage), kind.id))
 
 

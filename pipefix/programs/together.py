@@ -13,7 +13,7 @@ from typing import Any
 from pipefix.programs.noted import LoopNotes, total
 from pipefix.programs.ranks import findings
 from pipefix.programs.shares import global_batch
-from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, VerdictFigures
+from pipefix.report.runfile import LoopFigures, LoopSpan, ProgramFigures, Verdict
 from pipefix.vocabulary.quantity import Interval, percent
 
 WAITING = 0.10
@@ -255,7 +255,7 @@ def _ratio(blocks: Iterable[dict[str, Any]]) -> float:
     return float(wait / known) if known else 0.0
 
 
-def verdict(program: ProgramFigures) -> VerdictFigures:
+def verdict(program: ProgramFigures) -> Verdict:
     """On the loop that trains, of the rank that waits most; from clocks alone."""
     training = [loop for loop in program.loops if loop.role == "train"]
     if not training:
@@ -278,18 +278,18 @@ def verdict(program: ProgramFigures) -> VerdictFigures:
         told += ", by the CPU's clocks, which do not see what the GPU still had to do"
     if share.low >= WAITING:
         sentence = f"Input-bound: {told}.{_made_of(loop)}"
-        return VerdictFigures(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
+        return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     if share.high <= FED:
-        return VerdictFigures(kind="step-bound", stage="step", sentence=f"Step-bound: {told}.", confidence=1.0, rule=_rule())
+        return Verdict(kind="step-bound", stage="step", sentence=f"Step-bound: {told}.", confidence=1.0, rule=_rule())
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
-        return VerdictFigures(kind="balanced", stage=None, sentence=f"Balanced: {told}.", confidence=1.0, rule=_rule())
+        return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {told}.", confidence=1.0, rule=_rule())
     doubt = "that is too short for more"
     if share.high < 1:
         doubt = f"between {percent(share.low)} and {percent(share.high)} is as likely"
     return _inconclusive(f"{told}, and {doubt}.")
 
 
-def _without_loader(outside: Interval | None) -> VerdictFigures:
+def _without_loader(outside: Interval | None) -> Verdict:
     """From what passes outside models, backward passes and optimizers' steps: making batches is a part of that."""
     trains = "The program trains without a DataLoader"
     if outside is None:
@@ -303,7 +303,7 @@ def _without_loader(outside: Interval | None) -> VerdictFigures:
         rule = (
             f"from clocks: step-bound where surely {percent(FED)} or less passes there, balanced where {percent(WAITING)} or less"
         )
-        return VerdictFigures(kind=kind, stage=stage, sentence=f"{kind.capitalize()}: {told}", confidence=1.0, rule=rule)
+        return Verdict(kind=kind, stage=stage, sentence=f"{kind.capitalize()}: {told}", confidence=1.0, rule=rule)
     between = f"({percent(outside.low)} to {percent(outside.high)})"
     return _inconclusive(
         f"{trains}. {part} {between} passes {where}: batches are made in it, and logging and checkpoints are; clocks do not tell "
@@ -331,5 +331,5 @@ def _rule() -> str:
     )
 
 
-def _inconclusive(sentence: str) -> VerdictFigures:
-    return VerdictFigures(kind="inconclusive", stage=None, sentence=f"Inconclusive: {sentence}", confidence=0.0, rule=_rule())
+def _inconclusive(sentence: str) -> Verdict:
+    return Verdict(kind="inconclusive", stage=None, sentence=f"Inconclusive: {sentence}", confidence=0.0, rule=_rule())

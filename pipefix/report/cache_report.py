@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
+
+from pipefix.caches.convert import Converted
+from pipefix.caches.forecast import Forecast
+from pipefix.caches.manifest import Manifest
+from pipefix.caches.verify import Checked
 from pipefix.report.document import CommandLine, Document, Paragraph, Section
-from pipefix.report.wording import counted
-from pipefix.vocabulary.quantity import percent, rate, seconds, size, times
+from pipefix.report.shown import Shown
+from pipefix.vocabulary.quantity import counted, percent, rate, seconds, size, times
 from pipefix.vocabulary.urls import is_far
-
-if TYPE_CHECKING:
-    from pipefix.caches.convert import Converted
-    from pipefix.caches.forecast import Forecast
-    from pipefix.caches.manifest import Manifest
-    from pipefix.caches.verify import Checked
 
 _NAMED = 8
 
@@ -33,15 +34,52 @@ def doing(phase: str, *, done: int, samples: int | None, written: int, read: int
     return " · ".join(parts)
 
 
-def converted(result: Converted) -> Document:
+class _CacheResult(Shown):
+    """A dataclass of the room of caches that says of itself what is told of it."""
+
+    __slots__ = ()
+
+    def document(self, *, full: bool = False) -> Document:
+        where = getattr(self, "url", None) or getattr(self, "folder", "what a conversion would take")
+        return Document(target=str(where), sections=self.sections())
+
+    def sections(self) -> list[Section]:
+        raise NotImplementedError
+
+    def figures(self) -> dict[str, Any]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        figures: dict[str, Any] = msgspec.to_builtins(fields, enc_hook=str, str_keys=True)
+        return figures
+
+
+class ShownConversion(_CacheResult, Converted):
     """What a conversion came to, and how to use it."""
-    manifest, folder = result.manifest, result.url or str(result.folder)
-    live = manifest.cut is not None and bool(manifest.cut.live)
-    dataset = ", dataset=dataset" if manifest.recipe.store == "source" or live else ""
-    code = f"from pipefix import CachedDataset\ndataset = CachedDataset({folder!r}{dataset})"
-    lines = [*_made(result, folder), *_unseen(result.unseen_bytes)]
-    use = Section(title="Use it:", blocks=[CommandLine(code)])
-    return Document(sections=[Section(title="", blocks=[Paragraph(line) for line in lines]), use])
+
+    def sections(self) -> list[Section]:
+        manifest, folder = self.manifest, self.url or str(self.folder)
+        live = manifest.cut is not None and bool(manifest.cut.live)
+        dataset = ", dataset=dataset" if manifest.recipe.store == "source" or live else ""
+        code = f"from pipefix import CachedDataset\ndataset = CachedDataset({folder!r}{dataset})"
+        lines = [*_made(self, folder), *_unseen(self.unseen_bytes)]
+        use = Section(title="Use it:", blocks=[CommandLine(code)])
+        return [Section(title="", blocks=[Paragraph(line) for line in lines]), use]
+
+
+class ShownForecast(_CacheResult, Forecast):
+    """What a conversion would come to."""
+
+    def sections(self) -> list[Section]:
+        return [Section(title="", blocks=[Paragraph(line) for line in _forecast(self)])]
+
+
+class ShownCheck(_CacheResult, Checked):
+    """What a verification found."""
+
+    def sections(self) -> list[Section]:
+        return [Section(title="", blocks=[*_verified(self, self.url or str(self.folder))])]
+
+    def figures(self) -> dict[str, Any]:
+        return super().figures() | {"sound": self.sound}
 
 
 def _made(result: Converted, folder: str) -> Iterator[str]:
@@ -89,29 +127,20 @@ def _than(saved: float) -> str:
     return f"the cache is {percent(saved)} smaller" if saved > 0 else f"the cache is {times(1 - saved)} as large"
 
 
-def forecast(result: Forecast) -> Document:
-    """What a conversion would come to."""
-    lines = [
-        f"{counted(result.samples, 'sample')} would take {seconds(result.seconds)} and {size(result.bytes)} of disk.",
-        f"{size(result.free)} are free there.",
-        f"Told from {result.tried:,} that were converted for this, and removed again.",
-    ]
+def _forecast(result: Forecast) -> Iterator[str]:
+    yield f"{counted(result.samples, 'sample')} would take {seconds(result.seconds)} and {size(result.bytes)} of disk."
+    yield f"{size(result.free)} are free there."
+    yield f"Told from {result.tried:,} that were converted for this, and removed again."
     if result.source_bytes:
-        lines.append(f"The source is {size(result.source_bytes)}; {_than(1 - result.bytes / result.source_bytes)}.")
+        yield f"The source is {size(result.source_bytes)}; {_than(1 - result.bytes / result.source_bytes)}."
     if result.gain is not None:
-        lines.append(f"One process reads {times(result.gain)} the samples a second from it, with everything in memory.")
+        yield f"One process reads {times(result.gain)} the samples a second from it, with everything in memory."
     if result.kept or result.live:
         kept = ", ".join(result.kept) or "none of the transforms"
-        lines.append(f"Stored: {kept}; live: {', '.join(result.live) or 'nothing'}.")
-    lines += _unseen(result.unseen_bytes)
+        yield f"Stored: {kept}; live: {', '.join(result.live) or 'nothing'}."
+    yield from _unseen(result.unseen_bytes)
     if result.bytes > result.free:
-        lines.append("That is more than the disk has room for.")
-    return Document(sections=[Section(title="", blocks=[Paragraph(line) for line in lines])])
-
-
-def verified(check: Checked) -> Document:
-    """What a verification found."""
-    return Document(sections=[Section(title="", blocks=[*_verified(check, check.url or str(check.folder))])])
+        yield "That is more than the disk has room for."
 
 
 def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
@@ -134,14 +163,3 @@ def _verified(check: Checked, folder: str) -> Iterator[Paragraph | CommandLine]:
         yield Paragraph(f"{counted(check.changed_count, 'source file')} changed since: {some}.")
         yield Paragraph("Bring the cache up to date with:")
         yield CommandLine(manifest.update(Path(folder)))
-
-
-def as_dict(value: Any, **more: Any) -> dict[str, Any]:
-    """For --json."""
-    import dataclasses
-
-    import msgspec
-
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    plain: dict[str, Any] = msgspec.to_builtins(fields | more, enc_hook=str, str_keys=True)
-    return plain

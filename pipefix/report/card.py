@@ -9,9 +9,10 @@ import re
 
 import msgspec
 
-from pipefix.report import setup, wording
+from pipefix.report import descriptions
 from pipefix.report.document import sentence
 from pipefix.report.runfile import RemedyFigures, Run, StageFigures
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, made_in_program
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED, pedigree
 from pipefix.vocabulary.stage import INPUT
@@ -45,11 +46,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def card(run: Run) -> Card:
-    best = best_remedy(run)
     settled = _settled(run)
-    if best is not None and settled:
-        next_, command = _remedy(best, alone=run.consumer == "none")
-        besides = _why_not_the_named(run, best)
+    if best_is_told(run):
+        next_, command = _remedy(run.proposed[0], alone=run.consumer == "none")
+        besides = _why_not_the_named(run, run.proposed[0])
         next_ += [besides] if besides is not None else []
     else:
         next_, command = _without_remedy(run, settled)
@@ -58,11 +58,11 @@ def card(run: Run) -> Card:
         return Card(kind="no verdict", verdict=f"{ended} what limits this pipeline.", why=_why(run), next=next_, command=command)
     confidence = None
     blocks = _blocks(run)
-    if blocks >= FEWEST_RESAMPLED and settled and not run.verdict.by_arms and wording.known(run.verdict.confidence):
-        agree = "all" if run.verdict.confidence >= 1 else f"{wording.percent(run.verdict.confidence)} of"
+    if blocks >= FEWEST_RESAMPLED and settled and not run.verdict.by_arms and quantity.known(run.verdict.confidence):
+        agree = "all" if run.verdict.confidence >= 1 else f"{quantity.percent(run.verdict.confidence)} of"
         confidence = f"{agree} resamples of {blocks} blocks agree"
     elif blocks:
-        confidence = f"from {wording.counted(blocks, 'block')} of the pipeline as it is"
+        confidence = f"from {quantity.counted(blocks, 'block')} of the pipeline as it is"
     return Card(
         kind=run.verdict.kind, verdict=run.verdict.sentence, confidence=confidence, why=_why(run), next=next_, command=command
     )
@@ -76,20 +76,11 @@ def _blocks(run: Run) -> int:
 
 def best_is_told(run: Run) -> bool:
     """Whether the card names the best remedy: it does once the verdict is settled."""
-    return best_remedy(run) is not None and _settled(run)
+    return bool(run.proposed) and _settled(run)
 
 
 def _settled(run: Run) -> bool:
     return run.verdict is not None and run.verdict.kind != "inconclusive"
-
-
-def best_remedy(run: Run) -> RemedyFigures | None:
-    """The first proposed one: the run lists them ranked."""
-    return next((remedy for remedy in run.remedies if remedy.status == "proposed"), None)
-
-
-def remedy_pedigree(remedy: RemedyFigures) -> str:
-    return pedigree(remedy.measured, whole=True)
 
 
 def remedy_cost(remedy: RemedyFigures) -> str:
@@ -97,21 +88,21 @@ def remedy_cost(remedy: RemedyFigures) -> str:
     if remedy.cost is None:
         return ""
     parts = []
-    if wording.known(remedy.cost.disk_bytes) and remedy.cost.disk_bytes:
-        parts.append(f"{wording.size(remedy.cost.disk_bytes)} of disk")
-    if wording.known(remedy.cost.seconds) and remedy.cost.seconds:
-        parts.append(f"{wording.seconds(remedy.cost.seconds)} once")
+    if quantity.known(remedy.cost.disk_bytes) and remedy.cost.disk_bytes:
+        parts.append(f"{quantity.size(remedy.cost.disk_bytes)} of disk")
+    if quantity.known(remedy.cost.seconds) and remedy.cost.seconds:
+        parts.append(f"{quantity.seconds(remedy.cost.seconds)} once")
     return ", ".join(parts)
 
 
 def _remedy(remedy: RemedyFigures, *, alone: bool) -> tuple[list[str], str | None]:
     title = sentence(remedy.title)
-    worth = wording.usable(remedy.speedup)
+    worth = quantity.usable(remedy.speedup)
     cost = remedy_cost(remedy)
     said = [title]
     whose = " of the input side alone" if alone else ""
     if worth is not None:
-        said.append(f"{wording.times_between(worth)} the throughput{whose}, {remedy_pedigree(remedy)}.")
+        said.append(f"{quantity.times_between(worth)} the throughput{whose}, {pedigree(remedy.measured, whole=True)}.")
     said.append(f"Costs {cost}." if cost else "Costs no disk and no preparation.")
     return said, remedy.command
 
@@ -124,14 +115,11 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
     if named is None or named in (best.stage, *best.relieves):
         return None
     acting = [remedy for remedy in run.remedies if named in (remedy.stage, *remedy.relieves)]
-    ranked = [remedy for remedy in run.remedies if remedy.status == "proposed"]
-    for remedy in acting:
-        if remedy in ranked:
-            worth = wording.usable(remedy.speedup)
-            gain = f", {wording.times_between(worth)}" if worth is not None else ""
-            return (
-                f"It leaves {named} as it is; remedy {ranked.index(remedy) + 1} acts on that: {sentence(remedy.title)[:-1]}{gain}."
-            )
+    for rank, remedy in enumerate(run.proposed, 1):
+        if remedy in acting:
+            worth = quantity.usable(remedy.speedup)
+            gain = f", {quantity.times_between(worth)}" if worth is not None else ""
+            return f"It leaves {named} as it is; remedy {rank} acts on that: {sentence(remedy.title)[:-1]}{gain}."
     if not acting:
         return f"It leaves {named} as it is; pipefix knows no remedy that acts on that."
     refused = max(acting, key=_gain_of)
@@ -139,7 +127,7 @@ def _why_not_the_named(run: Run, best: RemedyFigures) -> str | None:
 
 
 def _gain_of(remedy: RemedyFigures) -> float:
-    worth = wording.usable(remedy.speedup)
+    worth = quantity.usable(remedy.speedup)
     return worth.value if worth is not None else 0.0
 
 
@@ -173,11 +161,11 @@ def _again(run: Run, *options: str) -> str | None:
 
 def _longer_budget(run: Run) -> int:
     """What a caveat asks for, or else twice the time that was spent, in whole tens, and at least two minutes."""
-    asked = [int(found) for caveat in run.caveats for found in re.findall(r"--budget (\d{1,6})", caveat.sentence)]
+    asked = [int(number) for caveat in run.caveats for number in re.findall(r"--budget (\d{1,6})", caveat.sentence)]
     if asked:
         return max(asked)
     spent = run.instrument.seconds if run.instrument is not None else None
-    return 120 if spent is None or not wording.known(spent) else max(120, round(spent * 2 / 10) * 10)
+    return 120 if spent is None or not quantity.known(spent) else max(120, round(spent * 2 / 10) * 10)
 
 
 def _why(run: Run) -> list[tuple[str, str]]:
@@ -195,61 +183,61 @@ def _clocks(run: Run) -> str:
         kind == "input-bound"
         and run.verdict is not None
         and run.verdict.stage is None
-        and wording.usable(run.sampler_s) is not None
+        and quantity.usable(run.sampler_s) is not None
     ):
-        said = [f"the sampler takes {wording.seconds_between(run.sampler_s)} a sample in the training process", *said[:1]]
+        said = [f"the sampler takes {quantity.seconds_between(run.sampler_s)} a sample in the training process", *said[:1]]
     return sentence("; ".join(said)) if said else _fed(run)
 
 
 def _suspects(run: Run) -> list[StageFigures]:
     """The stage that the verdict names, or else the two that account for most."""
-    measured = [stage for stage in run.stages if wording.usable(stage.wall_s) is not None]
+    measured = [stage for stage in run.stages if quantity.usable(stage.wall_s) is not None]
     if run.verdict is not None and run.verdict.stage is not None:
         return [stage for stage in measured if stage.stage == run.verdict.stage]
-    ranked = sorted(measured, key=lambda stage: stage.share if stage.share is not None and wording.known(stage.share) else -1.0)
+    ranked = sorted(measured, key=lambda stage: stage.share if stage.share is not None and quantity.known(stage.share) else -1.0)
     return ranked[::-1][:2]
 
 
 def _clock(stage: StageFigures) -> str:
-    said = f"{stage.stage} takes {wording.seconds_between(stage.wall_s)} a sample"
+    said = f"{stage.stage} takes {quantity.seconds_between(stage.wall_s)} a sample"
     if stage.hidden:
         said += ", hidden behind something slower"
-    elif wording.known(stage.share):
-        said += f", {wording.percent(stage.share)} of the delivered time"
-    wall, cpu = wording.usable(stage.wall_s), wording.usable(stage.cpu_s)
+    elif quantity.known(stage.share):
+        said += f", {quantity.percent(stage.share)} of the delivered time"
+    wall, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
     if wall is None or cpu is None or wall.value <= 0:
         return said
     part = cpu.value / wall.value
     if part >= NEARLY_ALL:
         return f"{said}, nearly all of it CPU work"
-    waiting = stage.waiting_s if wording.known(stage.waiting_s) else None
+    waiting = stage.waiting_s if quantity.known(stage.waiting_s) else None
     queued = wall.value - cpu.value - waiting if waiting is not None else 0.0
     if queued > QUEUED * wall.value:
-        return f"{said}, {wording.seconds(cpu.value)} of it CPU work and {wording.seconds(queued)} in the queue for a CPU"
+        return f"{said}, {quantity.seconds(cpu.value)} of it CPU work and {quantity.seconds(queued)} in the queue for a CPU"
     if part <= 0.5:
-        return f"{said}, only {wording.seconds(cpu.value)} of it CPU work: the rest is waiting"
-    return f"{said}, {wording.seconds(cpu.value)} of it CPU work"
+        return f"{said}, only {quantity.seconds(cpu.value)} of it CPU work: the rest is waiting"
+    return f"{said}, {quantity.seconds(cpu.value)} of it CPU work"
 
 
 def _fed(run: Run) -> str:
     """How busy the consumer was, and at what rate."""
     said = []
-    if run.waits is not None and wording.known(run.waits.fed):
-        said.append(f"The consumer is fed {wording.percent(run.waits.fed)} of the time.")
+    if run.waits is not None and quantity.known(run.waits.fed):
+        said.append(f"The consumer is fed {quantity.percent(run.waits.fed)} of the time.")
     rates = run.throughput
-    if rates is not None and wording.usable(rates.demand) is not None and wording.usable(rates.delivered) is not None:
-        demand = wording.rate_between(rates.demand, rates.unit)
-        said.append(f"It could take {demand}, and {wording.rate_between(rates.delivered, rates.unit)} are delivered.")
+    if rates is not None and quantity.usable(rates.demand) is not None and quantity.usable(rates.delivered) is not None:
+        demand = quantity.rate_between(rates.demand, rates.unit)
+        said.append(f"It could take {demand}, and {quantity.rate_between(rates.delivered, rates.unit)} are delivered.")
     return " ".join(said)
 
 
 def _step(run: Run) -> str:
-    phrases = setup.step_phrases(run)
+    phrases = descriptions.step_phrases(run)
     return f"A step is {', '.join(phrases)}." if phrases else ""
 
 
 def _arms(run: Run) -> str:
-    gains = [stage for stage in run.stages if wording.usable(stage.marginal_gain) is not None]
+    gains = [stage for stage in run.stages if quantity.usable(stage.marginal_gain) is not None]
     if run.verdict is not None and run.verdict.kind == "step-bound":
         loader = [stage for stage in gains if stage.stage in {str(name) for name in INPUT}]
         if not loader:
@@ -263,14 +251,14 @@ def _arms(run: Run) -> str:
 
 
 def _gain(stage: StageFigures) -> float:
-    gain = wording.usable(stage.marginal_gain)
+    gain = quantity.usable(stage.marginal_gain)
     return gain.value if gain is not None else 0.0
 
 
 def _free(stage: StageFigures) -> str:
     instead = FREE.get(stage.stage, f"with {stage.stage} taking no time")
-    text = f"{instead} the pipeline delivers {wording.times_between(stage.marginal_gain)}"
+    text = f"{instead} the pipeline delivers {quantity.times_between(stage.marginal_gain)}"
     gain = stage.marginal_gain
-    if gain is not None and wording.known(gain.low) and gain.low <= 1.0 <= gain.high:
+    if gain is not None and quantity.known(gain.low) and gain.low <= 1.0 <= gain.high:
         text += ", which may be no gain at all"
     return text

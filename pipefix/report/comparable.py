@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipefix.report import setup, wording
+from pipefix.report import descriptions
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 
 SAME_MEMORY = 0.05
 """Machines whose memory differs by less are taken for the same kind: kernels reserve different amounts."""
@@ -51,7 +52,7 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     facts = (
         ("processors", before.get("cpu_model"), after.get("cpu_model")),
         ("usable CPUs", _cores(before), _cores(after)),
-        ("GPUs", ", ".join(setup.gpu_names(before)) or "none", ", ".join(setup.gpu_names(after)) or "none"),
+        ("GPUs", ", ".join(descriptions.gpu_names(before)) or "none", ", ".join(descriptions.gpu_names(after)) or "none"),
         ("systems", before.get("system"), after.get("system")),
     )
     reasons = [
@@ -59,13 +60,13 @@ def _machines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     ]
     old, new = before.get("memory_bytes"), after.get("memory_bytes")
     if isinstance(old, (int, float)) and isinstance(new, (int, float)) and abs(old - new) > SAME_MEMORY * max(old, new):
-        reasons.append(f"their memories differ ({wording.size(old)} and {wording.size(new)})")
+        reasons.append(f"their memories differ ({quantity.size(old)} and {quantity.size(new)})")
     return reasons
 
 
 def _cores(machine: Mapping[str, Any]) -> str | None:
     cores = machine.get("effective_cores")
-    return wording.number(cores) if isinstance(cores, (int, float)) else None
+    return quantity.number(cores) if isinstance(cores, (int, float)) else None
 
 
 def doubts(before: Run, after: Run) -> list[str]:
@@ -78,13 +79,13 @@ def doubts(before: Run, after: Run) -> list[str]:
     if before.target != after.target and _same_target(before.target, after.target):
         doubts.append(f"The targets lie in different places: {before.target} and {after.target}.")
     versions = (before.machine.get("versions"), after.machine.get("versions"))
-    if all(isinstance(one, Mapping) for one in versions) and versions[0] != versions[1]:
+    if all(isinstance(known, Mapping) for known in versions) and versions[0] != versions[1]:
         doubts.append(f"Library versions differ: {_differences(*versions)}.")
     return doubts
 
 
 def changed_settings(before: Run, after: Run) -> list[str]:
-    old, new = (dict(setup.settings_pairs(run.settings)) for run in (before, after))
+    old, new = (dict(descriptions.settings_pairs(run.settings)) for run in (before, after))
     return [f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name]]
 
 

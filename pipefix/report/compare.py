@@ -6,13 +6,13 @@ import math
 
 import msgspec
 
-from pipefix.report import wording
 from pipefix.report.comparable import changed_settings, doubts, unlike
 from pipefix.report.document import Bar, Bars, Block, Document, Field, Paragraph, Section, Table, field, points
 from pipefix.report.machine_part import MachinePart, machine_part
 from pipefix.report.runfile import Run, StageFigures, encode
 from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.version import VERSION
@@ -57,18 +57,58 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     beside: list[FigureChange] = []
     doubts: list[str] = []
     """Why the two may not be alike: what was forced, interrupted or set up differently."""
+    max_regression: float | None = None
+    """The loss that is allowed, as a share: 0.05 for 5 %."""
 
     @property
     def settled(self) -> bool:
         """True where the interval of the ratio, as it would be on one machine, leaves no change out."""
-        own = self.own
-        return self.machine.told and all(not one.low <= 1.0 <= one.high for one in (self.ratio, own))
+        return self.machine.told and all(not ratio.low <= 1.0 <= ratio.high for ratio in (self.ratio, self.own))
+
+    @property
+    def regressed(self) -> bool:
+        """True where the second run is slower by more than was allowed, and the loss is neither noise nor the machine's.
+
+        The estimate must lie beyond the limit and the whole interval below 1, with the machine's part taken out as well: a gate
+        that fires on noise is switched off within a week.
+        """
+        if self.max_regression is None or not self.machine.told:
+            return False
+        return all(ratio.value < 1.0 - self.max_regression and ratio.high < 1.0 for ratio in (self.ratio, self.own))
+
+    @property
+    def gate(self) -> str | None:
+        """What the gate says, for whoever reads the log of the job that it stopped; None where no limit was given."""
+        if self.max_regression is None:
+            return None
+        ratio = quantity.times_between(self.ratio)
+        allowed = f"a loss of at most {quantity.percent(self.max_regression)} was allowed"
+        if self.regressed:
+            return f"Regression: the second run delivers {ratio} of the first; {allowed}."
+        if self.ratio.low < 1.0 - self.max_regression:
+            settle = "Longer probes would settle it."
+            if self.machine.sentence:
+                settle = f"{self.machine.sentence} Repeat the run when the machine does nothing else."
+            return f"No regression that is certain: the second run delivers {ratio} of the first; {allowed}. {settle}"
+        return f"No regression: the second run delivers {ratio} of the first; {allowed}."
 
     def document(self, *, full: bool = False) -> Document:
-        return report(self)
+        return report(self, full=full)
 
     def figures(self) -> dict[str, object]:
-        return as_dict(self)
+        """What changed; the runs themselves are named, not repeated."""
+        return {
+            "sentence": self.sentence,
+            "ratio": self.ratio,
+            "settled": self.settled,
+            "machine": {**msgspec.structs.asdict(self.machine), "ratio_without": self.own},
+            "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in self.stages],
+            "beside": self.beside,
+            "before": _named(self.before),
+            "after": _named(self.after),
+            "changed_settings": changed_settings(self.before, self.after),
+            "doubts": self.doubts,
+        }
 
     @property
     def own(self) -> Interval:
@@ -79,20 +119,20 @@ class Comparison(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         before, after = _rates(self.before), _rates(self.after)
         unit = self.after.throughput.unit if self.after.throughput is not None else "samples/s"
-        rates = f"{wording.number(before.value)} -> {wording.rate(after.value, unit)}"
+        rates = f"{quantity.number(before.value)} -> {quantity.rate(after.value, unit)}"
         if self.settled:
-            said = f"Delivered {wording.times_between(self.ratio)}: {rates}"
+            said = f"Delivered {quantity.times_between(self.ratio)}: {rates}"
         else:
             noise = "the machine's" if self.machine.sentence else "noise"
-            said = f"No change that these runs can tell from {noise}: delivered {wording.times_between(self.ratio)}, {rates}"
+            said = f"No change that these runs can tell from {noise}: delivered {quantity.times_between(self.ratio)}, {rates}"
         change = _greatest(self.stages)
         return f"{said}; {change}." if change else f"{said}."
 
 
-def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
+def compare(before: Run, after: Run, *, force: bool = False, max_regression: float | None = None) -> Comparison:
     """What changed from ``before`` to ``after``. Runs that are not alike are refused, unless forced: then the doubts say so."""
     for name, run in (("first", before), ("second", after)):
-        figures = wording.usable(run.throughput.delivered) if run.throughput is not None else None
+        figures = quantity.usable(run.throughput.delivered) if run.throughput is not None else None
         if figures is None or figures.value <= 0:
             raise BadUsage(
                 f"The {name} run, of {run.target or 'an unnamed target'}, holds no throughput: there is nothing to compare.",
@@ -110,8 +150,9 @@ def compare(before: Run, after: Run, *, force: bool = False) -> Comparison:
         machine=machine_part(before, after),
         stages=_stages(before, after),
         beside=_beside(before, after),
+        max_regression=max_regression,
     )
-    said = [f"Forced: {one}." for one in reasons] + _of_the_machine(comparison) + doubts(before, after)
+    said = [f"Forced: {reason}." for reason in reasons] + _of_the_machine(comparison) + doubts(before, after)
     return msgspec.structs.replace(comparison, doubts=said)
 
 
@@ -119,24 +160,24 @@ def _of_the_machine(comparison: Comparison) -> list[str]:
     part = comparison.machine
     if not part.sentence:
         return []
-    rest = f"Without that the second run delivers {wording.times_between(comparison.own)} of the first."
+    rest = f"Without that the second run delivers {quantity.times_between(comparison.own)} of the first."
     return [f"{part.sentence} {rest if part.told else 'What that cost cannot be told: repeat the run.'}"]
 
 
 def _beside(before: Run, after: Run) -> list[FigureChange]:
     """Figures beside rate and stages that at least one of the two tells."""
     pairs = zip(_told_beside(before), _told_beside(after), strict=True)
-    return [FigureChange(what=what, before=old, after=new) for (what, old), (_, new) in pairs if {old, new} != {wording.UNKNOWN}]
+    return [FigureChange(what=what, before=old, after=new) for (what, old), (_, new) in pairs if {old, new} != {quantity.UNKNOWN}]
 
 
 def _told_beside(run: Run) -> list[tuple[str, str]]:
     start, tail, tool, meanwhile = run.startup, run.tail, run.instrument, run.machine.get("while_measured", {})
     return [
-        ("consumer fed", wording.percent(run.waits.fed if run.waits is not None else None)),
-        ("GPU busy", wording.percent(meanwhile.get("nvml_utilisation"))),
-        ("first batch", wording.seconds(start.first_batch_s if start is not None else None)),
-        ("slowest 1 % of samples", wording.seconds(tail.p99_s if tail is not None else None)),
-        ("peak memory", wording.size(tool.peak_rss_bytes if tool is not None else None)),
+        ("consumer fed", quantity.percent(run.waits.fed if run.waits is not None else None)),
+        ("GPU busy", quantity.percent(meanwhile.get("nvml_utilisation"))),
+        ("first batch", quantity.seconds(start.first_batch_s if start is not None else None)),
+        ("slowest 1 % of samples", quantity.seconds(tail.p99_s if tail is not None else None)),
+        ("peak memory", quantity.size(tool.peak_rss_bytes if tool is not None else None)),
     ]
 
 
@@ -158,46 +199,6 @@ def _log(above: float, below: float) -> float:
     return min(max(0.0, math.log(above) - math.log(below)), _LARGEST_LOG)
 
 
-def regressed(comparison: Comparison, limit: float) -> bool:
-    """True where the second run is slower by more than ``limit`` (0.05 for 5 %) and the loss is neither noise nor the machine's.
-
-    The estimate must lie beyond the limit and the whole interval below 1, with the machine's part taken out as well: a gate that
-    fires on noise is switched off within a week.
-    """
-    both = (comparison.ratio, comparison.own)
-    return comparison.machine.told and all(one.value < 1.0 - limit and one.high < 1.0 for one in both)
-
-
-def gate_sentence(comparison: Comparison, limit: float) -> str:
-    """What the gate found, for whoever reads the log of the job that it stopped."""
-    ratio = wording.times_between(comparison.ratio)
-    allowed = f"a loss of at most {wording.percent(limit)} was allowed"
-    if regressed(comparison, limit):
-        return f"Regression: the second run delivers {ratio} of the first; {allowed}."
-    if comparison.ratio.low < 1.0 - limit:
-        settle = "Longer probes would settle it."
-        if comparison.machine.sentence:
-            settle = f"{comparison.machine.sentence} Repeat the run when the machine does nothing else."
-        return f"No regression that is certain: the second run delivers {ratio} of the first; {allowed}. {settle}"
-    return f"No regression: the second run delivers {ratio} of the first; {allowed}."
-
-
-def as_dict(comparison: Comparison) -> dict[str, object]:
-    """What changed, for JSON; the runs themselves are named, not repeated."""
-    return {
-        "sentence": comparison.sentence,
-        "ratio": comparison.ratio,
-        "settled": comparison.settled,
-        "machine": {**msgspec.structs.asdict(comparison.machine), "ratio_without": comparison.own},
-        "stages": [{**msgspec.structs.asdict(change), "settled": change.settled} for change in comparison.stages],
-        "beside": comparison.beside,
-        "before": _named(comparison.before),
-        "after": _named(comparison.after),
-        "changed_settings": changed_settings(comparison.before, comparison.after),
-        "doubts": comparison.doubts,
-    }
-
-
 def _named(run: Run) -> dict[str, object]:
     return {"target": run.target, "created": run.created, "delivered": _rates(run)}
 
@@ -215,8 +216,8 @@ def _stages(before: Run, after: Run) -> list[StageChange]:
 
 
 def _change(name: str, before: StageFigures | None, after: StageFigures | None) -> StageChange:
-    old = wording.usable(before.wall_s) if before is not None else None
-    new = wording.usable(after.wall_s) if after is not None else None
+    old = quantity.usable(before.wall_s) if before is not None else None
+    new = quantity.usable(after.wall_s) if after is not None else None
     both = ratio(new, old) if old is not None and new is not None and old.value > 0 and new.value > 0 else None
     return StageChange(
         stage=name,
@@ -234,8 +235,8 @@ def _greatest(changes: list[StageChange]) -> str:
     moved = [(name, old.value, new.value) for name, old, new in sure if old is not None and new is not None]
     if not moved:
         return ""
-    name, old, new = max(moved, key=lambda one: abs(one[1] - one[2]))
-    first, second = wording.seconds(old), wording.seconds(new)
+    name, old, new = max(moved, key=lambda change: abs(change[1] - change[2]))
+    first, second = quantity.seconds(old), quantity.seconds(new)
     if first.split()[-1] == second.split()[-1]:
         first = first.split()[0]
     return f"{name} {first} -> {second}/sample"
@@ -244,13 +245,13 @@ def _greatest(changes: list[StageChange]) -> str:
 # -- as a document ---------------------------------------------------------------------------------------------------
 
 
-def report(comparison: Comparison, limit: float | None = None) -> Document:
-    """``limit``: the loss that the gate allows."""
+def report(comparison: Comparison, *, full: bool = False) -> Document:
+    """``full``: with what the gate says, which the command line tells apart."""
     kind = "warn" if not comparison.settled else "good" if comparison.ratio.value >= 1 else "bad"
     card = [field("RESULT", comparison.sentence, f"strong {kind}")]
-    if limit is not None:
-        kind = "bad" if regressed(comparison, limit) else kind
-        card.append(field("GATE", gate_sentence(comparison, limit)))
+    if full and comparison.gate is not None:
+        kind = "bad" if comparison.regressed else kind
+        card.append(field("GATE", comparison.gate))
     card += [_told("BEFORE", comparison.before), _told("AFTER", comparison.after)]
     listed = (
         ("Stages side by side", side_by_side(comparison.before, comparison.after), "page"),
@@ -278,12 +279,12 @@ def _told(label: str, run: Run) -> Field:
 
 def _tiles(comparison: Comparison) -> list[tuple[str, str]]:
     rates = [
-        (label, wording.rate_between(run.throughput.delivered, run.throughput.unit))
+        (label, quantity.rate_between(run.throughput.delivered, run.throughput.unit))
         for label, run in (("before", comparison.before), ("after", comparison.after))
         if run.throughput is not None
     ]
-    own = [("without the machine's part", wording.times_between(comparison.own))] if comparison.machine.sentence else []
-    return [*rates, ("after over before", wording.times_between(comparison.ratio)), *own]
+    own = [("without the machine's part", quantity.times_between(comparison.own))] if comparison.machine.sentence else []
+    return [*rates, ("after over before", quantity.times_between(comparison.ratio)), *own]
 
 
 def _by_stage(comparison: Comparison) -> list[Block]:
@@ -302,15 +303,15 @@ def _word(change: StageChange) -> str:
     if change.ratio is None:
         return f"{change.stage}: in one of the two only"
     word = "within noise" if not change.settled else "slower" if change.ratio.value > 1 else "faster"
-    return f"{change.stage}: {wording.times_between(change.ratio)}, {word}"
+    return f"{change.stage}: {quantity.times_between(change.ratio)}, {word}"
 
 
 def row(change: StageChange) -> list[str]:
     """Stage, the ratio of its seconds a sample, these seconds before and after, and its shares of the delivered time."""
-    ratio = wording.times_between(change.ratio) if change.ratio is not None else "-"
+    ratio = quantity.times_between(change.ratio) if change.ratio is not None else "-"
     noise = "" if change.settled or change.ratio is None else " ~"
-    shares = [wording.percent(share) if wording.known(share) else "-" for share in (change.before_share, change.after_share)]
-    clocks = [wording.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
+    shares = [quantity.percent(share) if quantity.known(share) else "-" for share in (change.before_share, change.after_share)]
+    clocks = [quantity.seconds(clock.value) if clock is not None else "-" for clock in (change.before_s, change.after_s)]
     return [change.stage, ratio + noise, *clocks, " -> ".join(shares)]
 
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from pipefix.report.comparable import changed_settings
-from pipefix.report.compare import HEADS, Comparison, gate_sentence, regressed, row
-from pipefix.vocabulary.terminal import printable
+from pipefix.report.compare import HEADS, Comparison, row
+from pipefix.vocabulary.printable import printable
 
 
-def markdown(comparison: Comparison, limit: float | None) -> list[str]:
+def markdown(comparison: Comparison) -> list[str]:
     """A heading, the gate's sentence, and tables that GitHub and GitLab draw."""
     lines = ["### pipefix compare", "", f"**{_cell(comparison.sentence)}**"]
-    if limit is not None:
-        lines += ["", _cell(gate_sentence(comparison, limit))]
+    if comparison.gate is not None:
+        lines += ["", _cell(comparison.gate)]
     lines += _table(HEADS, [row(change) for change in comparison.stages])
-    lines += _table(["figure", "before", "after"], [[one.what, one.before, one.after] for one in comparison.beside])
+    lines += _table(["figure", "before", "after"], [[change.what, change.before, change.after] for change in comparison.beside])
     for title, notes in (
         ("Changed settings", changed_settings(comparison.before, comparison.after)),
         ("Doubts", comparison.doubts),
@@ -41,12 +41,11 @@ def _cell(words: str) -> str:
     return printable(words)
 
 
-def github(comparison: Comparison, limit: float | None) -> list[str]:
+def github(comparison: Comparison) -> list[str]:
     """Workflow commands: an error where the gate closes, a warning where it could not judge, a notice otherwise."""
-    level, said = "notice", comparison.sentence
-    if limit is not None:
-        said = gate_sentence(comparison, limit)
-        level = "error" if regressed(comparison, limit) else "notice" if said.startswith("No regression:") else "warning"
+    level, said = "notice", comparison.gate or comparison.sentence
+    if comparison.gate is not None:
+        level = "error" if comparison.regressed else "notice" if said.startswith("No regression:") else "warning"
     lines = [f"::{level} title=pipefix compare::{_escaped(said)}"]
     return lines + [f"::warning title=pipefix compare::{_escaped(doubt)}" for doubt in comparison.doubts]
 
@@ -55,14 +54,13 @@ def _escaped(words: str) -> str:
     return printable(words).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def junit(comparison: Comparison, limit: float | None) -> list[str]:
+def junit(comparison: Comparison) -> list[str]:
     """One test case, which fails as the gate does."""
-    failed = limit is not None and regressed(comparison, limit)
+    failed = comparison.regressed
     target, said = html.escape(printable(comparison.after.target or "pipeline")), html.escape(printable(comparison.sentence))
     body = [f"<system-out>{html.escape(printable(line))}</system-out>" for line in ("; ".join(comparison.doubts),) if line]
     if failed:
-        assert limit is not None
-        body.insert(0, f'<failure message="{html.escape(printable(gate_sentence(comparison, limit)))}">{said}</failure>')
+        body.insert(0, f'<failure message="{html.escape(printable(comparison.gate or ""))}">{said}</failure>')
     return [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites><testsuite name="pipefix compare" tests="1" failures="{int(failed)}" errors="0" skipped="0">',
@@ -71,6 +69,6 @@ def junit(comparison: Comparison, limit: float | None) -> list[str]:
     ]
 
 
-FORMATS: Mapping[str, Callable[[Comparison, float | None], list[str]]] = MappingProxyType(
+FORMATS: Mapping[str, Callable[[Comparison], list[str]]] = MappingProxyType(
     {"markdown": markdown, "github": github, "junit": junit}
 )

@@ -5,20 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipefix.report import setup, wording
-from pipefix.report.document import Document, Paragraph, Section
-from pipefix.report.probe_report import findings as listed
+from pipefix.report import descriptions
+from pipefix.report.document import Block, Document, Item, Items, Paragraph, Section
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.finding import SEVERITIES, Finding
 
 
-def report(machine: Mapping[str, Any], findings: Sequence[Finding]) -> Document:
+def report(machine: Mapping[str, Any], audit: Sequence[Finding]) -> Document:
     order = {severity: place for place, severity in enumerate(SEVERITIES)}
-    ranked = sorted(findings, key=lambda finding: order.get(finding.severity, len(order)))
-    counts = [(severity, sum(finding.severity == severity for finding in findings)) for severity in SEVERITIES]
-    sentence = ", ".join(wording.counted(count, severity) for severity, count in counts if count) + "."
+    ranked = sorted(audit, key=lambda finding: order.get(finding.severity, len(order)))
+    counts = [(severity, sum(finding.severity == severity for finding in audit)) for severity in SEVERITIES]
+    sentence = ", ".join(quantity.counted(count, severity) for severity, count in counts if count) + "."
     nothing = "No mistake was found in what can be seen without running the pipeline; pipefix probe TARGET runs it."
-    first = [Paragraph(sentence if findings else nothing, "strong")]
+    first = [Paragraph(sentence if audit else nothing, "strong")]
     return Document(
-        about=[", ".join(setup.machine_line(machine))] if machine else [],
-        sections=[Section(title="", blocks=[*first]), *(Section(title="", blocks=listed([finding])) for finding in ranked)],
+        about=[", ".join(descriptions.machine_line(machine))] if machine else [],
+        sections=[Section(title="", blocks=[*first]), *(Section(title="", blocks=findings([finding])) for finding in ranked)],
     )
+
+
+def findings(audit: Sequence[Finding]) -> list[Block]:
+    """What an audit found, each with what to type."""
+    items = [
+        Item(
+            text=finding.found,
+            tag=finding.severity,
+            blocks=[Paragraph(finding.advice + (f" (rule: {finding.rule})" if finding.rule else ""))],
+        )
+        for finding in audit
+    ]
+    return [Items(items)] if items else []

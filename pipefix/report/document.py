@@ -155,7 +155,7 @@ Block: TypeAlias = Paragraph | CommandLine | Points | Table | Bars | Timeline | 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     title: str
-    blocks: list[Block]
+    blocks: Sequence[Block]
     only: str = ""
     """page or terminal, where it is for one of them."""
     folded: bool = False
@@ -199,7 +199,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> list[Block]:
     return [Fields([field(label, text) for label, text in pairs])] if pairs else []
 
 
-def points(texts: Sequence[str]) -> list[Block]:
+def points(texts: Sequence[str]) -> list[Points]:
     return [Points(list(texts))] if texts else []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipefix.fixes.outcome import Applied, Fixed, Refused, Undone
-from pipefix.report import wording
 from pipefix.report.document import (
     Bar,
     BarPart,
@@ -23,7 +22,9 @@ from pipefix.report.document import (
     sentence,
 )
 from pipefix.report.runfile import Run, encode
+from pipefix.report.shown import Shown
 from pipefix.report.side_by_side import side_by_side
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.commands import command, with_plan
 from pipefix.vocabulary.version import VERSION
 
@@ -82,51 +83,51 @@ def result(fixed: Fixed) -> str:
     """What a person reads first."""
     if fixed.dry:
         count = len(fixed.ahead)
-        return f"{wording.counted(count, 'step')} would be tried, in this order." if count else "Nothing would be tried."
+        return f"{quantity.counted(count, 'step')} would be tried, in this order." if count else "Nothing would be tried."
     if not fixed.applied:
         return "Nothing was changed." if not fixed.interrupted else "Interrupted: nothing was changed."
-    steps = wording.counted(len(fixed.applied), "step")
+    steps = quantity.counted(len(fixed.applied), "step")
     if fixed.total is None:
         return f"{steps} kept; interrupted before the whole was measured."
     saved = ""
     if fixed.saved_s is not None and fixed.saved_s > 0:
-        saved = f", and saves {wording.seconds(fixed.saved_s)} of each epoch"
-    rates = f"{wording.rate(fixed.total.before.value)} -> {wording.rate(fixed.total.after.value)}"
+        saved = f", and saves {quantity.seconds(fixed.saved_s)} of each epoch"
+    rates = f"{quantity.rate(fixed.total.before.value)} -> {quantity.rate(fixed.total.after.value)}"
     whole = " (starts of epochs counted in)" if fixed.total.epochs else ""
-    speed = f"{wording.times_between(fixed.total.gain)} as fast: {rates}{whole}"
-    return f"{speed}{saved}. {steps} kept, predicted to bring {wording.times(fixed.promised)} together."
+    speed = f"{quantity.times_between(fixed.total.gain)} as fast: {rates}{whole}"
+    return f"{speed}{saved}. {steps} kept, predicted to bring {quantity.times(fixed.promised)} together."
 
 
 def _tiles(fixed: Fixed) -> list[tuple[str, str]]:
     if fixed.total is None:
         return []
-    saved = [("saved of each epoch", wording.seconds(fixed.saved_s))] if fixed.saved_s is not None else []
-    rates = [("before", wording.rate_between(fixed.total.before)), ("after", wording.rate_between(fixed.total.after))]
-    return [*rates, ("gain", wording.times_between(fixed.total.gain)), *saved]
+    saved = [("saved of each epoch", quantity.seconds(fixed.saved_s))] if fixed.saved_s is not None else []
+    rates = [("before", quantity.rate_between(fixed.total.before)), ("after", quantity.rate_between(fixed.total.after))]
+    return [*rates, ("gain", quantity.times_between(fixed.total.gain)), *saved]
 
 
 def _kept(step: Applied) -> Item:
-    measured = wording.times_between(step.measured.gain)
-    held = f" ({wording.percent(step.held)} of that gain)" if step.held is not None else ""
-    predicted = f"{wording.times_between(step.predicted)} predicted{held}"
+    measured = quantity.times_between(step.measured.gain)
+    held = f" ({quantity.percent(step.held)} of that gain)" if step.held is not None else ""
+    predicted = f"{quantity.times_between(step.predicted)} predicted{held}"
     blocks = [
         Paragraph(f"{step.id}: {measured} measured, {predicted}, over {step.measured.pairs} pairs of runs in turn."),
         Paragraph(f"samples: {step.same.sentence}"),
     ]
     if step.makes is not None:
-        blocks.append(Paragraph(f"{step.makes}: {wording.size(step.disk_bytes)}, made in {wording.seconds(step.seconds)}"))
+        blocks.append(Paragraph(f"{step.makes}: {quantity.size(step.disk_bytes)}, made in {quantity.seconds(step.seconds)}"))
     return Item(text=sentence(step.title), figure=f"{measured} measured", certain=True, blocks=list(blocks))
 
 
 def _ahead(step: Refused) -> Item:
     asked = [Paragraph(f"{step.why}: asked before, or --yes")] if step.why else []
-    worth = f"{wording.times_between(step.predicted)} predicted"
+    worth = f"{quantity.times_between(step.predicted)} predicted"
     return Item(text=f"{step.id}: {_capital(step.title)}", figure=worth, blocks=[*asked])
 
 
 def _left(step: Refused) -> Item:
     hand = [Paragraph(f"by hand: {step.command}", "to-do")] if step.command else []
-    figure = f"{wording.times_between(step.measured.gain)} measured" if step.measured is not None else ""
+    figure = f"{quantity.times_between(step.measured.gain)} measured" if step.measured is not None else ""
     return Item(text=f"{step.id}: {step.why}", style="soft", figure=figure, certain=bool(figure), blocks=[*hand])
 
 
@@ -140,12 +141,12 @@ def _waterfall(fixed: Fixed, after: Run | None) -> list[Block]:
         rows.append((step.id, rate, rate * step.measured.gain.value, step.stage))
         rate = rows[-1][2]
     rows.append(("after, both run in turn", 0.0, fixed.total.after.value, "augment"))
-    demand = wording.usable(after.throughput.demand) if after is not None and after.throughput is not None else None
+    demand = quantity.usable(after.throughput.demand) if after is not None and after.throughput is not None else None
     if demand is not None:
         rows.append(("the consumer could take", 0.0, demand.value, "none"))
     bars = []
     for label, begin, end, stage in rows:
-        text = wording.rate(end) if not begin else f"{wording.number(begin)} to {wording.rate(end)}"
+        text = quantity.rate(end) if not begin else f"{quantity.number(begin)} to {quantity.rate(end)}"
         bars.append(Bar(cells=[label, text], parts=[BarPart(min(begin, end), max(begin, end), stage, text)], title=text))
     table = Table(["step", "rate"], [bar.cells for bar in bars], "lr", caption="What each kept step added")
     return [Paragraph("What each kept step added, as it was measured when it was kept.", "soft"), Bars(table=table, bars=bars)]
@@ -157,7 +158,7 @@ def _gains(fixed: Fixed) -> list[Block]:
         if step.predicted is None or step.measured is None:
             continue
         for how, gain in (("predicted", step.predicted), ("measured", step.measured.gain)):
-            cells = [f"{step.id}, {how}", wording.times_between(gain)]
+            cells = [f"{step.id}, {how}", quantity.times_between(gain)]
             bars.append(Bar(cells=cells, value=gain, stage=step.stage, modelled=how == "predicted", title=": ".join(cells)))
     if not bars:
         return []
@@ -166,7 +167,14 @@ def _gains(fixed: Fixed) -> list[Block]:
     return [Paragraph(lead, "soft"), Bars(table=table, bars=bars, start=1.0)]
 
 
-def undone(undo: Undone) -> Document:
+class ShownUndone(Shown, Undone, frozen=True, kw_only=True):
+    """One step taken back."""
+
+    def document(self, *, full: bool = False) -> Document:
+        return Document(target=self.folder, sections=[Section(title="", blocks=[Paragraph(_undone(self))])])
+
+
+def _undone(undo: Undone) -> str:
     step = f"Step {undo.step}{f' ({undo.id})' if undo.id else ''}"
     if undo.finished:
         words = f"{step} is taken back."
@@ -182,7 +190,7 @@ def undone(undo: Undone) -> Document:
         words += f" {undo.plan} holds what was there before it, to the letter."
     if undo.kept_as is not None:
         words += f" The plan as it was, with what you edited in it, is kept as {undo.kept_as}."
-    return Document(sections=[Section(title="", blocks=[Paragraph(" ".join([words, *undo.left_alone]))])])
+    return " ".join([words, *undo.left_alone])
 
 
 def _capital(text: str) -> str:

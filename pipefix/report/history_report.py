@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from pipefix.report import wording
 from pipefix.report.document import Document, Paragraph, Section, fields
+from pipefix.vocabulary import quantity
 
 
 def report(
@@ -27,9 +27,9 @@ def report(
 
 def worth(saved_s: float, epochs: int | None, price: float | None) -> str:
     """``What fix kept saves 42.0 s an epoch, 1.1 h in 90 epochs, and 2.63 at 2.50 an hour.``"""
-    phrases = [f"What fix kept saves {wording.seconds(saved_s)} an epoch"]
+    phrases = [f"What fix kept saves {quantity.seconds(saved_s)} an epoch"]
     if epochs:
-        phrases.append(f"{wording.seconds(epochs * saved_s)} in {epochs:,} epochs")
+        phrases.append(f"{quantity.seconds(epochs * saved_s)} in {epochs:,} epochs")
     if price is not None:
         phrases.append(f"which is {(epochs or 1) * saved_s / 3600 * price:,.2f} at {price:,.2f} an hour")
     return ", ".join(phrases) + "."

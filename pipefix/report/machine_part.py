@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from pipefix.report import wording
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.quantity import Interval
 from pipefix.vocabulary.stage import IN_SAMPLE, Stage
 
@@ -65,11 +65,11 @@ def machine_part(before: Run, after: Run) -> MachinePart:
     more = _more_neighbours(before, after)
     stretched = _stretched(before, after, *queueing) if more is not False else 1.0
     said, factor = [], 1.0
-    for word, one in (("stretch", stretched), ("pace", pace)):
-        if one is None or abs(math.log(one)) <= BY_CHANCE:
+    for word, part in (("stretch", stretched), ("pace", pace)):
+        if part is None or abs(math.log(part)) <= BY_CHANCE:
             continue
-        factor *= one
-        said.append(_of_the_queue(*queueing) if word == "stretch" else _of_the_pace(one))
+        factor *= part
+        said.append(_of_the_queue(*queueing) if word == "stretch" else _of_the_pace(part))
     others = _cores_of_others(before), _cores_of_others(after)
     if more:
         said.append(f"other programs used {_cores(others[1])} meanwhile ({_cores(others[0])} in the first run)")
@@ -93,11 +93,11 @@ def _queueing(run: Run) -> _Queueing | None:
     """Seconds a sample of the stages of its making, and those of them in the queue for a CPU. None: not known."""
     wall = queued = 0.0
     for stage in run.stages:
-        spent, cpu = wording.usable(stage.wall_s), wording.usable(stage.cpu_s)
-        if stage.stage not in {str(one) for one in (*IN_SAMPLE, Stage.COLLATE)} or spent is None:
+        spent, cpu = quantity.usable(stage.wall_s), quantity.usable(stage.cpu_s)
+        if stage.stage not in {str(making) for making in (*IN_SAMPLE, Stage.COLLATE)} or spent is None:
             continue
         wall += spent.value
-        if cpu is not None and stage.waiting_s is not None and wording.known(stage.waiting_s):
+        if cpu is not None and stage.waiting_s is not None and quantity.known(stage.waiting_s):
             queued += max(0.0, spent.value - cpu.value - stage.waiting_s)
     return _Queueing(wall, queued) if wall > queued else None
 
@@ -114,8 +114,8 @@ def _pace(before: Run, after: Run) -> float | None:
 
 
 def _cpu_seconds(run: Run) -> dict[str, float]:
-    found = {stage.stage: wording.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
-    return {name: one.value for name, one in found.items() if one is not None and one.value >= LEAST_SECONDS}
+    costs = {stage.stage: quantity.usable(stage.cpu_s) for stage in run.stages if stage.stage in COMPUTING}
+    return {name: cost.value for name, cost in costs.items() if cost is not None and cost.value >= LEAST_SECONDS}
 
 
 def _cores_of_others(run: Run) -> float | None:
@@ -136,13 +136,13 @@ def _more_neighbours(before: Run, after: Run) -> bool | None:
 def _of_the_queue(old: _Queueing | None, new: _Queueing | None) -> str:
     assert old is not None
     assert new is not None
-    first, second = (wording.percent(one.queued / one.wall) for one in (old, new))
+    first, second = (quantity.percent(queueing.queued / queueing.wall) for queueing in (old, new))
     return f"its samples queued for a CPU {second} of their time ({first} in the first run)"
 
 
 def _of_the_pace(pace: float) -> str:
-    return f"all that computes took {wording.times(pace)} the CPU time"
+    return f"all that computes took {quantity.times(pace)} the CPU time"
 
 
 def _cores(count: float | None) -> str:
-    return wording.counted(1, "core") if count == 1 else f"{wording.number(round(count or 0.0, 2))} cores"
+    return quantity.counted(1, "core") if count == 1 else f"{quantity.number(round(count or 0.0, 2))} cores"

@@ -17,8 +17,8 @@ import jinja2
 from markupsafe import Markup
 
 from pipefix.report.document import Bars, Document, Images
+from pipefix.vocabulary.printable import printable_lines
 from pipefix.vocabulary.stage import Stage
-from pipefix.vocabulary.terminal import printable_lines
 
 
 def page(document: Document) -> str:

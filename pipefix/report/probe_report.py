@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipefix.report import program_report, setup, wording
-from pipefix.report.card import Card, best_is_told, card, remedy_cost, remedy_pedigree
+from pipefix.report import beside_stages, descriptions, doctor_report, program_report
+from pipefix.report.card import Card, best_is_told, card, remedy_cost
 from pipefix.report.document import (
     Bar,
     BarPart,
@@ -18,16 +18,13 @@ from pipefix.report.document import (
     Paragraph,
     Section,
     Table,
-    Timeline,
     fields,
     points,
-    sentence,
     to_do,
 )
 from pipefix.report.runfile import Arm, RemedyFigures, Run, StageFigures, encode
-from pipefix.vocabulary.finding import Finding
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.gain import pedigree
-from pipefix.vocabulary.nvml import in_words
 from pipefix.vocabulary.quantity import Interval, exactly
 
 OPERATIONS = 12
@@ -39,7 +36,6 @@ WHAT_WAS_PROBED = ("choice", "wrapper", "assumed", "model-left-out")
 """Caveats without which the card would speak of something else than its reader thinks of."""
 BEHIND = "The figures behind this: --full, or as a page for the browser: --html report.html"
 KINDS = {"input-bound": "bad", "step-bound": "good", "balanced": "good", "inconclusive": "warn"}
-COLUMNS_OF_TIMELINE = 400
 ARMS = {
     "real": "as it is",
     "plain": "as it is, without clocks",
@@ -67,13 +63,17 @@ def full(run: Run) -> Document:
         ("What a free stage or a remedy would win", _what_if(run), "page"),
         ("Slowest operations (own time a sample)", _operations(run), ""),
         ("Remedies", _remedies(run), ""),
-        ("Flow", fields(_flow(run)), ""),
-        ("Batch by batch", _waits(run), "page"),
-        ("What samples cost", _samples(run), "page"),
+        ("Flow", fields(beside_stages.flow(run)), ""),
+        ("Batch by batch", beside_stages.waits(run), "page"),
+        ("What samples cost", beside_stages.samples(run), "page"),
         ("What was tried (samples a second, every block kept in the run file)", _arms(run), ""),
-        ("Audit of the machine and the settings", findings(run.audit), ""),
-        ("Caveats: what these figures cannot say, and what would settle it", points([one.sentence for one in run.caveats]), ""),
-        ("The instrument's own cost", fields(_instrument(run)), ""),
+        ("Audit of the machine and the settings", doctor_report.findings(run.audit), ""),
+        (
+            "Caveats: what these figures cannot say, and what would settle it",
+            points([caveat.sentence for caveat in run.caveats]),
+            "",
+        ),
+        ("The instrument's own cost", fields(beside_stages.instrument(run)), ""),
     )
     program = [] if run.program is None else [program_report.section(run.program, only="page")]
     sections = [Section(title=title, blocks=blocks, only=only) for title, blocks, only in listed if blocks]
@@ -96,7 +96,7 @@ def _document(
     words = card(run)
     consumer = "no consumer" if run.consumer == "none" else f"consumer: {run.consumer}"
     measured = run.program is None or run.stages
-    about = [" · ".join([*setup.settings_line(run.settings), consumer]), " · ".join(setup.machine_line(run.machine))]
+    about = [" · ".join([*descriptions.settings_line(run.settings), consumer]), " · ".join(descriptions.machine_line(run.machine))]
     return Document(
         command="pipefix run" if run.program is not None else "pipefix probe",
         target=run.target or ("" if run.program is not None else "of an unnamed target"),
@@ -126,8 +126,7 @@ def _card(words: Card) -> Iterator[Field]:
 
 
 def _also(run: Run) -> Iterator[Field]:
-    proposed = [remedy for remedy in run.remedies if remedy.status == "proposed"]
-    others = proposed[1:REMEDIES] if best_is_told(run) else []
+    others = run.proposed[1:REMEDIES] if best_is_told(run) else []
     listed = {
         "ALSO": [Paragraph(f"{rank}. {remedy.title}" + _worth(remedy, ": ")) for rank, remedy in enumerate(others, 2)],
         "AUDIT": [
@@ -143,17 +142,17 @@ def _also(run: Run) -> Iterator[Field]:
 
 
 def _worth(remedy: RemedyFigures, before: str = "", unknown: str = "") -> str:
-    if wording.usable(remedy.speedup) is None:
+    if quantity.usable(remedy.speedup) is None:
         return unknown
-    return f"{before}{wording.times_between(remedy.speedup)} {pedigree(remedy.measured)}"
+    return f"{before}{quantity.times_between(remedy.speedup)} {pedigree(remedy.measured)}"
 
 
 def _tiles(run: Run) -> list[tuple[str, str]]:
-    rates = [(label, text) for label, text in _flow(run) if label in ("delivered", "the consumer could take")]
-    if run.waits is not None and wording.known(run.waits.fed):
-        rates.append(("fed", f"{wording.percent(run.waits.fed)} (of the loop's time)"))
+    rates = [(label, text) for label, text in beside_stages.flow(run) if label in ("delivered", "the consumer could take")]
+    if run.waits is not None and quantity.known(run.waits.fed):
+        rates.append(("fed", f"{quantity.percent(run.waits.fed)} (of the loop's time)"))
     start = run.startup.first_batch_s if run.startup is not None else None
-    return [*rates, *([("first batch", wording.seconds(start))] if wording.known(start) else [])]
+    return [*rates, *([("first batch", quantity.seconds(start))] if quantity.known(start) else [])]
 
 
 # -- where the time goes ---------------------------------------------------------------------------------------------
@@ -164,18 +163,20 @@ def _stages(run: Run) -> list[Block]:
         return []
     bars = [_stage(stage, run) for stage in run.stages]
     left = unattributed_share(run)
-    cells = ["unattributed", _dash(wording.percent(left)), _dash(wording.seconds(run.unattributed_s)), "-", "-", "-"]
+    cells = ["unattributed", _dash(quantity.percent(left)), _dash(quantity.seconds(run.unattributed_s)), "-", "-", "-"]
     bars.append(Bar(cells=cells, value=exactly(left or 0.0), stage="none", title="What belongs to no stage"))
-    total = wording.usable(run.sample_s)
+    total = quantity.usable(run.sample_s)
     if total is not None:
         parts = list(_together(run, left))
-        cells = ["delivered", "-", f"{wording.seconds_between(total)}", "-", "-", "-"]
+        cells = ["delivered", "-", f"{quantity.seconds_between(total)}", "-", "-", "-"]
         bars.append(Bar(cells=cells, value=None if parts else exactly(0.0), parts=parts, title="All stages together"))
     columns = ["stage", "share", "wall/sample", "CPU", "bytes", "if it were free"]
     rows = [_declined(bar, len(columns)) for bar in bars]
     table = Table(columns, rows, "lrrrrr", optional=["bytes", "CPU", "if it were free"], caption="Stages")
-    every = f"One sample is delivered every {wording.seconds_between(total)}. " if total is not None else ""
-    hidden = "A hidden stage runs beside something slower and costs nothing now." if any(one.hidden for one in run.stages) else ""
+    every = f"One sample is delivered every {quantity.seconds_between(total)}. " if total is not None else ""
+    hidden = (
+        "A hidden stage runs beside something slower and costs nothing now." if any(stage.hidden for stage in run.stages) else ""
+    )
     lead = (every + hidden).strip()
     return [Bars(table=table, bars=bars, inline=True), *([Paragraph(lead, "soft")] if lead else [])]
 
@@ -190,14 +191,14 @@ def _stage(stage: StageFigures, run: Run) -> Bar:
     share = share_interval(stage)
     cells = [
         stage.stage,
-        "hidden" if stage.hidden else _dash(wording.percent(stage.share)),
-        _dash(wording.seconds_between(stage.wall_s)),
-        _dash(wording.seconds(stage.cpu_s.value if stage.cpu_s else None)),
-        _dash(wording.size(stage.bytes)),
+        "hidden" if stage.hidden else _dash(quantity.percent(stage.share)),
+        _dash(quantity.seconds_between(stage.wall_s)),
+        _dash(quantity.seconds(stage.cpu_s.value if stage.cpu_s else None)),
+        _dash(quantity.size(stage.bytes)),
         _dash(if_free(stage)),
     ]
     marked = run.verdict is not None and stage.stage == run.verdict.stage
-    title = f"{stage.stage}: {wording.percent_between(share) if share is not None else cells[1]}"
+    title = f"{stage.stage}: {quantity.percent_between(share) if share is not None else cells[1]}"
     return Bar(cells=cells, value=share or exactly(0.0), stage=stage.stage, marked=marked, title=title)
 
 
@@ -208,15 +209,15 @@ def _together(run: Run, left: float | None) -> Iterator[BarPart]:
     for stage, part in [*shares, ("none", left or 0.0)]:
         if 0 < part < 2:
             name = "unattributed" if stage == "none" else stage
-            yield BarPart(at, at + part, stage, f"{name}: {wording.percent(part)}")
+            yield BarPart(at, at + part, stage, f"{name}: {quantity.percent(part)}")
             at += part
 
 
 def share_interval(stage: StageFigures) -> Interval | None:
     """The share with the wall clock's relative interval around it; None where it costs nothing now, or is not known."""
-    if stage.hidden or stage.share is None or not wording.known(stage.share):
+    if stage.hidden or stage.share is None or not quantity.known(stage.share):
         return None
-    wall = wording.usable(stage.wall_s)
+    wall = quantity.usable(stage.wall_s)
     if wall is None or wall.value <= 0:
         return exactly(stage.share)
     return Interval(stage.share, stage.share * wall.low / wall.value, stage.share * wall.high / wall.value)
@@ -225,19 +226,19 @@ def share_interval(stage: StageFigures) -> Interval | None:
 def if_free(stage: StageFigures) -> str:
     """What a free stage would win: measured, or at most what its part of the time leaves where no arm ran."""
     gain = stage.marginal_gain
-    return f"at most {wording.times(gain.at_most)}" if gain is not None and gain.at_most else wording.times_between(gain)
+    return f"at most {quantity.times(gain.at_most)}" if gain is not None and gain.at_most else quantity.times_between(gain)
 
 
 def unattributed_share(run: Run) -> float | None:
     """The part of the delivered time that belongs to no stage."""
-    total = wording.usable(run.sample_s)
-    if run.unattributed_s is None or not wording.known(run.unattributed_s) or total is None or total.value <= 0:
+    total = quantity.usable(run.sample_s)
+    if run.unattributed_s is None or not quantity.known(run.unattributed_s) or total is None or total.value <= 0:
         return None
     return run.unattributed_s / total.value
 
 
 def _dash(text: str) -> str:
-    return "-" if text == wording.UNKNOWN else text
+    return "-" if text == quantity.UNKNOWN else text
 
 
 # -- what if, remedies -----------------------------------------------------------------------------------------------
@@ -247,16 +248,16 @@ def _what_if(run: Run) -> list[Block]:
     """What each free stage would win (measured by an arm), and what each remedy would (measured or predicted)."""
     bars = []
     for stage in run.stages:
-        gain = wording.usable(stage.marginal_gain)
+        gain = quantity.usable(stage.marginal_gain)
         if gain is not None:
-            words = wording.times_between(gain)
+            words = quantity.times_between(gain)
             title = f"{stage.stage}: with the stage free, {words}, measured"
             cells = [f"{stage.stage} free", words, "measured on an arm"]
             bars.append(Bar(cells=cells, value=gain, stage=stage.stage, title=title))
-    for remedy in run.remedies:
-        worth = wording.usable(remedy.speedup)
-        if remedy.status == "proposed" and worth is not None:
-            cells = [remedy.title, wording.times_between(worth), remedy_pedigree(remedy)]
+    for remedy in run.proposed:
+        worth = quantity.usable(remedy.speedup)
+        if worth is not None:
+            cells = [remedy.title, quantity.times_between(worth), pedigree(remedy.measured, whole=True)]
             title = ", ".join(cells)
             bars.append(Bar(cells=cells, value=worth, stage=remedy.stage, modelled=not remedy.measured, title=title))
     if not bars:
@@ -271,10 +272,11 @@ def _what_if(run: Run) -> list[Block]:
 
 def _remedies(run: Run) -> list[Block]:
     blocks: list[Block] = []
-    proposed = [_proposed(remedy) for remedy in run.remedies if remedy.status == "proposed"]
-    if proposed:
-        blocks.append(Items(proposed, numbered=True))
-    return blocks + points([f"{one.status}: {one.title}: {one.why}" for one in run.remedies if one.status != "proposed"])
+    if run.proposed:
+        blocks.append(Items([_proposed(remedy) for remedy in run.proposed], numbered=True))
+    return blocks + points(
+        [f"{remedy.status}: {remedy.title}: {remedy.why}" for remedy in run.remedies if remedy.status != "proposed"]
+    )
 
 
 def _proposed(remedy: RemedyFigures) -> Item:
@@ -290,16 +292,16 @@ def _proposed(remedy: RemedyFigures) -> Item:
 
 def _operations(run: Run) -> list[Block]:
     """Every operation, the slowest first."""
-    listed = [(stage.stage, op) for stage in run.stages for op in stage.ops if wording.known(op.wall_s)]
-    totals = {stage.stage: sum(op.wall_s for op in stage.ops if wording.known(op.wall_s)) or 1.0 for stage in run.stages}
+    listed = [(stage.stage, op) for stage in run.stages for op in stage.ops if quantity.known(op.wall_s)]
+    totals = {stage.stage: sum(op.wall_s for op in stage.ops if quantity.known(op.wall_s)) or 1.0 for stage in run.stages}
     bars, notes = [], []
     for stage, op in sorted(listed, key=lambda pair: pair[1].wall_s, reverse=True):
         cells = [
             op.name,
-            wording.seconds(op.wall_s),
-            f"{wording.percent(op.wall_s / totals[stage])} of {stage}",
-            _dash(wording.seconds(op.cpu_s)),
-            wording.calls(op.calls) or "1 call",
+            quantity.seconds(op.wall_s),
+            f"{quantity.percent(op.wall_s / totals[stage])} of {stage}",
+            _dash(quantity.seconds(op.cpu_s)),
+            quantity.calls(op.calls) or "1 call",
         ]
         bars.append(Bar(cells=cells, value=exactly(op.wall_s), stage=stage, title=f"{op.name}: {cells[1]}, {cells[2]}"))
         if op.opaque:
@@ -310,93 +312,14 @@ def _operations(run: Run) -> list[Block]:
     return [Bars(table=table, bars=bars, first=OPERATIONS), *map(Paragraph, notes)]
 
 
-# -- beside the stages -----------------------------------------------------------------------------------------------
-
-
-def _flow(run: Run) -> list[tuple[str, str]]:
-    rows = []
-    if run.throughput is not None:
-        rows.append(("delivered", wording.rate_between(run.throughput.delivered, run.throughput.unit)))
-        if run.throughput.demand is not None:
-            rows.append(("the consumer could take", wording.rate_between(run.throughput.demand, run.throughput.unit)))
-    if run.waits is not None and wording.known(run.waits.fed):
-        apart = f"; the loader's own {wording.seconds(run.waits.loader_s)} a batch apart" if run.waits.loader_s else ""
-        rows.append(("fed", f"{wording.percent(run.waits.fed)} of the loop's time{apart}"))
-    rows += _start_and_tails(run)
-    driver = in_words(run.machine.get("while_measured", {}), "nvml_")
-    cold = setup.cold_sentence(run)
-    return rows + [(label, text) for label, text in (("the GPU, says its driver", driver), ("cold storage", cold)) if text]
-
-
-def _start_and_tails(run: Run) -> Iterator[tuple[str, str]]:
-    if run.startup is not None:
-        named = {"first batch": run.startup.first_batch_s, "next epoch's first batch": run.startup.epoch_restart_s}
-        phrases = [f"{name} after {wording.seconds(value)}" for name, value in named.items() if wording.known(value)]
-        if wording.known(run.startup.load_target_s):
-            phrases.append(f"loading the target took {wording.seconds(run.startup.load_target_s)}")
-        if phrases:
-            yield "start-up", "; ".join(phrases)
-    if run.tail is not None:
-        tail = run.tail
-        named = {"p50": tail.p50_s, "p95": tail.p95_s, "p99": tail.p99_s, "slowest": tail.max_s}
-        phrases = [f"{name} {wording.seconds(value)}" for name, value in named.items()]
-        yield "a sample's cost", f"{', '.join(phrases)} (of {wording.counted(tail.samples, 'sample')})"
-        if wording.known(tail.head_of_line_s) and tail.head_of_line_s:
-            waited = wording.seconds(tail.head_of_line_s)
-            yield "out-of-order wait", f"{waited} a sample spent ready behind an unfinished earlier batch"
-    phrases = setup.step_phrases(run)
-    if phrases:
-        yield "a step", f"{', '.join(phrases)} a batch"
-
-
-def _waits(run: Run) -> list[Block]:
-    """How long the consumer waited for each batch; of many batches, the longest waits of neighbours."""
-    waits = run.waits
-    if waits is None or not waits.wait_s:
-        return []
-
-    def amount(values: list[float], place: int) -> float:
-        return values[place] if place < len(values) and wording.known(values[place]) and 0 < values[place] < 1e9 else 0.0
-
-    count = len(waits.wait_s)
-    size = -(-count // COLUMNS_OF_TIMELINE)
-    longest = [max(range(at, min(at + size, count)), key=lambda place: amount(waits.wait_s, place)) for at in range(0, count, size)]
-    columns = [(amount(waits.wait_s, place), amount(waits.step_s, place)) for place in longest]
-    titles = [
-        f"batch {place + 1:,}: waited {wording.seconds(wait)}" for place, (wait, _) in zip(longest, columns, strict=True)
-    ] if size == 1 else []  # fmt: skip
-    words = "How long the consumer waited for each batch. A loader that keeps up leaves no columns here."
-    if any(step > 0 for _, step in columns):
-        words = "How long the consumer waited for each batch (strong), and how long its step then took (pale, on top)."
-    ranked = sorted(range(count), key=lambda place: amount(waits.wait_s, place), reverse=True)[:10]
-    rows = [
-        [f"{place + 1:,}", wording.seconds(amount(waits.wait_s, place)), wording.seconds(amount(waits.step_s, place))]
-        for place in sorted(ranked)
-    ]
-    top = wording.seconds(max(sum(column) for column in columns))
-    drawn = Timeline(columns=columns, titles=titles, top=top, ends=["batch 1", f"batch {count:,}"], title="Wait for each batch")
-    table = Table(["batch", "wait", "step"], rows, "lrr", caption="The ten longest waits, in order")
-    return [Paragraph(words, "soft"), drawn, table]
-
-
-def _samples(run: Run) -> list[Block]:
-    """How many samples cost how much; empty in files of older versions, which kept only percentiles."""
-    tail = run.tail
-    if tail is None or len(tail.edges_s) != len(tail.counts) + 1 or sum(tail.counts) <= 0 or min(tail.counts) < 0:
-        return []
-    edges = [wording.seconds(edge) for edge in tail.edges_s]
-    titles = [f"{edges[at]} to {edges[at + 1]}: {wording.counted(count, 'sample')}" for at, count in enumerate(tail.counts)]
-    title = f"{wording.counted(sum(tail.counts), 'sample')}, {edges[0]} to {edges[-1]} (logarithmic)"
-    top = wording.counted(max(tail.counts), "sample")
-    columns = [(float(min(count, 10**15)), 0.0) for count in tail.counts]
-    return [Timeline(columns=columns, titles=titles, top=top, ends=[edges[0], edges[len(edges) // 2], edges[-1]], title=title)]
+# -- arms and audit ----------------------------------------------------------------------------------------------------
 
 
 def _arms(run: Run) -> list[Block]:
     """Every arm with what it tried, the quickest first, against the pipeline as it is without clocks."""
     if not run.arms:
         return []
-    middles = {arm.name: wording.median(arm.rates) for arm in run.arms}
+    middles = {arm.name: quantity.median(arm.rates) for arm in run.arms}
     untimed = middles.get("plain") or middles.get("real")
     ranked = sorted(run.arms, key=lambda arm: (arm.declined is not None, -(middles[arm.name] or 0.0)))
     bars = [_arm(arm, untimed) for arm in ranked]
@@ -413,46 +336,15 @@ def _arms(run: Run) -> list[Block]:
 def _arm(arm: Arm, untimed: float | None) -> Bar:
     if arm.declined is not None:
         return Bar(cells=[arm.name], note=f"declined: {arm.declined}")
-    blocks = [rate for rate in arm.rates if wording.known(rate)]
-    middle = wording.median(blocks)
+    blocks = [rate for rate in arm.rates if quantity.known(rate)]
+    middle = quantity.median(blocks)
     cells = [
         arm.name,
-        _dash(wording.number(middle)),
-        wording.times(middle / untimed) if middle is not None and untimed else "-",
-        wording.between(wording.number(min(blocks)), wording.number(max(blocks))) if blocks else "-",
+        _dash(quantity.number(middle)),
+        quantity.times(middle / untimed) if middle is not None and untimed else "-",
+        quantity.between(quantity.number(min(blocks)), quantity.number(max(blocks))) if blocks else "-",
         str(len(blocks)),
         ARMS.get(arm.name, ", ".join(arm.replaces) or "nothing replaced"),
     ]
-    title = f"{cells[-1]}: median {cells[1]} of {wording.counted(len(blocks), 'block')}"
+    title = f"{cells[-1]}: median {cells[1]} of {quantity.counted(len(blocks), 'block')}"
     return Bar(cells=cells, value=exactly(middle) if middle is not None else None, points=blocks, title=title)
-
-
-def findings(audit: Sequence[Finding]) -> list[Block]:
-    """What an audit found, each with what to type."""
-    items = [
-        Item(
-            text=finding.found,
-            tag=finding.severity,
-            blocks=[Paragraph(finding.advice + (f" (rule: {finding.rule})" if finding.rule else ""))],
-        )
-        for finding in audit
-    ]
-    return [Items(items)] if items else []
-
-
-def _instrument(run: Run) -> list[tuple[str, str]]:
-    rows = []
-    if run.instrument is not None:
-        tool = run.instrument
-        rows = [
-            ("the probe took", wording.seconds(tool.seconds)),
-            ("a timed call costs", wording.seconds(tool.seam_cost_s)),
-            ("measuring takes of a batch, left out everywhere", wording.seconds(tool.harness_s)),
-            ("timed calls a sample", wording.number(tool.seams_per_sample)),
-            ("a sample with clocks, over one without", wording.times(tool.slowdown)),
-            ("peak memory", wording.size(tool.peak_rss_bytes)),
-            ("recordings", wording.size(tool.recording_bytes)),
-        ]
-    if run.verdict is not None and run.verdict.rule:
-        rows.append(("the rule that decided", sentence(run.verdict.rule)))
-    return [(label, text) for label, text in rows if text != wording.UNKNOWN]

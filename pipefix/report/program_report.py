@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipefix.report import wording
 from pipefix.report.document import Bar, BarPart, Bars, Block, Document, Paragraph, Section, Table, field
 from pipefix.report.runfile import LoopFigures, ProgramFigures, Run
 from pipefix.vocabulary import quantity
@@ -59,8 +58,8 @@ def _loops(program: ProgramFigures) -> Bars:
 
 def _lane(loop: LoopFigures) -> Iterator[BarPart]:
     for span in loop.timeline:
-        if wording.known(span.begin) and wording.known(span.end):
-            waited = min(1.0, max(0.0, span.waited)) if wording.known(span.waited) else 0.0
+        if quantity.known(span.begin) and quantity.known(span.end):
+            waited = min(1.0, max(0.0, span.waited)) if quantity.known(span.waited) else 0.0
             yield BarPart(span.begin, span.end, "wait", bottom=waited)
             yield BarPart(span.begin, span.end, "step", top=waited)
 
@@ -68,11 +67,8 @@ def _lane(loop: LoopFigures) -> Iterator[BarPart]:
 def waits(loop: LoopFigures) -> str:
     """The share of its time that the loop waited for batches."""
     share = loop.wait_share
-    if share is None:
-        return "unknown"
-    known = share.low > 0 or share.high < 1
-    low, high = (quantity.percent(end).removesuffix(" %") for end in (share.low, share.high))
-    return quantity.percent(share.value) + (f" ({low}-{high} %)" if known else " (too short)")
+    known = share is None or share.low > 0 or share.high < 1
+    return quantity.percent_between(share) if known or share is None else f"{quantity.percent(share.value)} (too short)"
 
 
 def _part(loop: LoopFigures, name: str) -> str:

@@ -34,9 +34,7 @@ def nothing_measured(subject: Subject, machine: Mapping[str, Any], measurement: 
     return msgspec.structs.replace(
         _head(subject, machine, measurement),
         partial=True,
-        verdict=runfile.VerdictFigures(
-            kind="inconclusive", stage=None, sentence="Inconclusive: nothing was measured.", confidence=0.0
-        ),
+        verdict=runfile.Verdict(kind="inconclusive", stage=None, sentence="Inconclusive: nothing was measured.", confidence=0.0),
         caveats=[runfile.Caveat(id="interrupted", sentence="The probe was interrupted before the first block was measured.")],
         instrument=_instrument(measurement, None),
     )
@@ -53,19 +51,10 @@ def run(
     replaces: Mapping[str, list[str]],
 ) -> Run:
     """One probe as a run file tells it. ``replaces``: the stages that each arm replaces."""
-    verdict = diagnosis.verdict
     delivered = len(measurement.of("plain")) or len(measurement.of("real"))
     return msgspec.structs.replace(
         _head(subject, machine, measurement),
-        verdict=runfile.VerdictFigures(
-            kind=verdict.kind,
-            stage=str(verdict.stage) if verdict.stage is not None else None,
-            sentence=verdict.sentence,
-            confidence=round(verdict.confidence, 4),
-            blocks=verdict.blocks,
-            by_arms=verdict.by_arms,
-            rule=verdict.rule,
-        ),
+        verdict=diagnosis.verdict,
         throughput=runfile.Throughput(delivered=known_from(diagnosis.sample.inverted(), delivered), demand=diagnosis.demand),
         sample_s=known_from(diagnosis.sample, delivered),
         stages=_stages(diagnosis),
@@ -123,7 +112,6 @@ def _stages(diagnosis: Diagnosis) -> list[runfile.StageFigures]:
 
 
 def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
-    ops = [runfile.OpFigures(name=op.name, wall_s=op.wall, cpu_s=op.cpu, calls=op.calls, opaque=op.opaque) for op in cost.ops]
     return runfile.StageFigures(
         stage=str(cost.stage),
         wall_s=known_from(cost.wall, blocks),
@@ -133,7 +121,7 @@ def _stage(cost: StageCost, blocks: int) -> runfile.StageFigures:
         bytes=cost.bytes,
         marginal_gain=_gain(cost.gain),
         waiting_s=cost.waiting,
-        ops=ops,
+        ops=list(cost.ops),
     )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 import msgspec.inspect
 
+from pipefix.diagnosis.diagnosis import OpCost as OpCost
+from pipefix.diagnosis.diagnosis import Verdict as Verdict
 from pipefix.vocabulary import versioned
 from pipefix.vocabulary.finding import Finding as Finding
 from pipefix.vocabulary.quantity import Interval
@@ -20,42 +22,12 @@ from pipefix.vocabulary.settings import LoaderSettings
 FORMAT = "pipefix.run/1"
 
 
-class VerdictFigures(msgspec.Struct, frozen=True, kw_only=True):
-    kind: str
-    """input-bound, step-bound, balanced or inconclusive."""
-    stage: str | None
-    """The stage to work on; None where no single one dominates."""
-    sentence: str
-    """What a person reads first."""
-    confidence: float
-    """0 to 1: how often the same verdict came out when the evidence was resampled. Of fewer than five blocks it says little."""
-    blocks: int = 0
-    """Blocks of the pipeline as it is that the verdict rests on; 0 where an older version did not say."""
-    by_arms: bool = False
-    """The arms alone decided: `confidence` is then how often draws from their intervals agree."""
-    rule: str | None = None
-    """The rule that decided, with its thresholds."""
-
-
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     delivered: Interval
     """Samples a second that the consumer received (or would have, with none)."""
     demand: Interval | None = None
     """Samples a second the consumer could take if data were free; None without a consumer."""
     unit: str = "samples/s"
-
-
-class OpFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One named operation inside a stage."""
-
-    name: str
-    wall_s: float
-    """Seconds a sample, own time only (nested ops are counted under their own names)."""
-    cpu_s: float | None = None
-    calls: float = 1.0
-    """Calls a sample."""
-    opaque: str | None = None
-    """Why this could not be cut further, where it could not."""
 
 
 class GainFigures(Interval, frozen=True):
@@ -89,7 +61,7 @@ class StageFigures(msgspec.Struct, frozen=True, kw_only=True):
     """With this stage replaced by a recording; where no such arm ran, bounded by what its part of the time leaves."""
     waiting_s: float | None = None
     """Seconds a sample that it neither computes nor queues for a CPU. None: not known."""
-    ops: list[OpFigures] = []
+    ops: list[OpCost] = []
     declined: str | None = None
 
 
@@ -280,7 +252,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     settings: LoaderSettings = LoaderSettings()
     consumer: str = "none"
     """Where the step came from: train_step, model, emulated (with its figure) or none."""
-    verdict: VerdictFigures | None = None
+    verdict: Verdict | None = None
     throughput: Throughput | None = None
     sample_s: Interval | None = None
     """Delivered seconds a sample: what the stages and ``unattributed_s`` add up to."""
@@ -303,6 +275,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: list[dict[str, Any]] = []
     program: ProgramFigures | None = None
     """For a program that `pipefix run` started."""
+
+    @property
+    def proposed(self) -> list[RemedyFigures]:
+        """Remedies worth making, the best first."""
+        return [remedy for remedy in self.remedies if remedy.status == "proposed"]
 
 
 def encode(run: Run) -> str:
@@ -353,7 +330,7 @@ _UNKNOWN = {"low": float("-inf"), "high": float("inf")}
 def _with_unknowns(data: Any, kind: msgspec.inspect.Type) -> Any:
     """Give nulls their meaning where a figure is required: an interval's end is unbounded, any other figure is unknown (NaN)."""
     if isinstance(kind, msgspec.inspect.UnionType) and data is not None:
-        kind = next((one for one in kind.types if not isinstance(one, msgspec.inspect.NoneType)), kind)
+        kind = next((member for member in kind.types if not isinstance(member, msgspec.inspect.NoneType)), kind)
     if isinstance(kind, msgspec.inspect.StructType) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in kind.fields}
         ends = _UNKNOWN if issubclass(kind.cls, Interval) else {}

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pipefix.report.document import Document
 from pipefix.vocabulary import versioned
 
+S = TypeVar("S")
 NOTEBOOK_HEIGHT = 640
+
+
+def shown_as(kind: type[S], result: Any) -> S:
+    """A result of another room as ``kind``, which is derived from its class and from `Shown`."""
+    names = getattr(result, "__struct_fields__", None) or [field.name for field in dataclasses.fields(result)]
+    return kind(**{name: getattr(result, name) for name in names})
 
 
 class Shown:
@@ -23,6 +31,10 @@ class Shown:
         """What is printed; ``full``: what the page holds."""
         raise NotImplementedError
 
+    def printed(self, *, full: bool = False) -> list[Document]:
+        """What a terminal is told, one below the other."""
+        return [self.document(full=full)]
+
     def figures(self) -> Any:
         """What `save` writes as JSON, and ``--json`` prints."""
         return self
@@ -30,7 +42,7 @@ class Shown:
     def __str__(self) -> str:
         from pipefix.report import terminal
 
-        return "\n".join(terminal.lines(self.document()))
+        return "\n".join(line for document in self.printed() for line in terminal.lines(document))
 
     def _repr_html_(self) -> str:
         framed = html.escape(self.html(), quote=True)

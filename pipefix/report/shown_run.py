@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pipefix.report import probe_report, wording
+from pipefix.report import probe_report, program_report
 from pipefix.report.document import Document
 from pipefix.report.runfile import Run
-from pipefix.report.shown import Shown
+from pipefix.report.shown import Shown, shown_as
+from pipefix.vocabulary import quantity
 
 
 class ShownRun(Shown, Run, frozen=True, kw_only=True):
@@ -18,12 +19,17 @@ class ShownRun(Shown, Run, frozen=True, kw_only=True):
     def document(self, *, full: bool = False) -> Document:
         return probe_report.full(self) if full else probe_report.short(self)
 
+    def printed(self, *, full: bool = False) -> list[Document]:
+        """The probe, and the program that it was made in; where nothing was probed, the program alone."""
+        probed = [self.document(full=full)] if self.program is None or self.stages else []
+        return [*probed, *([program_report.report(self)] if self.program is not None else [])]
+
     def __repr__(self) -> str:
         kind = self.verdict.kind if self.verdict is not None else "no verdict"
         stage = f" ({self.verdict.stage})" if self.verdict is not None and self.verdict.stage else ""
-        rate = f", {wording.rate(self.throughput.delivered.value, self.throughput.unit)}" if self.throughput is not None else ""
+        rate = f", {quantity.rate(self.throughput.delivered.value, self.throughput.unit)}" if self.throughput is not None else ""
         return f"<pipefix run of {self.target or 'a pipeline'}: {kind}{stage}{rate}>"
 
 
 def shown(run: Run) -> ShownRun:
-    return run if isinstance(run, ShownRun) else ShownRun(**{name: getattr(run, name) for name in run.__struct_fields__})
+    return run if isinstance(run, ShownRun) else shown_as(ShownRun, run)

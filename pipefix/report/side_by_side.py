@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipefix.report import wording
 from pipefix.report.document import Bar, BarPart, Bars, Block, Paragraph, Table
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 
 _LEAD = "Seconds of a delivered sample by stage, drawn to one scale; a stage that runs beside something slower is left out."
 
@@ -20,9 +20,9 @@ def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
     for label, _, taken in runs:
         parts, at = [], 0.0
         for stage, value in taken:
-            parts.append(BarPart(at, at + value, stage, f"{stage}: {wording.seconds(value)}"))
+            parts.append(BarPart(at, at + value, stage, f"{stage}: {quantity.seconds(value)}"))
             at += value
-        bars.append(Bar(cells=[label, f"{wording.seconds(at)} a sample"], parts=parts, title=label))
+        bars.append(Bar(cells=[label, f"{quantity.seconds(at)} a sample"], parts=parts, title=label))
     rows = [[name, *(_clock(run, name) for _, run, _ in runs)] for name in names]
     heads = ["stage, wall a sample", *(label for label, _, _ in runs)]
     table = Table(heads, [row for row in rows if any(row[1:])], "lrr", caption="Stages before and after")
@@ -31,18 +31,18 @@ def side_by_side(before: Run | None, after: Run | None) -> list[Block]:
 
 def _taken(run: Run) -> list[tuple[str, float]]:
     """What each stage takes of a delivered sample's time."""
-    whole = wording.usable(run.sample_s)
+    whole = quantity.usable(run.sample_s)
     if whole is None:
         return []
     return [
         (stage.stage, stage.share * whole.value)
         for stage in run.stages
-        if not stage.hidden and stage.share is not None and wording.known(stage.share) and stage.share > 0
+        if not stage.hidden and stage.share is not None and quantity.known(stage.share) and stage.share > 0
     ]
 
 
 def _clock(run: Run, name: str) -> str:
     stage = next((stage for stage in run.stages if stage.stage == name), None)
-    if stage is None or wording.usable(stage.wall_s) is None:
+    if stage is None or quantity.usable(stage.wall_s) is None:
         return ""
-    return wording.seconds_between(stage.wall_s) + (", hidden" if stage.hidden else "")
+    return quantity.seconds_between(stage.wall_s) + (", hidden" if stage.hidden else "")

@@ -6,8 +6,8 @@ import io
 import re
 
 from pipefix.report.document import Bars, Block, CommandLine, Document, Field, Fields, Items, Paragraph, Points, Section, Table
+from pipefix.vocabulary.printable import printable
 from pipefix.vocabulary.random_state import preserved
-from pipefix.vocabulary.terminal import printable
 
 with preserved():  # rich draws from Python's generator when it is imported
     from rich.bar import Bar as Drawn
@@ -224,7 +224,7 @@ class _Printer:
         return text
 
     def _text(self, text: str, style: str = "") -> Text:
-        inks = " ".join(_STYLES.get(one, "") for one in style.split())
+        inks = " ".join(_STYLES.get(word, "") for word in style.split())
         return Text(_UNITS.sub(_HELD, self._safe(text)), inks, overflow="fold")
 
     def _rule(self) -> None:

@@ -162,7 +162,7 @@ class TuneReporter:
     def _sentence(self, changes: dict[str, object]) -> str:
         result = self.result
         words = said(result.chosen)
-        if not any(one.status == "run" for one in result.tried):
+        if not any(trial.status == "run" for trial in result.tried):
             return "Nothing was tried to its end, so the settings stay as they are."
         if result.kept is not None:
             more = " Workers are to be kept between epochs." if "persistent_workers" in changes else ""
@@ -250,16 +250,18 @@ def _with(base: Certificate, **values: Any) -> Certificate:
 
 def _sweet_spot(sizes: Sequence[BatchSize], own: int | None) -> str | None:
     """The smallest batch that delivers nearly the most; never chosen for the user."""
-    ran = [one for one in sizes if one.rate is not None]
+    ran = [size for size in sizes if size.rate is not None]
     if not ran or own is None:
         return None
-    most = max(one.rate.value for one in ran if one.rate is not None)
-    sweet = min((one for one in ran if one.rate is not None and one.rate.value >= 0.95 * most), key=lambda one: one.batch_size)
+    most = max(size.rate.value for size in ran if size.rate is not None)
+    sweet = min(
+        (size for size in ran if size.rate is not None and size.rate.value >= 0.95 * most), key=lambda size: size.batch_size
+    )
     told = (
         f"Of the batch sizes, {sweet.batch_size} is the smallest that delivers within 5 % of the most. The batch size stays {own}."
     )
-    ended = [one for one in sizes if one.reason]
-    if ended and sweet.batch_size == max(one.batch_size for one in ran):
+    ended = [size for size in sizes if size.reason]
+    if ended and sweet.batch_size == max(size.batch_size for size in ran):
         told += f" {ended[0].batch_size} was not run: {ended[0].reason}. To train with more, accumulate gradients over several."
     return told
 

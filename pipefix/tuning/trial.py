@@ -20,7 +20,7 @@ from pipefix.tuning.child import LONGEST_BLOCK, TrialWork, serve
 from pipefix.tuning.limits import BatchCost, Usage
 from pipefix.tuning.space import Settings
 from pipefix.tuning.vram import Vram
-from pipefix.vocabulary import death
+from pipefix.vocabulary import worker_exit
 from pipefix.vocabulary.errors import TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
@@ -127,7 +127,7 @@ class TrialProcess:
         self._process.join(1.0)
         code = self._process.exitcode
         if code is not None and code < 0:
-            return f"its process ended: {death.manner(code)}"
+            return f"its process ended: {worker_exit.describe_exit(code)}"
         return "its process ended"
 
     def _look(self) -> float:

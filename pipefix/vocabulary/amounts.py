@@ -36,8 +36,8 @@ def _without_comma(text: str) -> None:
     point, joined = text.replace(",", ".", 1), text.replace(",", "")
     if "," in text and _split(joined) is not None:
         thousands = re.match(r"\s*[+-]?\d{1,3}(,\d{3})+(?!\d)", text) is not None
-        said = [one for one, fits in ((point, text.count(",") == 1), (joined, thousands)) if fits] or [joined]
-        raise ValueError(f"{text!r} has a comma in it; write {' or '.join(one.strip() for one in said)}")
+        said = [reading for reading, fits in ((point, text.count(",") == 1), (joined, thousands)) if fits] or [joined]
+        raise ValueError(f"{text!r} has a comma in it; write {' or '.join(reading.strip() for reading in said)}")
 
 
 def _scaled(text: str, units: dict[str, float], what: str, examples: str) -> float:

@@ -71,15 +71,15 @@ def own(value: Any, name: str, default: Any = None) -> Any:
 
 def _in_dict(value: Any) -> dict[str, Any]:
     if _LOOKING_COSTS and type(value).__flags__ & _KEPT_IN_AN_ARRAY:
-        found = _by_name(value)
-        if found is not None:
-            return found
+        named = _by_name(value)
+        if named is not None:
+            return named
     return own_dict(value)
 
 
 def _by_name(value: Any) -> dict[str, Any] | None:
     """Attributes that the class's code names; None where the instance holds others too, or has its dictionary already."""
-    found, accounted = {}, {id(type(value))}
+    named, accounted = {}, {id(type(value))}
     for name, inherited in _names(type(value)):
         try:
             held = object.__getattribute__(value, name)
@@ -89,8 +89,8 @@ def _by_name(value: Any) -> dict[str, Any] | None:
         if held is not inherited and not (
             isinstance(held, MethodType) and (held.__self__ is value or held.__self__ is type(value))
         ):
-            found[name] = held
-    return found if all(id(one) in accounted for one in gc.get_referents(value)) else None
+            named[name] = held
+    return named if all(id(referent) in accounted for referent in gc.get_referents(value)) else None
 
 
 def _names(kind: type) -> tuple[tuple[str, Any], ...]:

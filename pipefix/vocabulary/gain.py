@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pipefix.vocabulary.quantity import Interval, times
+from pipefix.vocabulary.quantity import Interval, times, times_between
 
 FEWEST_RESAMPLED = 5
 """Blocks that a share of resamples must rest on: resampling fewer repeats the same few again and again."""
@@ -93,7 +93,7 @@ def figure(gain: Gain) -> str:
         return f"at most {times(gain.at_most)}"
     if isinstance(gain, MeasuredGain) and gain.blocks < FEWEST_FOR_INTERVAL:
         return f"{times(gain.interval.value)} in one block"
-    return span(gain.interval)
+    return times_between(gain.interval)
 
 
 def words(gain: Gain) -> str:
@@ -110,12 +110,6 @@ def pedigree(tried: bool, *, whole: bool = False) -> str:
     if whole:
         return "measured in a trial" if tried else "predicted by the model"
     return "measured" if tried else "predicted"
-
-
-def span(interval: Interval) -> str:
-    """``1.42x (1.31-1.55)``; alone where both ends read like the figure itself."""
-    value, low, high = (times(part).removesuffix("x") for part in (interval.value, interval.low, interval.high))
-    return f"{value}x" if low == value == high else f"{value}x ({low}-{high})"
 
 
 _ORDER: tuple[type[Gain], ...] = (MeasuredGain, Modelled, Bounded, NotTried)

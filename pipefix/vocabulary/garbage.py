@@ -25,5 +25,5 @@ def existing_objects_skipped() -> Iterator[None]:
         yield
     finally:
         # Frozen too where somebody froze meanwhile. Counting what is frozen would take tens of milliseconds.
-        if any(one is made_since for one in gc.get_objects()):
+        if any(tracked is made_since for tracked in gc.get_objects()):
             gc.unfreeze()

@@ -23,9 +23,9 @@ _LEAVES = (str, bytes, int, float, type, ModuleType, type(None))
 
 def generators(root: Any) -> list[Any]:
     """Every random generator that can be reached through attributes, short lists and dicts, and what functions enclose."""
-    found: dict[int, Any] = {}
-    _walk(root, found, set(), 0)
-    return list(found.values())
+    reached: dict[int, Any] = {}
+    _walk(root, reached, set(), 0)
+    return list(reached.values())
 
 
 def untouched(root: Any) -> AbstractContextManager[object]:
@@ -43,15 +43,15 @@ def is_generator(value: Any) -> bool:
     return numpy is not None and isinstance(value, (numpy.random.Generator, numpy.random.RandomState))
 
 
-def _walk(value: Any, found: dict[int, Any], seen: set[int], depth: int) -> None:
+def _walk(value: Any, reached: dict[int, Any], seen: set[int], depth: int) -> None:
     if depth > _DEPTH or id(value) in seen or isinstance(value, _LEAVES) or _is_tensor(value):
         return
     seen.add(id(value))
     if is_generator(value):
-        found[id(value)] = value
+        reached[id(value)] = value
         return
     for member in _members(value):
-        _walk(member, found, seen, depth + 1)
+        _walk(member, reached, seen, depth + 1)
 
 
 def _members(value: Any) -> list[Any]:
@@ -71,11 +71,11 @@ def _members(value: Any) -> list[Any]:
 
 def _enclosed(function: FunctionType) -> list[Any]:
     """What a function sees of those that it was made in."""
-    found = []
+    contents = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # not filled yet
-            found.append(cell.cell_contents)
-    return found
+            contents.append(cell.cell_contents)
+    return contents
 
 
 def _is_tensor(value: Any) -> bool:

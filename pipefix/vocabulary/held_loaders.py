@@ -20,7 +20,7 @@ def is_dataloader(kind: type) -> bool:
 
 def is_named(kind: type, name: str) -> bool:
     """Whether a class is, or is derived from, that of this full name."""
-    return any(f"{one.__module__}.{one.__qualname__}" == name for one in kind.__mro__)
+    return any(f"{base.__module__}.{base.__qualname__}" == name for base in kind.__mro__)
 
 
 def held_loader(value: Any) -> Any:
@@ -47,4 +47,4 @@ def _inside(value: Any) -> Any:
         stages = own(value, "pipeline")
         return stages[0] if type(stages) is list and stages and is_dataloader(type(stages[0])) else None
     held = (own(value, name) for name in _NAMES)
-    return next((one for one in held if one is not None and hasattr(type(one), "__iter__")), None)
+    return next((inner for inner in held if inner is not None and hasattr(type(inner), "__iter__")), None)

@@ -1,10 +1,18 @@
-"""An estimate with its 95 % interval, and numbers as people read them: 1.23 ms, 4.5 GB, 61 %, 3.4x."""
+"""An estimate with its 95 % interval, and figures in words: 1.23 ms, 4.5 GB, 61 %, 3.4x, 1.42x (1.35-1.49).
+
+A figure that is not finite reads as "unknown"; an interval without a finite end says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 import msgspec
+
+UNKNOWN = "unknown"
 
 
 class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=True):
@@ -37,6 +45,18 @@ def exactly(value: float) -> Interval:
     return Interval(value, value, value)
 
 
+def known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def usable(interval: Interval | None) -> Interval | None:
+    """The interval if its estimate is a figure, else None."""
+    return interval if interval is not None and math.isfinite(interval.value) else None
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
 def three_digits(value: float) -> str:
     """``1,234``, ``12.3``, ``1.23``, ``0.0123``: the tenths and hundredths that this size deserves."""
     if value == 0:
@@ -57,30 +77,102 @@ def time_unit(value: float) -> tuple[str, float]:
     return ("s", 1.0) if value == 0 else ("ns", 1e-9)
 
 
-def seconds(value: float) -> str:
+def seconds(value: float | None) -> str:
     """``0.00123`` -> ``1.23 ms``; minutes and hours above 90 s."""
+    if not known(value):
+        return UNKNOWN
     unit, scale = time_unit(value)
     return f"{value / scale:.1f} {unit}" if unit in ("h", "min") else f"{three_digits(value / scale)} {unit}"
 
 
-def size(value: float) -> str:
+def size(value: float | None) -> str:
     """Bytes in decimal units, as disks and networks are sold: ``1234567`` -> ``1.23 MB``."""
+    if not known(value):
+        return UNKNOWN
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(value) >= scale:
             return f"{three_digits(value / scale)} {unit}"
     return f"{value:.0f} B"
 
 
-def rate(value: float, unit: str = "samples/s") -> str:
-    return f"{three_digits(value)} {unit}"
+def rate(value: float | None, unit: str = "samples/s") -> str:
+    return f"{three_digits(value)} {unit}" if known(value) else UNKNOWN
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """``0.613`` -> ``61 %``; tenths below ten per cent."""
+    if not known(share):
+        return UNKNOWN
     value = share * 100
     return f"{value:.0f} %" if abs(value) >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
-def times(ratio: float) -> str:
+def times(ratio: float | None) -> str:
     """A speed-up: ``3.4x``."""
+    if not known(ratio):
+        return UNKNOWN
     return f"{ratio:.0f}x" if ratio >= 100 else f"{ratio:.1f}x" if ratio >= 10 else f"{ratio:.2f}x"
+
+
+def number(value: float | None) -> str:
+    if not known(value):
+        return UNKNOWN
+    return f"{value:,.0f}" if value == round(value) else three_digits(value)
+
+
+def calls(a_sample: float) -> str:
+    """``2 calls``; ``1 in 64 samples`` for what is called once a batch; nothing for once a sample."""
+    if a_sample == 1 or not math.isfinite(a_sample):
+        return ""
+    between = 1 / a_sample if a_sample > 0 else 0.0
+    return f"1 in {number(round(between))} samples" if 2 <= between < math.inf else f"{number(a_sample)} calls"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 finding``, ``3 findings``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def median(values: Sequence[float]) -> float | None:
+    """The middle of the finite ones."""
+    finite = [value for value in values if math.isfinite(value)]
+    return statistics.median(finite) if finite else None
+
+
+# -- figures with their interval -----------------------------------------------------------------------------------------
+
+
+def between(low: str, high: str) -> str:
+    """``1.35-1.49``; with a word where a minus sign would be misread."""
+    return f"{low} to {high}" if low.startswith("-") or high.startswith("-") else f"{low}-{high}"
+
+
+def _with_ends(interval: Interval | None, text: Callable[[float], str], end: Callable[[float], str]) -> str:
+    """The estimate in words, and its interval in brackets unless both ends read like it."""
+    if interval is None or not known(interval.value):
+        return UNKNOWN
+    low, high = (end(figure) if known(figure) else "" for figure in (interval.low, interval.high))
+    if low == end(interval.value) == high:
+        return text(interval.value)
+    if low and high:
+        return f"{text(interval.value)} ({between(low, high)})"
+    return f"{text(interval.value)} ({f'at least {low}' if low else f'at most {high}' if high else 'no interval'})"
+
+
+def seconds_between(interval: Interval | None) -> str:
+    """``4.60 ms (4.41-4.80)``."""
+    scale = time_unit(interval.value)[1] if interval is not None and known(interval.value) else 1.0
+    return _with_ends(interval, seconds, lambda end: three_digits(end / scale))
+
+
+def rate_between(interval: Interval | None, unit: str = "samples/s") -> str:
+    return _with_ends(interval, lambda value: rate(value, unit), three_digits)
+
+
+def percent_between(interval: Interval | None) -> str:
+    return _with_ends(interval, percent, lambda end: percent(end).removesuffix(" %"))
+
+
+def times_between(interval: Interval | None) -> str:
+    """``1.42x (1.35-1.49)``."""
+    return _with_ends(interval, times, lambda end: times(end).removesuffix("x"))

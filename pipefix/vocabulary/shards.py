@@ -25,7 +25,7 @@ def shards_of(stream: Any, depth: int = 0) -> int | None:
     if isinstance(urls, (list, tuple)) and urls:  # WebDataset's list of shards
         return len(urls)
     inner = [held[name] for name in _INSIDE if name in held]
-    parts = [part for one in inner for part in (one if isinstance(one, (list, tuple)) else [one])]
+    parts = [part for member in inner for part in (member if isinstance(member, (list, tuple)) else [member])]
     return next((count for part in parts if (count := shards_of(part, depth + 1)) is not None), None)
 
 

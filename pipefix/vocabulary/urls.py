@@ -15,7 +15,7 @@ def is_far(name: str) -> bool:
 
 def store_of(url: str) -> str | None:
     """The store that a URL leads to, such as ``s3://bucket`` or ``https://host``, without user and password; None for a path."""
-    found = _FAR.match(url)
-    if found is None or found[1] in _NEAR:
+    match = _FAR.match(url)
+    if match is None or match[1] in _NEAR:
         return None
-    return f"{found[1]}://{found[2].rpartition('@')[2]}"
+    return f"{match[1]}://{match[2].rpartition('@')[2]}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pipefix.audit.finding import AuditFacts, BatchFacts
+from pipefix.audit.facts import AuditFacts, BatchFacts
 from pipefix.system.machine import Machine, look
 from pipefix.vocabulary.settings import LoaderSettings
 

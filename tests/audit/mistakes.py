@@ -20,7 +20,7 @@ import msgspec
 from torch.utils.data import DataLoader
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
+from pipefix.audit.facts import AuditFacts, BatchFacts, FarStore, MemoryGrowth, StepFacts
 from pipefix.audit.observe import loader_facts
 from pipefix.audit.store_scan import store_in
 from pipefix.system.machine import Gpu, filesystems, throttle
@@ -199,7 +199,7 @@ MISTAKES = [
         described(machine=machine(affinity_cores=2, effective_cores=2.0), settings=loader()),
         "cpu-quota",
     ),
-    Case("quota ran out in half of the periods", throttled, "cpu-throttled"),
+    Case("quota ran out in half of the periods", throttled, "cpu-quota"),
     Case("batches of 4.8 MB in 20 MB of /dev/shm", small_shm, "shm-size", real=True, long=True),
     Case(
         "float32 images in docker's 64 MB of /dev/shm",
@@ -211,7 +211,7 @@ MISTAKES = [
     Case("ulimit -n 256, machine alone", lambda: few_descriptors(settings=False), "fd-limit", real=True),
     Case("spawn", spawned, "start-method", real=True, long=True),
     Case("forkserver without preload", fork_server, "start-method", real=True, long=True),
-    Case("list of 500,000 (path, label) tuples in 2 forked workers", list_dataset, "python-lists", real=True, long=True),
+    Case("list of 500,000 (path, label) tuples in 2 forked workers", list_dataset, "memory-growth", real=True, long=True),
     Case("dataset that keeps what it made", hoarding, "memory-growth", real=True, long=True),
     Case("spawn, untimed", lambda: looked_at(multiprocessing_context="spawn"), "start-method"),
     Case(
@@ -219,7 +219,7 @@ MISTAKES = [
         described(settings=loader(), start_method="forkserver", preload=["__main__"], first_batch_s=5.0),
         "start-method",
     ),
-    Case("list of 400,000 (path, label) tuples, 2 workers", lambda: held(pipelines.PathList(400_000)), "python-lists"),
+    Case("list of 400,000 (path, label) tuples, 2 workers", lambda: held(pipelines.PathList(400_000)), "memory-growth"),
     Case(
         "memory that grows by the size of each sample",
         described(
@@ -231,16 +231,16 @@ MISTAKES = [
     ),
     Case("ZipFile opened in __init__, 2 forked workers", zip_before_fork, "handle-before-fork", real=True),
     Case("2 workers for a stream of one shard", one_shard, "few-shards", real=True),
-    Case("batch of 64 small tensors", many_pieces, "small-tensors", real=True),
-    Case("batch of NumPy arrays", numpy_batches, "piped-arrays", real=True),
+    Case("batch of 64 small tensors", many_pieces, "batch-parts", real=True),
+    Case("batch of NumPy arrays", numpy_batches, "batch-parts", real=True),
     Case("NFS", lambda: network("nfs4"), "network-files"),
     Case("object store through FUSE", lambda: network("fuse.gcsfuse"), "network-files"),
     Case(
         "objects over HTTP",
         described(settings=loader(), store=FarStore(name="https://host", request_s=0.02, requests=1)),
-        "far-store",
+        "network-files",
     ),
-    Case("URLs in a list", lambda: AuditFacts(machine=machine(), store=store_in(Urls())), "far-store"),
+    Case("URLs in a list", lambda: AuditFacts(machine=machine(), store=store_in(Urls())), "network-files"),
     Case("Lustre", lambda: network("lustre"), "network-files"),
     Case(
         "driver that does not answer",
@@ -255,7 +255,7 @@ MISTAKES = [
     Case("loss.item() in each step", described(step=StepFacts(waits={"train_step (train.py:9)": 1})), "step-waits"),
     Case("a copy that is waited for", described(step=StepFacts(blocking={"train_step (train.py:4)": 2})), "blocking-copies"),
     Case(
-        "non_blocking from ordinary memory", described(step=StepFacts(pageable={"train_step (train.py:4)": 2})), "pageable-copies"
+        "non_blocking from ordinary memory", described(step=StepFacts(pageable={"train_step (train.py:4)": 2})), "blocking-copies"
     ),
     Case("batches of a few numbers", described(step=StepFacts(), batch=BatchFacts(bytes=2048, tensors=2)), "tiny-batches"),
     Case("float32 without TF32", described(step=StepFacts(full_precision=12_000_000)), "full-precision"),

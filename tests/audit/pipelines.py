@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from pipefix.audit.finding import AuditFacts
+from pipefix.audit.facts import AuditFacts
 from pipefix.audit.observe import growth, run_facts, worker_facts, worker_of
 from pipefix.vocabulary.settings import LoaderSettings
 
@@ -85,7 +85,7 @@ def observed(loader: DataLoader[Any], **more: Any) -> AuditFacts:
         else:
             samples[pid] += count
         last[pid] = numbers
-    pid = max(last, key=lambda one: samples[one])
+    pid = max(last, key=lambda process: samples[process])
     fields: dict[str, Any] = {**run_facts(loader, last[pid]), "settings": settings_of(loader)}
     if samples[pid]:
         fields["growth"] = growth(worker_of(first[pid]), worker_of(last[pid]), samples[pid])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.utils.data import DataLoader
 
-from pipefix.audit.finding import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
+from pipefix.audit.facts import AuditFacts, BatchFacts, DatasetFacts, MemoryGrowth
 from pipefix.audit.observe import loader_facts
 from pipefix.loader.fast_loader import FastLoader
 from pipefix.system.machine import Filesystem, Gpu

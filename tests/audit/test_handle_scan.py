@@ -81,7 +81,7 @@ def test_an_open_handle_is_found_wherever_it_is_held(kind: str, opened: dict[str
         "dataset.datasets[0].handle": ConcatDataset([Holding(handle=handle)]),
     }
     for where, dataset in held.items():
-        assert [(found.where, found.kind) for found in open_handles(dataset)] == [(where, kind)]
+        assert [(handle.where, handle.kind) for handle in open_handles(dataset)] == [(where, kind)]
 
 
 def test_what_is_closed_in_memory_or_written_to_is_none(opened: dict[str, Any], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from pipefix.audit.dataset_scan import scan_dataset
-from pipefix.audit.finding import BatchFacts, DatasetFacts, WorkerFacts
+from pipefix.audit.facts import BatchFacts, DatasetFacts, WorkerFacts
 from pipefix.audit.handle_scan import open_handles
 from pipefix.audit.observe import batch_facts, growth, loader_facts, run_facts, worker_facts, worker_of
 from pipefix.audit.store_scan import store_in
@@ -33,10 +33,10 @@ def held(**attributes: Any) -> DatasetFacts:
 
 class TestDatasets:
     def test_tuples_of_path_and_label(self) -> None:
-        found = scan_dataset(pipelines.PathList(20_000))
-        assert found.objects == pytest.approx(60_000, rel=0.02)
-        assert found.bytes == pytest.approx(20_000 * (56 + 91 + 28), rel=0.1)
-        assert (found.where, found.entries) == ("dataset.samples", 20_000)
+        facts = scan_dataset(pipelines.PathList(20_000))
+        assert facts.objects == pytest.approx(60_000, rel=0.02)
+        assert facts.bytes == pytest.approx(20_000 * (56 + 91 + 28), rel=0.1)
+        assert (facts.where, facts.entries) == ("dataset.samples", 20_000)
 
     def test_shared_labels_count_once(self) -> None:
         names = [f"class {index}" for index in range(100)]
@@ -51,10 +51,10 @@ class TestDatasets:
         assert held(records=records).objects == pytest.approx(60_000, rel=0.05)
 
     def test_arrays_hold_no_objects(self) -> None:
-        found = held(
+        facts = held(
             paths=np.array(["a", "b"] * 50_000), pixels=torch.zeros(100_000), numbers=np.arange(100_000), span=range(10**9)
         )
-        assert found == DatasetFacts()
+        assert facts == DatasetFacts()
 
     def test_arrays_of_objects_do(self) -> None:
         strings = [f"path {index}" for index in range(5000)]
@@ -63,9 +63,9 @@ class TestDatasets:
     def test_datasets_inside_datasets(self) -> None:
         inner = pipelines.PathList(1000)
         both = Subset(ConcatDataset([inner, pipelines.PathList(2000)]), range(10))
-        found = scan_dataset(both)
-        assert found.objects == pytest.approx(9000, rel=0.1)
-        assert found.where == "dataset.dataset.datasets[1].samples"
+        facts = scan_dataset(both)
+        assert facts.objects == pytest.approx(9000, rel=0.1)
+        assert facts.where == "dataset.dataset.datasets[1].samples"
 
     def test_one_list_under_two_names_counts_once(self) -> None:
         strings = [f"path {index}" for index in range(5000)]
@@ -114,10 +114,10 @@ class TestBatches:
             "nothing": None,
             "sparse": torch.eye(3).to_sparse(),
         }
-        found = batch_facts(batch)
-        assert found.piped_bytes == 110
-        assert found.tensors == 5
-        assert found.bytes == 110 + 4 * (10 + 2 + 3 + 4 + 9)
+        facts = batch_facts(batch)
+        assert facts.piped_bytes == 110
+        assert facts.tensors == 5
+        assert facts.bytes == 110 + 4 * (10 + 2 + 3 + 4 + 9)
 
     @pytest.mark.parametrize("batch", [None, 3, "text", [], {}, object()])
     def test_no_tensors_at_all(self, batch: Any) -> None:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pipefix.api.read_back import record
+from pipefix.api.try_sample_cache import record
 from pipefix.caches import read_back as trial
 from pipefix.caches.read_back import read_back
 from pipefix.measurement.consumer import Consumer

@@ -11,6 +11,7 @@ import pytest
 
 import pipefix
 from pipefix.report.runfile import Run, read
+from pipefix.report.shown_run import shown
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +40,7 @@ def a_run() -> Run:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch, a_run: Run) -> Library:
-    stand_in = Library(answer=a_run)
+    stand_in = Library(answer=shown(a_run))
     for name in ("probe", "doctor", "fix", "undo", "swap", "tune"):
         monkeypatch.setitem(vars(pipefix), name, stand_in.call)
     return stand_in

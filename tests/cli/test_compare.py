@@ -34,14 +34,14 @@ def test_what_changed_goes_to_stdout(two: tuple[str, str], capsys: pytest.Captur
 def test_json_holds_the_ratio_and_every_stage(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *two, "--json", "--max-regression", "5%"]) == 1
     told = capsys.readouterr()
-    found = json.loads(told.out)
-    assert found["ratio"]["value"] == pytest.approx(0.8)
-    assert found["settled"] is True
-    assert found["sentence"].startswith("Delivered 0.80x (0.79-0.81)")
-    decode = next(stage for stage in found["stages"] if stage["stage"] == "decode")
+    figures = json.loads(told.out)
+    assert figures["ratio"]["value"] == pytest.approx(0.8)
+    assert figures["settled"] is True
+    assert figures["sentence"].startswith("Delivered 0.80x (0.79-0.81)")
+    decode = next(stage for stage in figures["stages"] if stage["stage"] == "decode")
     assert decode["ratio"]["low"] < decode["ratio"]["value"] == 1.0 < decode["ratio"]["high"]
     assert decode["settled"] is False
-    assert found["before"]["delivered"]["value"] == 1000
+    assert figures["before"]["delivered"]["value"] == 1000
     assert "Regression: " in told.err
 
 

@@ -115,6 +115,6 @@ def test_a_forecast_writes_nothing(target, capsys):
     ],
 )
 def test_mistakes_are_told_in_sentences(target, capsys, arguments, code, said):
-    assert main([one.format(target=target) for one in arguments]) == code
+    assert main([word.format(target=target) for word in arguments]) == code
     notes = capsys.readouterr().err
     assert said in notes and "Traceback" not in notes

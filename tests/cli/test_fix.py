@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from pipefix.api.fix import FixReport, Undone
 from pipefix.cli import fix as command
 from pipefix.cli.main import main
 from pipefix.cli.progress import Progress
-from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness, Undone
+from pipefix.fixes.outcome import Applied, Fixed, Measured, Refused, Sameness
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
@@ -30,7 +31,7 @@ FIXED = Fixed(
 
 @pytest.fixture
 def fixing(library: Library, a_run) -> Library:
-    library.answer = SimpleNamespace(fixed=FIXED, before=a_run, after=a_run, page=Path("out/pipefix.fix.html"))
+    library.answer = FixReport(FIXED, a_run, a_run, Path("out/pipefix.fix.html"))
     return library
 
 
@@ -55,7 +56,7 @@ def test_json_is_the_last_probes_run_file(fixing, capsys):
 def test_an_interrupted_one_tells_what_holds(fixing, capsys):
     import msgspec
 
-    fixing.answer.fixed = msgspec.structs.replace(FIXED, interrupted=True, total=None)
+    fixing.answer = dataclasses.replace(fixing.answer, fixed=msgspec.structs.replace(FIXED, interrupted=True, total=None))
     assert main(["fix", "data.py", "-q"]) == 130
     streams = capsys.readouterr()
     assert "1 step kept; interrupted before the whole was measured" in streams.out
@@ -104,7 +105,7 @@ def test_undo_says_what_it_did(library, capsys, changes, said):
 
 
 def test_json_is_json_where_no_probe_came_to_its_end(library, capsys):
-    library.answer = SimpleNamespace(after=None, fixed=FIXED, page=None)
+    library.answer = FixReport(FIXED, None, None)
     assert main(["fix", "data.py", "--json", "-q"]) == 0
     assert json.loads(capsys.readouterr().out)["target"] == FIXED.target
 

@@ -51,9 +51,9 @@ def test_everything_is_told_in_order(folder: Path, capsys: pytest.CaptureFixture
 
 def test_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["what"] for one in found["done"]] == ["probe", "fix", "fix"]
-    assert found["saved_of_an_epoch_s"] == pytest.approx(216)
+    listed = json.loads(capsys.readouterr().out)
+    assert [deed["what"] for deed in listed["done"]] == ["probe", "fix", "fix"]
+    assert listed["saved_of_an_epoch_s"] == pytest.approx(216)
 
 
 def test_files_of_others_and_broken_ones_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,13 @@ import pytest
 from pipefix.cli.main import main
 from pipefix.cli.probe import ENDING
 from pipefix.report import runfile
-from pipefix.report.runfile import Finding, Run, VerdictFigures
+from pipefix.report.runfile import Finding, Run, Verdict
+from pipefix.report.shown_run import shown
 from tests.cli.conftest import Library
 
 
 def changed(run: Run, **fields: object) -> Run:
-    return msgspec.structs.replace(run, **fields)
+    return shown(msgspec.structs.replace(run, **fields))
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ class TestGates:
         assert main(["probe", "data.py", "--fail-on", "inconclusive", "-q"]) == 1
 
     def test_problems_of_the_audit(self, library: Library, a_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-        healthy = VerdictFigures(kind="balanced", stage=None, sentence="Balanced.", confidence=1.0)
+        healthy = Verdict(kind="balanced", stage=None, sentence="Balanced.", confidence=1.0)
         problem = Finding(id="shm", severity="problem", found="64 MB", advice="more")
         library.answer = changed(a_run, verdict=healthy, audit=[problem])
         assert main(["probe", "data.py", "--fail-on", "problem", "-q"]) == 1

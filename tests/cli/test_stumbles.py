@@ -11,8 +11,9 @@ from rich.cells import cell_len
 
 from pipefix.cli import console, deliver, destination, main, probe
 from pipefix.cli.main import main as pipefix
-from pipefix.report import runfile
 from pipefix.report.runfile import Run
+from pipefix.report.shown_run import shown
+from pipefix.vocabulary import versioned
 from tests.cli.conftest import Library
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,8 +193,8 @@ def test_a_folder_that_may_not_be_written_to(monkeypatch: pytest.MonkeyPatch, ca
 
 
 MOMENTS = [
-    (main, "find"), (main, "parse"), (main, "named"), (destination, "check"), (console, "stdout_reserved"), (probe, "Progress"),
-    (probe, "used"), (probe, "deliver"), (runfile, "write"), (deliver, "_print"),
+    (main, "find"), (main, "parse"), (main, "named"), (destination, "check"), (console, "stdout_reserved"), (deliver, "Progress"),
+    (probe, "used"), (deliver, "deliver"), (versioned, "write"), (console, "show"),
 ]  # fmt: skip
 
 
@@ -214,7 +215,7 @@ def test_ctrl_c_at_ten_moments(
 def test_ctrl_c_keeps_what_is_known(library: Library, a_run: Run, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import msgspec
 
-    library.answer = msgspec.structs.replace(a_run, partial=True)
+    library.answer = shown(msgspec.structs.replace(a_run, partial=True))
     assert pipefix(["probe", "data.py", "--out", "run.json"]) == 130
     assert json.loads((here / "run.json").read_text(encoding="utf-8"))["partial"] is True
     told = capsys.readouterr()

@@ -5,61 +5,63 @@ import io
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from PIL import Image
+from torchvision.transforms import v2
 
 from pipefix.api.swap import Swapped
-from pipefix.augment.parity import Panel, Parity
+from pipefix.augment.parity import Panel, Parity, PixelError
+from pipefix.augment.split import SampleFormat, Split
+from pipefix.augment.swap import Swap
+from pipefix.augment.transforms import ListedTransform
 from pipefix.cli.main import main
-from pipefix.report import swap_report, terminal
-from pipefix.report.swap_report import (
-    Moves,
-    ParityFigures,
-    PixelFigures,
-    Stays,
-    SwapReport,
-    WireFigures,
-)
+from pipefix.report import terminal
+from pipefix.report.swap_report import PredictedGain, verdict
+from pipefix.subject.subject import Subject
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.conftest import Library
 
 SHADES = (10, 20, 30, 40)
-PIXELS = PixelFigures(op="ColorJitter", pictures=16, mean=0.2, p99=1.0, worst=2.0, within=True, note="rounded once")
-PARITY = ParityFigures(
-    device="cpu",
-    holds=True,
-    pixels=[PixelFigures(op="HorizontalFlip", pictures=16, mean=0, p99=0, worst=0, within=True), PIXELS],
-    whole=PixelFigures(op="the whole list", pictures=16, mean=0.3, p99=2.0, worst=9.0, within=True),
-    declined=[Stays(transform="Lambda", why="a function cannot be looked into")],
-)  # fmt: skip
-REPORT = SwapReport(
-    target="data.py:loader",
-    to="kornia",
-    stays=[Stays(transform="RandomResizedCrop", why="pictures differ in size")],
-    moves=[Moves(transform="RandomHorizontalFlip", settings="RandomHorizontalFlip(p=0.5)"), Moves(transform="Identity")],
-    before=WireFigures(shape=[3, 224, 224], dtype="float32", bytes=602112),
-    after=WireFigures(shape=[3, 224, 224], dtype="uint8", bytes=150528),
-    gain=Interval(1.9, 1.5, 2.4),
-    notes=["There is no CUDA device here."],
-    parity=PARITY,
+PARITY = Parity(
+    "kornia",
+    "cpu",
+    pixels=[PixelError("HorizontalFlip", 16, 0, 0, 0), PixelError("ColorJitter", 16, 0.2, 1.0, 2.0, "rounded once")],
+    whole=PixelError("the whole list", 16, 0.3, 2.0, 9.0),
+    sheet=[Panel(*(np.full((2, 2, 3), shade) for shade in SHADES), mean=0.3)],
+    declined=[("Lambda", "a function cannot be looked into")],
+)
+SPLIT = Split(
+    "kornia",
+    in_dataset=(),
+    on_batch=tuple(ListedTransform(transform, None) for transform in (v2.RandomHorizontalFlip(0.5), v2.Identity())),
+    reasons=(("RandomResizedCrop", "pictures differ in size"),),
+    format_before=SampleFormat((3, 224, 224), "float32"),
+    format_after=SampleFormat((3, 224, 224), "uint8"),
 )
 
 
-def text(report: SwapReport, **manner: Any) -> str:
-    return "\n".join(terminal.lines(swap_report.report(report), **manner))
+def swapped(cut: Split = SPLIT, parity: Parity | None = PARITY, worth: PredictedGain | None = None) -> Swapped:
+    subject = SimpleNamespace(target="data.py:loader")
+    worth = worth or PredictedGain(Interval(1.9, 1.5, 2.4), "")
+    return Swapped(Swap(cut, None), parity, worth, cast(Subject, subject))
+
+
+def text(result: Swapped, **manner: Any) -> str:
+    return "\n".join(terminal.lines(result.document(), **manner))
 
 
 def test_the_whole_report() -> None:
-    said = text(REPORT)
+    said = text(swapped())
     assert (
         "STAYS    On the CPU, in the dataset, before samples are collated:\n         - RandomResizedCrop: pictures differ in size"
         in said
     )
     assert (
-        "MOVES    To the batch, as one module on its device:\n         - RandomHorizontalFlip(p=0.5)\n         - Identity" in said
+        "MOVES    To the batch, as one module on its device:\n         - RandomHorizontalFlip(p=0.5)\n         - Identity()" in said
     )
     assert (
         "crosses to the training process as 151 kB (uint8 3x224x224) instead of 602 kB (float32 3x224x224): 4.00x"
@@ -74,36 +76,26 @@ def test_the_whole_report() -> None:
 
 
 def test_nothing_to_move_and_nothing_known() -> None:
-    bare = SwapReport(
-        target="x", to="dali", stays=[], moves=[], before=WireFigures(), after=WireFigures(dtype="uint8"),
-        gain_why="Not predicted.",
-    )  # fmt: skip
-    said = text(bare)
+    cut = Split("dali", (), (), (), SampleFormat(None, "uint8"), SampleFormat(None, "uint8"))
+    said = text(swapped(cut, None, PredictedGain(None, "Not predicted.")))
     assert "Nothing can be moved." in said
     assert "DALI begins with the encoded file" in said
     assert "GAIN     Not predicted." in said
 
 
 def test_a_difference_is_named() -> None:
-    wrong = PixelFigures(op="Affine", pictures=3, mean=5, p99=40, worst=99, within=False)
-    parity = ParityFigures(device="cpu", holds=False, pixels=[wrong])
-    assert swap_report.verdict(parity) == "Not equal: Affine. The figures are below."
+    parity = Parity("kornia", "cpu", pixels=[PixelError("Affine", 3, 5, 40, 99)])
+    assert verdict(parity) == "Not equal: Affine. The figures are below."
 
 
 def test_narrow_and_ascii() -> None:
-    said = terminal.lines(swap_report.report(REPORT), width=40, unicode=False)
-    assert all(line.isascii() for line in said)
+    assert text(swapped(), width=40, unicode=False).isascii()
 
 
 @pytest.fixture
 def swap(library: Library) -> Library:
-    library.answer = swapped(REPORT)
+    library.answer = swapped()
     return library
-
-
-def swapped(report: SwapReport) -> Swapped:
-    parity = Parity("kornia", "cpu", sheet=[Panel(*(np.full((2, 2, 3), shade) for shade in SHADES), mean=0.3)])
-    return Swapped(cast(Any, None), report, parity, cast(Any, None))
 
 
 def test_what_is_asked(swap: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -121,15 +113,16 @@ def test_what_is_asked(swap: Library, capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_json(swap: Library, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["swap", "x", "--to", "kornia", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["format"] == "pipefix.swap/1"
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["format"] == "pipefix.swap/1"
+    assert figures["before"] == {"shape": [3, 224, 224], "dtype": "float32", "bytes": 602112}
+    assert figures["moves"][0] == {"transform": "RandomHorizontalFlip", "settings": "RandomHorizontalFlip(p=0.5)"}
+    assert figures["parity"]["pixels"][1]["within"] is True and figures["gain"]["value"] == 1.9
     assert swap.asked[0][1]["check"] is False
 
 
 def test_a_difference_is_an_exit_code_where_it_was_asked_for(swap: Library, capsys: pytest.CaptureFixture[str]) -> None:
-    import msgspec
-
-    worse = msgspec.structs.replace(REPORT, parity=msgspec.structs.replace(PARITY, holds=False))
-    swap.answer = swapped(worse)
+    swap.answer = swapped(parity=Parity("kornia", "cpu", whole=PixelError("the whole list", 3, 5, 40, 99)))
     assert main(["swap", "x", "--to", "kornia", "--check"]) == 1
     assert "the two sides differ" in capsys.readouterr().err
 

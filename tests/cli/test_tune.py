@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pipefix.api.tune import Tuned
 from pipefix.cli.main import main
+from pipefix.plan.planfile import LoaderChange, PlanFile
 from pipefix.report import terminal, tune_report
 from pipefix.report.tune_report import Certificate, TuneReport
 from pipefix.tuning.limits import Usage
@@ -74,7 +75,7 @@ def test_narrow_and_ascii() -> None:
 
 @pytest.fixture
 def tune(library: Library) -> Library:
-    library.answer = SimpleNamespace(report=REPORT)
+    library.answer = Tuned(LoaderChange(), PlanFile(), REPORT)
     return library
 
 
@@ -108,7 +109,8 @@ def test_json_is_the_report_and_no_plan_is_written_where_none_is_wanted(tune: Li
 def test_an_interrupted_tuning_is_told_and_says_so(tune: Library, capsys: pytest.CaptureFixture[str]) -> None:
     import msgspec
 
-    tune.answer = SimpleNamespace(report=msgspec.structs.replace(REPORT, partial=True, written=None))
+    interrupted = msgspec.structs.replace(REPORT, partial=True, written=None)
+    tune.answer = Tuned(LoaderChange(), PlanFile(), interrupted)
     assert main(["tune", "train.py", "--no-write", "-q"]) == 130
     told = capsys.readouterr()
     assert "RESULT" in told.out

@@ -18,15 +18,15 @@ from tests.doubles.measured import measured
 COSTS = st.fixed_dictionaries({name: st.floats(0.05, 20.0) for name in ("storage", "decode", "augment", "collate")})
 
 
-def each(found, name):  # type: ignore[no-untyped-def]
-    return ledger(found, found.of("real")).each()[INDEX[name]] * 1e3
+def each(measurement, name):  # type: ignore[no-untyped-def]
+    return ledger(measurement, measurement.of("real")).each()[INDEX[name]] * 1e3
 
 
 @given(COSTS)
 def test_without_workers_every_planted_cost_is_found_again(costs: dict[str, float]) -> None:
-    found = measured(costs)
+    measurement = measured(costs)
     for name, value in costs.items():
-        assert each(found, name) == pytest.approx(value, rel=1e-4)
+        assert each(measurement, name) == pytest.approx(value, rel=1e-4)
 
 
 @given(COSTS, st.floats(0.05, 20.0), st.sampled_from([0, 1, 2, 4]))
@@ -38,8 +38,8 @@ def test_shares_and_the_rest_add_up_to_the_delivered_time(costs: dict[str, float
 
 
 def test_the_users_own_code_belongs_to_what_the_sample_has_been_through() -> None:
-    found = measured({"storage": 1.0, "decode": 1.0})
-    for block in found.of("real"):
+    measurement = measured({"storage": 1.0, "decode": 1.0})
+    for block in measurement.of("real"):
         for row in block.rows:
             row.trace.charges = [
                 *row.trace.charges,
@@ -47,75 +47,75 @@ def test_the_users_own_code_belongs_to_what_the_sample_has_been_through() -> Non
                 Charge(None, "own code on raw bytes", 8_000_000, 0, 0, 0),
                 Charge(None, "own code on decoded values", 12_000_000, 0, 0, 0),
             ]
-    assert each(found, "own") == pytest.approx(1.0)
-    assert each(found, "decode") == pytest.approx(1.0 + 2.0)
-    assert each(found, "augment") == pytest.approx(3.0)
+    assert each(measurement, "own") == pytest.approx(1.0)
+    assert each(measurement, "decode") == pytest.approx(1.0 + 2.0)
+    assert each(measurement, "augment") == pytest.approx(3.0)
 
 
 def test_a_dataset_in_memory_has_no_before_reading() -> None:
-    found = measured({"augment": 1.0})
-    for block in found.of("real"):
+    measurement = measured({"augment": 1.0})
+    for block in measurement.of("real"):
         for row in block.rows:
             row.trace.charges = [*row.trace.charges, Charge(None, "own code before reading", 4_000_000, 0, 0, 0)]
-    assert each(found, "augment") == pytest.approx(2.0)
-    assert each(found, "own") == 0.0
+    assert each(measurement, "augment") == pytest.approx(2.0)
+    assert each(measurement, "own") == 0.0
 
 
 def test_helper_threads_take_the_time_that_the_batch_waited_for_them() -> None:
-    found = measured({"storage": 0.0})
-    for block in found.of("real"):
+    measurement = measured({"storage": 0.0})
+    for block in measurement.of("real"):
         for row in block.rows:
             row.trace.charges = [
                 Charge("decode", "header", 400_000, 0, 0, 1),
                 Charge(None, "own code before reading", 8_000_000, 0, 0, 0),
             ]
             row.trace.foreign = [("storage", "get", 30_000_000), ("decode", "jpeg", 10_000_000)]
-    assert each(found, "storage") == pytest.approx(1.5)
-    assert each(found, "decode") == pytest.approx(0.6)
-    assert each(found, "own") == 0.0
+    assert each(measurement, "storage") == pytest.approx(1.5)
+    assert each(measurement, "decode") == pytest.approx(0.6)
+    assert each(measurement, "own") == 0.0
 
 
 def test_collating_into_fresh_shared_memory_is_the_hand_overs_cost() -> None:
-    found = measured({"decode": 1.0, "collate": 4.0}, workers=2)
-    for block in found.of("real"):
+    measurement = measured({"decode": 1.0, "collate": 4.0}, workers=2)
+    for block in measurement.of("real"):
         for row in block.rows:
             row.trace.plain_collate = row.trace.collate_wall // 4
-    assert each(found, "collate") == pytest.approx(1.0)
-    assert each(found, "ipc") == pytest.approx(3.0)
+    assert each(measurement, "collate") == pytest.approx(1.0)
+    assert each(measurement, "ipc") == pytest.approx(3.0)
 
 
 def test_pickling_counts_per_batch_handed_over() -> None:
-    found = measured({"decode": 1.0, "ipc": 0.5}, workers=2)
-    assert each(found, "ipc") == pytest.approx(0.5, rel=1e-3)
+    measurement = measured({"decode": 1.0, "ipc": 0.5}, workers=2)
+    assert each(measurement, "ipc") == pytest.approx(0.5, rel=1e-3)
 
 
 def test_the_seams_own_cost_is_taken_off_where_the_calls_are_made() -> None:
-    found = measured({"storage": 1.0, "decode": 1.0, "augment": 1.0})
-    found.seam_cost = 1e-5
-    for row in {id(row): row for row in found.rows("real")}.values():
+    measurement = measured({"storage": 1.0, "decode": 1.0, "augment": 1.0})
+    measurement.seam_cost = 1e-5
+    for row in {id(row): row for row in measurement.rows("real")}.values():
         read, decode, flip = row.trace.charges
         row.trace.charges = [read, msgspec.structs.replace(decode, entered=read.calls), flip]
-    assert [each(found, stage) for stage in ("storage", "decode", "augment")] == pytest.approx([1.0, 0.99, 1.0])
+    assert [each(measurement, stage) for stage in ("storage", "decode", "augment")] == pytest.approx([1.0, 0.99, 1.0])
 
 
 def test_cpu_share_is_that_of_the_calls_whose_cpu_time_was_read() -> None:
-    found = measured({"storage": 1.0})
-    for block in found.of("real"):
+    measurement = measured({"storage": 1.0})
+    for block in measurement.of("real"):
         for row in block.rows:
             row.trace.charges = [Charge("storage", "read", 1000, 50, 200, 4)]
-    assert cpu_shares(found.of("real"))["storage"] == pytest.approx(0.25)
+    assert cpu_shares(measurement.of("real"))["storage"] == pytest.approx(0.25)
 
 
 def test_operations_are_named_costliest_first_and_own_code_says_why_it_is_not_cut() -> None:
-    found = measured({"augment": 1.0})
-    for block in found.of("real"):
+    measurement = measured({"augment": 1.0})
+    for block in measurement.of("real"):
         for row in block.rows:
             row.trace.charges = [
                 Charge("augment", "Flip", 400_000, 0, 0, 4),
                 Charge("augment", "Resize", 2_000_000, 0, 0, 4),
                 Charge(None, "own code on decoded values", 1_000_000, 0, 0, 0),
             ]
-    ops = operations(found.of("real"))[Stage.AUGMENT]
+    ops = operations(measurement.of("real"))[Stage.AUGMENT]
     assert [op[0] for op in ops] == ["Resize", "own code on decoded values", "Flip"]
     assert ops[1][4] == "the user's own code, bounded by no library call"
     assert ops[0][3] == 1.0
@@ -131,51 +131,53 @@ def test_blocks_know_their_rate() -> None:
     assert Block("real", (), 2.0, 10).rate == 5.0
 
 
-def waiting(found, *, others: float):  # type: ignore[no-untyped-def]
+def waiting(measurement, *, others: float):  # type: ignore[no-untyped-def]
     """The making thread computes for a tenth of the time; other threads of its process for ``others`` of it."""
-    for row in {id(row): row for row in found.rows("real")}.values():
+    for row in {id(row): row for row in measurement.rows("real")}.values():
         trace = row.trace
-        trace.charges = [Charge(one.stage, one.op, one.wall, one.wall // 10, one.wall, one.calls) for one in trace.charges]
+        trace.charges = [
+            Charge(charge.stage, charge.op, charge.wall, charge.wall // 10, charge.wall, charge.calls) for charge in trace.charges
+        ]
         spent = sum(charge.wall for charge in trace.charges)
         trace.cpu = spent // 10
         trace.process_made = round(trace.cpu + others * spent)
-    return found
+    return measurement
 
 
 @pytest.mark.parametrize(("others", "waits"), [(0.0, 0.9), (0.45, 0.45), (0.9, 0.0), (1.8, 0.0)])
 def test_a_librarys_own_threads_are_work_and_not_waiting(others: float, waits: float) -> None:
     """Two threads of a decoder that the caller waits for: by the caller's own CPU time alone it looked like waiting for a disk."""
-    found = waiting(measured({"decode": 4.0}), others=others)
-    assert diagnose(found).stages[Stage.DECODE].waiting == pytest.approx(waits * 4e-3, abs=1e-5)
+    measurement = waiting(measured({"decode": 4.0}), others=others)
+    assert diagnose(measurement).stages[Stage.DECODE].waiting == pytest.approx(waits * 4e-3, abs=1e-5)
 
 
 @pytest.mark.parametrize(("others", "stage"), [(0.0, "storage"), (0.9, "own")])
 def test_own_code_that_waits_for_its_own_threads_is_no_source(others: float, stage: str) -> None:
-    found = measured({"storage": 0.1, "decode": 0.1})
-    for row in {id(row): row for row in found.rows("real")}.values():
+    measurement = measured({"storage": 0.1, "decode": 0.1})
+    for row in {id(row): row for row in measurement.rows("real")}.values():
         row.trace.charges = [*row.trace.charges, Charge(None, "own code before reading", 40_000_000, 0, 40_000_000, 0)]
-    assert each(waiting(found, others=others), stage) == pytest.approx(10.0, rel=0.02)
+    assert each(waiting(measurement, others=others), stage) == pytest.approx(10.0, rel=0.02)
 
 
 def test_operations_add_up_to_their_stage_whatever_clocks_and_threads_take() -> None:
-    found = measured({"storage": 1.0, "decode": 1.0})
-    found.seam_cost = 1e-5
-    for row in {id(row): row for row in found.rows("real")}.values():
+    measurement = measured({"storage": 1.0, "decode": 1.0})
+    measurement.seam_cost = 1e-5
+    for row in {id(row): row for row in measurement.rows("real")}.values():
         row.trace.charges = [
             *row.trace.charges,
             *(Charge("decode", f"op {number}", 100_000, 0, 0, 4) for number in range(40)),
             Charge(None, "own code before reading", 8_000_000, 0, 0, 0),
         ]
         row.trace.foreign = [("storage", "get", 30_000_000)]
-    for cost in diagnose(found).stages.values():
+    for cost in diagnose(measurement).stages.values():
         if cost.ops:
-            assert sum(op.wall for op in cost.ops) == pytest.approx(cost.wall.value)
+            assert sum(op.wall_s for op in cost.ops) == pytest.approx(cost.wall.value)
 
 
 def test_calls_that_cost_nothing_in_this_pipeline_are_not_made_cheaper() -> None:
     """Six calls of 4 µs, a call calibrated at 9 µs: but the timed arm is as fast as the untimed one."""
-    found = measured({"decode": 0.024}, blocks=4)
-    for row in {id(row): row for row in found.rows("real")}.values():
+    measurement = measured({"decode": 0.024}, blocks=4)
+    for row in {id(row): row for row in measurement.rows("real")}.values():
         row.trace.charges = [Charge("decode", "json.loads", 96_000, 0, 0, 24, entered=24)]
-    found.seam_cost = 9e-6
-    assert each(found, "decode") == pytest.approx(0.024, rel=0.02)
+    measurement.seam_cost = 9e-6
+    assert each(measurement, "decode") == pytest.approx(0.024, rel=0.02)

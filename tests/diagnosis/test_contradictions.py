@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from pipefix.diagnosis import diagnose as diagnosing
@@ -31,7 +32,7 @@ def stage(name: Stage, **changes: Any) -> Callable[[Diagnosis], None]:
 
 def verdict(**changes: Any) -> Callable[[Diagnosis], None]:
     def change(diagnosis: Diagnosis) -> None:
-        diagnosis.verdict = dataclasses.replace(diagnosis.verdict, **changes)
+        diagnosis.verdict = msgspec.structs.replace(diagnosis.verdict, **changes)
 
     return change
 
@@ -69,22 +70,22 @@ FALSE = {
 @pytest.mark.parametrize("what", FALSE)
 def test_a_statement_that_the_figures_contradict_is_told(what: str) -> None:
     change, sentence = FALSE[what]
-    found = measured({"storage": 1.0, "decode": 3.0}, arms={"augment-recorded": None})
-    diagnosis = diagnose(found)
-    assert contradictions(found, diagnosis) == []
+    measurement = measured({"storage": 1.0, "decode": 3.0}, arms={"augment-recorded": None})
+    diagnosis = diagnose(measurement)
+    assert contradictions(measurement, diagnosis) == []
     change(diagnosis)
-    assert any(sentence in told for told in contradictions(found, diagnosis)), contradictions(found, diagnosis)
+    assert any(sentence in told for told in contradictions(measurement, diagnosis)), contradictions(measurement, diagnosis)
 
 
 def test_a_bound_contradicts_no_other_stage() -> None:
-    found = measured({"storage": 1.0, "decode": 3.0})
-    diagnosis = diagnose(found)
+    measurement = measured({"storage": 1.0, "decode": 3.0})
+    diagnosis = diagnose(measurement)
     stage(Stage.STORAGE, gain=Bounded(50.0))(diagnosis)
-    assert contradictions(found, diagnosis) == []
+    assert contradictions(measurement, diagnosis) == []
 
 
 def test_what_contradicts_itself_is_inconclusive_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosing, "contradictions", lambda found, diagnosis: ["decode is named, and was not measured"])
+    monkeypatch.setattr(diagnosing, "contradictions", lambda measurement, diagnosis: ["decode is named, and was not measured"])
     verdict = diagnose(measured({"storage": 1.0, "decode": 3.0})).verdict
     assert (verdict.kind, verdict.stage) == ("inconclusive", None)
     assert verdict.sentence == "Inconclusive: decode is named, and was not measured. More blocks would settle it: --budget 60."

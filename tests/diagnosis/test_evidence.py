@@ -24,32 +24,32 @@ from tests.doubles.made_up import CANNOT, LACKED, MADE_UP, MadeUp, sampled
 from tests.doubles.measured import MS, measured
 
 
-def told(found: Measurement) -> Run:
+def told(measurement: Measurement) -> Run:
     """The run file of a measurement, as a probe writes it."""
-    diagnosis = diagnose(found)
+    diagnosis = diagnose(measurement)
     subject: Any = Subject.__new__(Subject)
     for name, value in {"target": "made up", "load_seconds": 0.0, "assumed": ()}.items():
         object.__setattr__(subject, name, value)
-    steps = advise(found, diagnosis)
-    return run_figures.run(subject, {}, found, diagnosis, steps=steps, findings=(), replaces={})
+    steps = advise(measurement, diagnosis)
+    return run_figures.run(subject, {}, measurement, diagnosis, steps=steps, findings=(), replaces={})
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(MADE_UP)
 def test_nothing_is_told_that_no_evidence_stands_under(made_up: MadeUp) -> None:
-    found = made_up.measurement()
-    assert diagnose(found).contradictions == []
-    run = told(found)
+    measurement = made_up.measurement()
+    assert diagnose(measurement).contradictions == []
+    run = told(measurement)
     assert broken(run) == []
     assert broken(decode(encode(run), origin="again")) == []
-    assert too_many_workers(found, shards=made_up.workers + 1) == []
+    assert too_many_workers(measurement, shards=made_up.workers + 1) == []
 
 
-def too_many_workers(found: Measurement, shards: int) -> list[str]:
+def too_many_workers(measurement: Measurement, shards: int) -> list[str]:
     """Proposed counts of workers that were not tried, and that the shards of a stream or busy cores leave nothing for."""
     wrong = []
     for limits in ({"shards": shards}, {"cores": 1.0}):
-        less = dataclasses.replace(found, **limits)  # type: ignore[arg-type]
+        less = dataclasses.replace(measurement, **limits)  # type: ignore[arg-type]
         diagnosis = diagnose(less)
         counts = {step.id: int(step.id[8:]) for step in advise(less, diagnosis).proposed if step.id.startswith("workers-")}
         tried = {step.id for step in advise(less, diagnosis).proposed if step.measured}
@@ -60,68 +60,68 @@ def too_many_workers(found: Measurement, shards: int) -> list[str]:
 
 
 def test_an_arm_that_did_not_run_is_bounded_and_worded_as_such() -> None:
-    found = measured({"storage": 1.0, "decode": 3.0}, arms={"storage-from-memory": None})
-    storage = diagnose(found).stages[Stage.STORAGE].gain
+    measurement = measured({"storage": 1.0, "decode": 3.0}, arms={"storage-from-memory": None})
+    storage = diagnose(measurement).stages[Stage.STORAGE].gain
     assert isinstance(storage, Bounded) and storage.at_most == pytest.approx(4 / 3, rel=0.01)
-    figures = next(stage for stage in told(found).stages if stage.stage == "storage")
+    figures = next(stage for stage in told(measurement).stages if stage.stage == "storage")
     assert figures.marginal_gain is not None and figures.marginal_gain.how == "bounded"
     assert figures.marginal_gain.at_most == pytest.approx(4 / 3, rel=0.01)
 
 
 def test_a_stage_whose_arm_only_lacked_the_time_is_not_named() -> None:
-    found = measured({"storage": 1.0, "decode": 3.0}, arms={"decode-recorded": None})
-    found.declined["decode-recorded"], found.untried = LACKED, {"decode-recorded"}
-    assert diagnose(found).verdict.sentence == (
-        "Inconclusive: by the clocks decode takes 75 % (75-75) of the time, but no arm ran without it: the time was too short. "
+    measurement = measured({"storage": 1.0, "decode": 3.0}, arms={"decode-recorded": None})
+    measurement.declined["decode-recorded"], measurement.untried = LACKED, {"decode-recorded"}
+    assert diagnose(measurement).verdict.sentence == (
+        "Inconclusive: by the clocks decode takes 75 % of the time, but no arm ran without it: the time was too short. "
         "More blocks would settle it: --budget 60."
     )
 
 
 def test_a_stage_that_can_have_no_arm_is_named_where_the_others_leave_that_room() -> None:
-    found = measured({"storage": 3.0, "decode": 1.0}, arms={"storage-from-memory": None})
-    found.declined["storage-from-memory"] = CANNOT
-    assert diagnose(found).verdict.stage is Stage.STORAGE
-    found = measured({"storage": 3.0, "decode": 1.0}, arms={"storage-from-memory": None, "samples-recorded": 1.02})
-    found.declined["storage-from-memory"] = CANNOT
-    assert diagnose(found).verdict.sentence == (
-        "Inconclusive: by the clocks storage takes 75 % (75-75) of the time, but samples-recorded, which does without it, "
+    measurement = measured({"storage": 3.0, "decode": 1.0}, arms={"storage-from-memory": None})
+    measurement.declined["storage-from-memory"] = CANNOT
+    assert diagnose(measurement).verdict.stage is Stage.STORAGE
+    measurement = measured({"storage": 3.0, "decode": 1.0}, arms={"storage-from-memory": None, "samples-recorded": 1.02})
+    measurement.declined["storage-from-memory"] = CANNOT
+    assert diagnose(measurement).verdict.sentence == (
+        "Inconclusive: by the clocks storage takes 75 % of the time, but samples-recorded, which does without it, "
         "delivers 1.02x (1.01-1.03). What runs meanwhile is seen in a trace: --trace FILE."
     )
 
 
 def test_hand_over_that_its_own_arm_does_not_confirm_is_left_open() -> None:
     """JSON lines at 30 µs a sample: by the clocks 71 %, by its own arm 1.19x (0.86-1.65)."""
-    found = measured({"decode": 0.005, "ipc": 0.025}, workers=1, handing=0.01, arms={"handover-skipped": 1.19}, batches=32)
-    arm = [block for block in found.blocks if block.arm == "handover-skipped"]
+    measurement = measured({"decode": 0.005, "ipc": 0.025}, workers=1, handing=0.01, arms={"handover-skipped": 1.19}, batches=32)
+    arm = [block for block in measurement.blocks if block.arm == "handover-skipped"]
     uneven = zip(arm, (0.8, 1.0, 1.25), strict=True)
     wide = {id(block): dataclasses.replace(block, seconds=block.seconds * factor) for block, factor in uneven}
-    found.blocks = [wide.get(id(block), block) for block in found.blocks]
-    verdict = diagnose(found).verdict
+    measurement.blocks = [wide.get(id(block), block) for block in measurement.blocks]
+    verdict = diagnose(measurement).verdict
     assert verdict.kind == "inconclusive"
     assert "its own arm, which does without it, delivers 1.19x" in verdict.sentence
     assert verdict.sentence.endswith("--budget 60.")
 
 
 def test_one_block_without_an_arm_names_nothing_and_gives_no_interval() -> None:
-    found = measured({"augment": 3.0, "decode": 1.0}, blocks=1, arms={"augment-recorded": None})
-    found.declined["augment-recorded"] = CANNOT
-    assert diagnose(found).verdict.sentence == (
+    measurement = measured({"augment": 3.0, "decode": 1.0}, blocks=1, arms={"augment-recorded": None})
+    measurement.declined["augment-recorded"] = CANNOT
+    assert diagnose(measurement).verdict.sentence == (
         "Inconclusive: by the clocks augment takes 75 % of the time, but only one block was measured, and no arm can run without "
         "augment. More blocks would settle it: --budget 60."
     )
 
 
 def test_two_sides_that_one_block_cannot_tell_apart_are_told_without_an_interval() -> None:
-    found = measured({"decode": 1.6}, workers=2, step=1.0, blocks=1, batches=8)
-    found.blocks.append(Block("no-consumer", (), 1.1 * 32 / 1e3, 32))
-    assert diagnose(found).verdict.sentence.startswith("Inconclusive: in one block, the loader takes ")
-    assert broken(told(found)) == []
+    measurement = measured({"decode": 1.6}, workers=2, step=1.0, blocks=1, batches=8)
+    measurement.blocks.append(Block("no-consumer", (), 1.1 * 32 / 1e3, 32))
+    assert diagnose(measurement).verdict.sentence.startswith("Inconclusive: in one block, the loader takes ")
+    assert broken(told(measurement)) == []
 
 
 def test_an_open_verdict_asks_for_the_arms_that_would_settle_it() -> None:
-    found = measured({"augment": 3.0, "decode": 1.0}, blocks=1, arms={"augment-recorded": None})
-    found.declined["augment-recorded"], found.untried = LACKED, {"augment-recorded"}
-    assert wanting(found) == ("real", "decode-recorded", "augment-recorded")
+    measurement = measured({"augment": 3.0, "decode": 1.0}, blocks=1, arms={"augment-recorded": None})
+    measurement.declined["augment-recorded"], measurement.untried = LACKED, {"augment-recorded"}
+    assert wanting(measurement) == ("real", "decode-recorded", "augment-recorded")
     assert wanting(measured({"augment": 3.0, "decode": 1.0})) == ()
 
 
@@ -129,10 +129,10 @@ def test_an_open_verdict_asks_for_the_arms_that_would_settle_it() -> None:
 def test_code_between_two_known_calls_is_no_stage(own: str) -> None:
     """Video decoding by a library that no hook knows, called in __getitem__: only its place puts it into a stage."""
     arms = {"storage-from-memory": 1.05, "decode-recorded": 1.04, "augment-recorded": 1.03, "collate-recorded": 1.0}
-    found = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
-    for row in found.rows("real"):
+    measurement = measured({"storage": 0.5, "decode": 0.4, "augment": 0.3}, arms=arms)
+    for row in measurement.rows("real"):
         row.trace.charges = [*row.trace.charges, Charge(None, own, 36 * MS, 36 * MS, 36 * MS, 0)]
-    verdict = diagnose(found).verdict
+    verdict = diagnose(measurement).verdict
     assert (verdict.kind, verdict.stage) == ("inconclusive", None)
     assert verdict.sentence == (
         "Inconclusive: 88 % of the time is the dataset's own code between calls that pipefix knows. "
@@ -144,15 +144,15 @@ def test_code_between_two_known_calls_is_no_stage(own: str) -> None:
 def test_a_sampler_that_computes_is_named_and_not_the_hand_over(workers: int) -> None:
     """It runs in the training process: by the clocks there it looked like taking batches over, 99 % of the time."""
     arms = {"handover-skipped": 1.13} if workers else {}
-    found = sampled(measured({"decode": 0.2, "ipc": 0.05}, workers=workers, arms={**arms, "decode-recorded": 1.01}), 2.0)
-    for number, block in enumerate(found.blocks):
-        found.blocks[number] = dataclasses.replace(block, seconds=block.seconds + 2e-3 * block.samples)
+    measurement = sampled(measured({"decode": 0.2, "ipc": 0.05}, workers=workers, arms={**arms, "decode-recorded": 1.01}), 2.0)
+    for number, block in enumerate(measurement.blocks):
+        measurement.blocks[number] = dataclasses.replace(block, seconds=block.seconds + 2e-3 * block.samples)
     if workers:
         # Ready batches cross no faster: the sampler runs in that arm too, and is none of the crossing.
-        found.blocks += [
-            dataclasses.replace(block, arm="batch-prebuilt", seconds=2.1e-3 * block.samples) for block in found.of("real")
+        measurement.blocks += [
+            dataclasses.replace(block, arm="batch-prebuilt", seconds=2.1e-3 * block.samples) for block in measurement.of("real")
         ]
-    run = told(found)
+    run = told(measurement)
     assert run.verdict is not None
     assert (run.verdict.kind, run.verdict.stage) == ("input-bound", None)
     assert (
@@ -163,17 +163,17 @@ def test_a_sampler_that_computes_is_named_and_not_the_hand_over(workers: int) ->
 
 
 def test_a_sampler_that_an_arm_leaves_no_room_for_is_left_open() -> None:
-    found = sampled(measured({"decode": 0.2}, arms={"decode-recorded": 4.0}), 2.0)
-    assert diagnose(found).verdict.sentence.startswith("Inconclusive: by the clocks the sampler takes")
+    measurement = sampled(measured({"decode": 0.2}, arms={"decode-recorded": 4.0}), 2.0)
+    assert diagnose(measurement).verdict.sentence.startswith("Inconclusive: by the clocks the sampler takes")
 
 
 @pytest.mark.parametrize(("alone", "kind"), [(1.04, "step-bound"), (2.0, "inconclusive")])
 def test_a_consumer_that_is_no_faster_by_itself_sets_the_pace(alone: float, kind: str) -> None:
     """Where the time was too short for the arm without it."""
-    found = measured({"decode": 1.0}, workers=2, step=8.0, blocks=3, arms={"no-consumer": None, "consumer-alone": alone})
-    found.declined["no-consumer"] = LACKED
-    found.untried.add("no-consumer")
-    run = told(found)
+    measurement = measured({"decode": 1.0}, workers=2, step=8.0, blocks=3, arms={"no-consumer": None, "consumer-alone": alone})
+    measurement.declined["no-consumer"] = LACKED
+    measurement.untried.add("no-consumer")
+    run = told(measurement)
     assert run.verdict is not None
     assert run.verdict.kind == kind, run.verdict.sentence
     assert broken(run) == []

@@ -50,19 +50,19 @@ def test_equal_stages_are_balanced_and_equal_stations_too() -> None:
 
 def test_too_few_and_too_uneven_batches_are_inconclusive() -> None:
     wild = {place: 0.2 if place % 2 else 3.0 for place in range(4)}
-    found = measured({"decode": 1.0}, step=1.1, batches=4, blocks=2, jitter=wild)
-    for block in found.of("real"):
+    measurement = measured({"decode": 1.0}, step=1.1, batches=4, blocks=2, jitter=wild)
+    for block in measurement.of("real"):
         for place, row in enumerate(block.rows):
             object.__setattr__(row, "done", row.got + (9_000_000 if place % 3 else 1_000_000))
-    verdict = diagnose(found).verdict
+    verdict = diagnose(measurement).verdict
     assert verdict.kind == "inconclusive"
     assert verdict.stage is None
     assert verdict.sentence.startswith("Inconclusive: ")
 
 
 def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
-    found = measured({"storage": 2.0, "decode": 1.0}, arms={"storage-from-memory": 1.1, "decode-recorded": 2.5})
-    diagnosis = diagnose(found)
+    measurement = measured({"storage": 2.0, "decode": 1.0}, arms={"storage-from-memory": 1.1, "decode-recorded": 2.5})
+    diagnosis = diagnose(measurement)
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
         "Inconclusive: the clocks point to storage, but the replayed arms to decode (removing it gains 2.50x (2.48-2.53)). "
@@ -71,40 +71,40 @@ def test_arms_that_contradict_the_clocks_leave_it_open_and_say_so() -> None:
 
 
 def test_the_sentence_of_an_input_bound_pipeline() -> None:
-    found = measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0})
-    assert diagnose(found).verdict.sentence == (
-        "Input-bound: decode (decode-op) takes 80 % (80-80) of the time to deliver a sample; "
+    measurement = measured({"storage": 1.0, "decode": 4.0}, workers=2, step=0.5, arms={"decode-recorded": 4.0})
+    assert diagnose(measurement).verdict.sentence == (
+        "Input-bound: decode (decode-op) takes 80 % of the time to deliver a sample; "
         "if it were free, throughput would be 4.00x (3.96-4.04). The step waits 80 % of the time."
     )
 
 
 def test_without_a_consumer_the_sentence_is_of_the_input_side_alone() -> None:
     """It may deliver many times what training takes."""
-    found = measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0})
-    assert diagnose(found).verdict.sentence == (
-        "Input-bound, of the input side alone: decode (decode-op) takes 80 % (80-80) of the time to deliver a sample; "
+    measurement = measured({"storage": 1.0, "decode": 4.0}, workers=2, arms={"decode-recorded": 4.0})
+    assert diagnose(measurement).verdict.sentence == (
+        "Input-bound, of the input side alone: decode (decode-op) takes 80 % of the time to deliver a sample; "
         "if it were free, the input side would deliver 4.00x (3.96-4.04). Nothing took the batches, so nobody knows yet whether "
         "training waits for them."
     )
 
 
 def test_the_sentence_of_a_step_bound_pipeline() -> None:
-    found = measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0})
-    assert diagnose(found).verdict.sentence == (
-        "Step-bound: the step takes 100 % (100-100) of the time, 8.00 ms a batch, and the loader could deliver "
+    measurement = measured({"decode": 1.0}, workers=2, step=2.0, arms={"samples-recorded": 1.0})
+    assert diagnose(measurement).verdict.sentence == (
+        "Step-bound: the step takes 100 % of the time, 8.00 ms a batch, and the loader could deliver "
         "4.00x what it uses. Work on the model, not the data: free input would gain at most 1.01x."
     )
 
 
 def test_waiting_is_told_from_computing() -> None:
-    found = measured({"storage": 4.0, "decode": 1.0})
-    for block in found.of("real"):
+    measurement = measured({"storage": 4.0, "decode": 1.0})
+    for block in measurement.of("real"):
         for row in block.rows:
             row.trace.charges = [
                 charge.__class__(charge.stage, charge.op, charge.wall, charge.cpu // 10, charge.cpu_wall, 4)
                 for charge in row.trace.charges
             ]
-    assert "mostly waiting rather than computing" in diagnose(found).verdict.sentence
+    assert "mostly waiting rather than computing" in diagnose(measurement).verdict.sentence
 
 
 @settings(deadline=None)
@@ -138,9 +138,9 @@ def test_settled_needs_a_sure_verdict_and_a_known_gain() -> None:
     ],
 )
 def test_a_close_call_is_never_settled_early_however_sure_it_looks(close: dict[str, object]) -> None:
-    found = measured(**close)  # type: ignore[arg-type]
-    assert diagnose(found).verdict.confidence >= 0.99
-    assert not settled(found)
+    measurement = measured(**close)  # type: ignore[arg-type]
+    assert diagnose(measurement).verdict.confidence >= 0.99
+    assert not settled(measurement)
 
 
 def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
@@ -152,13 +152,13 @@ def test_hidden_stages_have_no_share_but_keep_their_cost() -> None:
     assert diagnosis.stages[Stage.STEP].share == pytest.approx(1.0, rel=1e-3)
 
 
-def uncut(found, ms, *, cpu):  # type: ignore[no-untyped-def]
+def uncut(measurement, ms, *, cpu):  # type: ignore[no-untyped-def]
     """Add the dataset's own code before anything is read: ``ms`` a sample, ``cpu`` of it computing."""
-    for block in found.of("real"):
+    for block in measurement.of("real"):
         for row in block.rows:
             spent = int(ms * 4_000_000)
             row.trace.charges = [*row.trace.charges, Charge(None, OWN_NAMES[0], spent, int(spent * cpu), spent, 0)]
-    return found
+    return measurement
 
 
 def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
@@ -166,23 +166,23 @@ def test_code_that_no_seam_bounds_leaves_the_verdict_open_and_says_so() -> None:
     assert diagnosis.verdict.kind == "inconclusive"
     assert diagnosis.verdict.sentence == (
         "Inconclusive: 50 % of the time is the dataset's own code before anything is read, which no hook times; "
-        "of what could be cut, decode takes most (33 % (33-33)). "
+        "of what could be cut, decode takes most (33 %). "
         "Moved into a method or a function of the dataset's file it would have a name, and an arm of its own."
     )
 
 
 def test_uncut_code_that_waits_is_a_source_that_no_seam_knows() -> None:
-    found = measured({"storage": 0.1, "decode": 1.0}, arms={"storage-from-memory": None, "decode-recorded": 1.3})
-    found.declined["storage-from-memory"] = "nothing that was read could be recorded"
-    verdict = diagnose(uncut(found, 3.0, cpu=0.1)).verdict
+    measurement = measured({"storage": 0.1, "decode": 1.0}, arms={"storage-from-memory": None, "decode-recorded": 1.3})
+    measurement.declined["storage-from-memory"] = "nothing that was read could be recorded"
+    verdict = diagnose(uncut(measurement, 3.0, cpu=0.1)).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.STORAGE)
 
 
 def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
     """Stages beside each other slow each other down: the clocks may see it in the wrong one, the replayed arms do not."""
     arms = {"storage-from-memory": 1.05, "decode-recorded": 1.02, "collate-recorded": 1.0, "handover-skipped": 1.5}
-    found = measured({"storage": 2.0, "decode": 1.0, "collate": 0.2}, workers=2, arms=arms)
-    verdict = diagnose(found).verdict
+    measurement = measured({"storage": 2.0, "decode": 1.0, "collate": 0.2}, workers=2, arms=arms)
+    verdict = diagnose(measurement).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
     assert verdict.sentence == (
         "Input-bound, of the input side alone: ipc (handing batches over to the training process) limits, though it runs beside "
@@ -193,36 +193,36 @@ def test_with_workers_an_arm_that_gains_more_than_every_other_decides() -> None:
 
 def test_arms_that_ran_once_decide_nothing_against_the_clocks() -> None:
     arms = {"storage-from-memory": None, "decode-recorded": 1.26, "collate-recorded": 1.48, "handover-skipped": 2.04}
-    found = measured({"decode": 0.8, "augment": 0.6, "collate": 1.7}, workers=2, blocks=1, arms=arms)
-    assert diagnose(found).verdict.kind == "inconclusive"
+    measurement = measured({"decode": 0.8, "augment": 0.6, "collate": 1.7}, workers=2, blocks=1, arms=arms)
+    assert diagnose(measurement).verdict.kind == "inconclusive"
 
 
 def test_arms_decide_nothing_while_the_step_was_not_left_out_once() -> None:
     arms = {"storage-from-memory": 1.0, "decode-recorded": 1.0, "collate-recorded": 1.0, "handover-skipped": 1.5}
-    found = measured({"storage": 1.0, "decode": 1.0}, workers=2, step=1.0, arms=arms)
-    assert diagnose(found).verdict.kind != "input-bound"
+    measurement = measured({"storage": 1.0, "decode": 1.0}, workers=2, step=1.0, arms=arms)
+    assert diagnose(measurement).verdict.kind != "input-bound"
 
 
 def test_what_the_clocks_cost_is_no_gain_of_the_arm_that_has_fewer_of_them() -> None:
     """The timed arm runs a tenth slower than the untimed one; an arm without timed calls that is as fast gains nothing."""
-    found = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})
-    found.blocks = [
-        dataclasses.replace(block, seconds=block.seconds / 1.1) if block.arm == "plain" else block for block in found.blocks
+    measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.1})
+    measurement.blocks = [
+        dataclasses.replace(block, seconds=block.seconds / 1.1) if block.arm == "plain" else block for block in measurement.blocks
     ]
-    gain = diagnose(found).arms["augment-recorded"]
+    gain = diagnose(measurement).arms["augment-recorded"]
     assert gain.value == pytest.approx(1.0, rel=1e-3)
 
 
 def test_handing_over_that_leads_on_both_sides_of_the_border_is_named_whichever_limits() -> None:
-    found = measured({"decode": 0.5, "ipc": 2.0}, workers=1, step=0.5, handing=2.0)
-    verdict = diagnose(found).verdict
+    measurement = measured({"decode": 0.5, "ipc": 2.0}, workers=1, step=0.5, handing=2.0)
+    verdict = diagnose(measurement).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
 
 
-def arm(found, name, ms):  # type: ignore[no-untyped-def]
+def arm(measurement, name, ms):  # type: ignore[no-untyped-def]
     """Add an arm that takes ``ms`` a sample, in three blocks."""
-    found.blocks += [Block(name, (), ms * 48 / 1e3, 48) for _ in range(3)]
-    return found
+    measurement.blocks += [Block(name, (), ms * 48 / 1e3, 48) for _ in range(3)]
+    return measurement
 
 
 def test_a_crossing_that_takes_longer_than_making_and_using_limits_although_neither_side_is_busy() -> None:
@@ -236,48 +236,48 @@ def test_a_crossing_that_takes_longer_than_making_and_using_limits_although_neit
 
 def test_workers_that_wait_for_the_crossing_are_no_unattributed_time() -> None:
     """A worker makes a sample in 1 ms and may begin the next one 3 ms later."""
-    found = arm(measured({"decode": 1.0}, workers=1, step=0.5, handing=2.5), "batch-prebuilt", 3.0)
-    diagnosis = diagnose(found)
+    measurement = arm(measured({"decode": 1.0}, workers=1, step=0.5, handing=2.5), "batch-prebuilt", 3.0)
+    diagnosis = diagnose(measurement)
     assert diagnosis.verdict.stage is Stage.IPC
     assert diagnosis.unattributed == pytest.approx(0.0, abs=1e-5)
 
 
 def test_a_crossing_is_not_smaller_than_uncut_code_because_workers_do_little_of_it() -> None:
     """A worker spends 0.01 ms a sample on handing over, while the crossing takes 3: uncut code of 0.05 ms is no rival."""
-    found = arm(
+    measurement = arm(
         measured({"decode": 0.5, "ipc": 0.01}, workers=2, step=0.5, handing=0.2, arms={"handover-skipped": 6.0}),
         "batch-prebuilt",
         3.0,
     )
-    verdict = diagnose(uncut(found, 0.05, cpu=1.0)).verdict
+    verdict = diagnose(uncut(measurement, 0.05, cpu=1.0)).verdict
     assert (verdict.kind, verdict.stage) == ("input-bound", Stage.IPC)
 
 
 @pytest.mark.parametrize(("collate", "stage"), [(1.4, Stage.STORAGE), (2.6, Stage.COLLATE)])
 def test_a_stage_without_an_arm_is_contradicted_only_by_more_than_it_could_gain(collate: float, stage: Stage) -> None:
     """Storage takes half of a worker's time, so without it there would be twice as many samples at most."""
-    found = measured({"storage": 2.0, "decode": 1.0, "collate": 1.0}, workers=2, arms={"collate-recorded": collate})
-    assert diagnose(found).verdict.stage is stage
+    measurement = measured({"storage": 2.0, "decode": 1.0, "collate": 1.0}, workers=2, arms={"collate-recorded": collate})
+    assert diagnose(measurement).verdict.stage is stage
 
 
 def test_a_stage_whose_arm_did_not_run_is_never_the_rival() -> None:
     """Decode's arm was slower than the pipeline itself; that storage's, which did not run, was not, says nothing."""
-    found = measured({"storage": 1.0, "decode": 3.0}, arms={"storage-from-memory": None, "decode-recorded": 0.8})
-    verdict = diagnose(found).verdict
+    measurement = measured({"storage": 1.0, "decode": 3.0}, arms={"storage-from-memory": None, "decode-recorded": 0.8})
+    verdict = diagnose(measurement).verdict
     assert verdict.kind == "inconclusive"
     assert "arms to storage" not in verdict.sentence
 
 
 def test_a_loader_that_is_slower_alone_than_its_workers_look_is_not_step_bound() -> None:
     """The workers seem to need 1 ms a sample, the step 2: but left alone, the loader takes 3."""
-    found = arm(measured({"decode": 1.0}, workers=1, step=2.0), "no-consumer", 3.0)
-    assert diagnose(found).verdict.kind != "step-bound"
+    measurement = arm(measured({"decode": 1.0}, workers=1, step=2.0), "no-consumer", 3.0)
+    assert diagnose(measurement).verdict.kind != "step-bound"
 
 
 def test_what_disturbs_a_few_blocks_of_the_loader_alone_does_not_make_it_the_slower_side() -> None:
-    found = measured({"decode": 2.0}, workers=1, step=2.0)
-    found.blocks += [Block("no-consumer", (), ms * 48 / 1e3, 48) for ms in (2.02, 2.6, 2.05, 2.7, 2.8)]
-    assert diagnose(found).verdict.kind == "balanced"
+    measurement = measured({"decode": 2.0}, workers=1, step=2.0)
+    measurement.blocks += [Block("no-consumer", (), ms * 48 / 1e3, 48) for ms in (2.02, 2.6, 2.05, 2.7, 2.8)]
+    assert diagnose(measurement).verdict.kind == "balanced"
 
 
 def test_nothing_gains_where_a_step_limits_that_workers_run_beside() -> None:
@@ -294,25 +294,25 @@ def test_without_workers_other_stages_do_gain_beside_a_step_that_limits() -> Non
 
 def test_what_the_loader_takes_whatever_the_data_is_no_waiting_for_data() -> None:
     """The step of 2 ms waits 0.5 ms for every batch, and no less when batches cost nothing."""
-    found = measured({"decode": 0.1}, workers=1, step=0.5, handing=0.125)
-    assert diagnose(found).fed == pytest.approx(0.8, abs=0.01)
-    found.blocks += [dataclasses.replace(block, arm="loader-floor") for block in found.of("real")]
-    diagnosis = diagnose(found)
+    measurement = measured({"decode": 0.1}, workers=1, step=0.5, handing=0.125)
+    assert diagnose(measurement).fed == pytest.approx(0.8, abs=0.01)
+    measurement.blocks += [dataclasses.replace(block, arm="loader-floor") for block in measurement.of("real")]
+    diagnosis = diagnose(measurement)
     assert diagnosis.fed == pytest.approx(1.0, abs=0.001)
     assert diagnosis.loader_wait == pytest.approx(0.5e-3, rel=0.01)
 
 
 def test_taking_over_counts_once_where_the_loader_was_measured_alone() -> None:
     """Alone the loader takes 3 ms a sample, 1 of them in the training process; the step takes 2."""
-    found = arm(measured({"decode": 1.5, "ipc": 0.5}, workers=1, step=2.0, handing=1.0), "no-consumer", 3.0)
-    assert diagnose(arm(found, "batch-prebuilt", 1.9)).verdict.stage is Stage.IPC
+    measurement = arm(measured({"decode": 1.5, "ipc": 0.5}, workers=1, step=2.0, handing=1.0), "no-consumer", 3.0)
+    assert diagnose(arm(measurement, "batch-prebuilt", 1.9)).verdict.stage is Stage.IPC
 
 
 def test_clocks_never_cost_more_than_a_block_took() -> None:
     """On a disturbed machine the timed blocks may be many times slower than the others: no rate turns negative by that."""
-    found = measured({"decode": 1.0}, arms={"augment-recorded": 1.0})
-    real = found.of("real")
+    measurement = measured({"decode": 1.0}, arms={"augment-recorded": 1.0})
+    real = measurement.of("real")
     slow = [real[0], *(dataclasses.replace(block, seconds=block.seconds * 40) for block in real[1:])]
-    found.blocks = [*slow, *(block for block in found.blocks if block.arm != "real")]
-    gain = diagnose(found).arms["augment-recorded"]
+    measurement.blocks = [*slow, *(block for block in measurement.blocks if block.arm != "real")]
+    gain = diagnose(measurement).arms["augment-recorded"]
     assert 0 < gain.low <= gain.value <= gain.high

@@ -19,10 +19,9 @@ from pipefix.report.page import page
 from pipefix.report.probe_report import full
 from pipefix.report.runfile import Run, StageFigures
 from pipefix.report.terminal import lines
-from pipefix.report.wording import known
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.gain import FEWEST_RESAMPLED
-from pipefix.vocabulary.quantity import Interval
+from pipefix.vocabulary.quantity import Interval, known
 
 OWN_ARM = {
     "storage": "storage-from-memory",

@@ -94,7 +94,7 @@ class World:
         real = Block(
             experiments.REAL.name, tuple(self._rows()), samples * self.seconds, samples, main_cpu=samples * self._main_cpu()
         )
-        found = Measurement(
+        measurement = Measurement(
             settings,
             self.workers,
             self.cores,
@@ -103,10 +103,10 @@ class World:
             [plain, real],
         )
         facts = {"batch.bytes": 19_267_840.0, "batch.largest_bytes": 19_267_584.0, "batch.largest_is_float": 1.0, **self.facts}
-        found.looks = {1: [(0, facts)]}
+        measurement.looks = {1: [(0, facts)]}
         for name, value in self.found.items():
-            setattr(found, name, value)
-        return found
+            setattr(measurement, name, value)
+        return measurement
 
     def _main_cpu(self) -> float:
         made_here = 0.0 if self.workers else self.cpu - (self.step or 0.0) * self.step_computing
@@ -122,7 +122,7 @@ class World:
         pool = exactly(self.making / self.workers) if self.workers else None
         ratio = exactly(self.making / self.workers / max(self.main, 1e-12)) if self.workers else None
         return Diagnosis(
-            verdict=Verdict(self.verdict, None, "", 1.0),
+            verdict=Verdict(kind=self.verdict, stage=None, sentence="", confidence=1.0),
             sample=exactly(self.seconds),
             stages=stages,
             declined={},

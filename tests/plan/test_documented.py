@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipefix.diagnosis import throughput
 from pipefix.plan import advise, case
-from pipefix.plan.remedies import caches, fetching, wire
+from pipefix.plan.remedies import caches, fetching, moving_batches
 from pipefix.plan.remedy import all_remedies
 
 PAGE = " ".join((Path(__file__).resolve().parents[2] / "docs" / "remedies.md").read_text(encoding="utf-8").split())
@@ -26,11 +26,11 @@ def test_its_figures_are_the_codes() -> None:
         f"up to {throughput.CROWDING.value:.0%} of its CPU time more".replace("%", " %"),
         f"the logarithm of a speed-up to {throughput.MODEL_DOUBT:.0%}".replace("%", " %"),
         f"What gains less than {advise.WORTH_MAKING - 1:.0%} is declined".replace("%", " %"),
-        f"copying the batch at {wire.STACK_RATE.value / 1e9:g} GB/s",
-        f"{wire.SLOT_RATE.value / 1e9:g} GB/s into memory that was used before",
+        f"copying the batch at {moving_batches.STACK_RATE.value / 1e9:g} GB/s",
+        f"{moving_batches.SLOT_RATE.value / 1e9:g} GB/s into memory that was used before",
         f"{fetching.CALL_SECONDS.value * 1e6:g} µs less Python a text",
         f"A record is looked up in {caches.FIND_SECONDS.value * 1e6:g} µs and copied at {caches.COPY_RATE.value / 1e9:g} GB/s",
         f"writing it at {caches.WRITE_RATE / 1e6:g} MB/s",
         f"{case.PIXEL_BYTES.value:g} bytes a pixel, {case.PIXEL_BYTES.low:g} to {case.PIXEL_BYTES.high:g}",
     ]
-    assert [one for one in said if one not in PAGE] == []
+    assert [word for word in said if word not in PAGE] == []

@@ -56,8 +56,8 @@ def test_code_between_operations_is_no_operation_unless_it_takes_its_time() -> N
 
 def test_pictures_tokenisers_and_floats() -> None:
     world = JPEGS.but(ops={Stage.DECODE: ("cv2.imdecode", "tokenizer()"), Stage.AUGMENT: ("F.to_tensor", "Rotate")})
-    found = operations_of(world.measurement(), world.diagnosis())
-    assert found.pictures == ("cv2.imdecode",)
-    assert [op.name for op in found.tokenisers] == ["tokenizer()"]
-    assert found.floating == ("F.to_tensor",)
-    assert not found.all_fixed
+    operations = operations_of(world.measurement(), world.diagnosis())
+    assert operations.pictures == ("cv2.imdecode",)
+    assert [op.name for op in operations.tokenisers] == ["tokenizer()"]
+    assert operations.floating == ("F.to_tensor",)
+    assert not operations.all_fixed

@@ -130,7 +130,7 @@ def test_a_place_that_cannot_be_written_keeps_the_old_plan(tmp_path: Path) -> No
     (tmp_path / "taken").mkdir()
     with pytest.raises(UnreadableFile, match="could not be written: Is a directory"):
         planfile.write(FULL, tmp_path / "taken")
-    assert [found.name for found in tmp_path.iterdir()] == ["taken"]
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_says_how_a_machine_differs() -> None:

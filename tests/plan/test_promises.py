@@ -20,13 +20,13 @@ WAITING = World(
 
 def planned(world: World, *, cpu: float = 0.0, starved: float = 0.0) -> Plan:
     """``cpu``: seconds a sample that all threads of the workers compute."""
-    found, diagnosis = world.measurement(), world.diagnosis()
-    samples = found.of("plain")[0].samples
-    row = found.rows("real")[0]
+    measurement, diagnosis = world.measurement(), world.diagnosis()
+    samples = measurement.of("plain")[0].samples
+    row = measurement.rows("real")[0]
     row.trace.process_made = round(cpu * samples * 1e9)
-    found.blocks = [replace(block, rows=(row,)) if isinstance(block, Block) else block for block in found.blocks]
+    measurement.blocks = [replace(block, rows=(row,)) if isinstance(block, Block) else block for block in measurement.blocks]
     diagnosis.starved = starved
-    return advise(found, diagnosis, machine=MACHINE)
+    return advise(measurement, diagnosis, machine=MACHINE)
 
 
 def test_more_workers_are_promised_no_more_than_the_cores_can_compute() -> None:

@@ -496,9 +496,9 @@ class TestTailScheduling:
     def test_proposed(self) -> None:
         from pipefix.plan.advise import advise
 
-        found, diagnosis = self.WORLD.measurement(), self.WORLD.diagnosis()
+        measurement, diagnosis = self.WORLD.measurement(), self.WORLD.diagnosis()
         diagnosis.sample = exactly(0.0065)
-        step = find(advise(found, diagnosis, machine=MACHINE), "tail-scheduling")
+        step = find(advise(measurement, diagnosis, machine=MACHINE), "tail-scheduling")
         assert isinstance(step, Proposed)
         assert step.why == (
             "The slowest sample in a hundred takes 75.0x the median (4.00 ms), and finished batches waited 1.60 ms a sample "

@@ -107,11 +107,11 @@ def test_gains_no_more_than_amdahl_allows(world: World, name: str) -> None:
     """Without the stage, at best all the time that is left is that of the other stages of the station that limits."""
     now = line(world)
     gain = now.speedup(now.without(Stage(name))).value
-    whole = sum(float(one.wall[0]) for one in (*now.making.values(), *now.taking.values()))
-    computing = sum(float(one.cpu[0]) for one in (*now.making.values(), *now.taking.values()))
+    whole = sum(float(part.wall[0]) for part in (*now.making.values(), *now.taking.values()))
+    computing = sum(float(part.cpu[0]) for part in (*now.making.values(), *now.taking.values()))
     walls = whole / max(whole - now.wall(Stage(name)), 1e-12)
     cpus = computing / max(computing - float(now.making[name].cpu[0]), 1e-12)
-    makes = sum(float(one.wall[0]) for one in now.making.values())
+    makes = sum(float(part.wall[0]) for part in now.making.values())
     pool = makes / max(makes - now.wall(Stage(name)), 1e-12)
     assert 1 - 1e-9 <= gain <= max(walls, cpus, pool) * (1 + 1e-6)
 
@@ -122,7 +122,7 @@ def test_a_machine_twice_as_slow_gives_the_same_speedups(world: World, name: str
         **{key: getattr(world, key) * factor for key in (*MADE, "ipc", "taking")}, step=world.step * factor if world.step else None
     )
     before, after = line(world), line(scaled)
-    first, second = (one.speedup(one.without(Stage(name))) for one in (before, after))
+    first, second = (model.speedup(model.without(Stage(name))) for model in (before, after))
     assert second.value == pytest.approx(first.value, rel=1e-6)
     assert second.low == pytest.approx(first.low, rel=1e-6)
 
@@ -185,11 +185,11 @@ def test_workers_that_share_cores_are_not_taken_for_waiting() -> None:
 def test_another_programs_load_is_not_taken_for_our_own() -> None:
     """Workers that were kept from idle cores of ours by somebody else will be again: their times stay as they were measured."""
     world = World(decode=0.02, augment=0.005, step=0.006, workers=2, cores=2.0, computing={"decode": 0.2, "augment": 0.2})
-    found, diagnosis = world.measurement(), world.diagnosis()
+    measurement, diagnosis = world.measurement(), world.diagnosis()
     diagnosis.starved = 0.7
     for stage, cost in diagnosis.stages.items():
         diagnosis.stages[stage] = replace(cost, waiting=0.0)
-    now = fitted(found, diagnosis)
+    now = fitted(measurement, diagnosis)
     assert float(now.seconds()[0]) == pytest.approx(0.0125)
     assert now.speedup(now.without(Stage.DECODE)).value == pytest.approx(0.0125 / 0.006)
 
@@ -197,13 +197,13 @@ def test_another_programs_load_is_not_taken_for_our_own() -> None:
 def test_the_schedulers_record_tells_queueing_from_waiting() -> None:
     """Four workers on two cores wait for a disk (4 ms) and for cores (4 ms) in each 12 ms: two workers would take 8 ms each."""
     world = World(storage=0.006, decode=0.006, workers=4, cores=1.4, computing={"storage": 0.0, "decode": 0.6667})
-    found, diagnosis = world.measurement(), world.diagnosis()
+    measurement, diagnosis = world.measurement(), world.diagnosis()
     stages = diagnosis.stages
     stages[Stage.STORAGE] = replace(stages[Stage.STORAGE], waiting=0.004)
     stages[Stage.DECODE] = replace(stages[Stage.DECODE], waiting=0.0)
-    now = fitted(found, diagnosis)
+    now = fitted(measurement, diagnosis)
     assert float(now.seconds()[0]) == pytest.approx(0.003)
-    assert 0.008 <= sum(float(one.wall[0]) for one in now.making.values()) <= 0.012
+    assert 0.008 <= sum(float(part.wall[0]) for part in now.making.values()) <= 0.012
 
 
 def test_a_step_on_the_cpu_shares_the_cores_with_the_workers() -> None:

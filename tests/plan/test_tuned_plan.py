@@ -38,10 +38,10 @@ def tuned(folder: Path, chosen: Settings, older: PlanFile | None, *, ran: bool =
     rate = Interval(100.0, 99.0, 101.0)
     kept = "it could not be beaten" if chosen == Settings(2) else None
     rows = (Trial(chosen, rate),) if ran else ()
-    found = TuneResult(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
+    result = TuneResult(rows, chosen, kept, rate, rate if kept else rate.scaled(1.4), (), None, "", partial=partial)
     space = Space(4, 4, declined={"pin_memory": "no CUDA device is present", "in_order": "--keep-order was given"})
     telling = TuneReporter(
-        "data.py", LoaderSettings(batch_size=4, num_workers=2), Settings(2), space, ResourceLimits(), found,
+        "data.py", LoaderSettings(batch_size=4, num_workers=2), Settings(2), space, ResourceLimits(), result,
         ConsumerName("none", present=False), 0.01,
     )  # fmt: skip
     return _tuned(telling, MACHINE, older, path, [])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pipefix.report import terminal
-from pipefix.report.compare import compare, gate_sentence, regressed
-from pipefix.report.compare import report as compare_report
+from pipefix.report.compare import Comparison
+from pipefix.report.compare import compare as compare_runs
 from pipefix.report.machine_part import machine_part
 from pipefix.report.runfile import Run
 from tests.report.made_runs import Load, busy, probed, slower_stage, some_costs
@@ -21,17 +21,21 @@ IDLE = Load(others_cores=0.02)
 SEEDS = st.integers(0, 2**32)
 
 
+def compare(before: Run, after: Run) -> Comparison:
+    return compare_runs(before, after, max_regression=ALLOWED)
+
+
 def test_forty_pairs_twenty_beside_a_neighbour_and_twenty_slower_by_a_tenth() -> None:
     chance = random.Random(21)
-    false, found = 0, 0
+    false, caught = 0, 0
     for _ in range(20):
         costs = some_costs(chance)
-        false += regressed(compare(probed(costs, IDLE, chance), probed(costs, busy(chance), chance)), ALLOWED)
+        false += compare(probed(costs, IDLE, chance), probed(costs, busy(chance), chance)).regressed
         costs = some_costs(chance)
         slower = slower_stage(costs, chance, 1 / 0.9 - 1)
-        found += regressed(compare(probed(costs, IDLE, chance), probed(slower, IDLE, chance)), ALLOWED)
+        caught += compare(probed(costs, IDLE, chance), probed(slower, IDLE, chance)).regressed
     assert false == 0
-    assert found >= 19
+    assert caught >= 19
 
 
 @given(SEEDS, st.booleans())
@@ -39,10 +43,10 @@ def test_unchanged_code_beside_a_neighbour_never_fails(seed: int, told: bool) ->
     chance = random.Random(seed)
     costs = some_costs(chance)
     idle = IDLE if told else Load()
-    found = compare(probed(costs, idle, chance), probed(costs, busy(chance, told=told), chance))
-    assert not regressed(found, ALLOWED)
-    assert not found.settled
-    assert found.machine.sentence
+    comparison = compare(probed(costs, idle, chance), probed(costs, busy(chance, told=told), chance))
+    assert not comparison.regressed
+    assert not comparison.settled
+    assert comparison.machine.sentence
 
 
 @given(SEEDS)
@@ -50,16 +54,16 @@ def test_a_loss_that_no_neighbour_explains_fails_beside_one_too(seed: int) -> No
     chance = random.Random(seed)
     costs = some_costs(chance)
     slower = slower_stage(costs, chance, 7.0)
-    found = compare(probed(costs, IDLE, chance), probed(slower, Load(queued=0.2, others_cores=0.5), chance))
-    assert regressed(found, ALLOWED)
+    comparison = compare(probed(costs, IDLE, chance), probed(slower, Load(queued=0.2, others_cores=0.5), chance))
+    assert comparison.regressed
 
 
 @given(SEEDS)
 def test_on_an_idle_machine_nothing_is_the_machines(seed: int) -> None:
     chance = random.Random(seed)
     costs = some_costs(chance)
-    found = compare(probed(costs, IDLE, chance), probed(costs, IDLE, chance))
-    assert abs(found.machine.factor - 1) < 0.06
+    comparison = compare(probed(costs, IDLE, chance), probed(costs, IDLE, chance))
+    assert abs(comparison.machine.factor - 1) < 0.06
 
 
 def pair(load: Load, *, workers: int = 2) -> tuple[Run, Run]:
@@ -70,25 +74,25 @@ def pair(load: Load, *, workers: int = 2) -> tuple[Run, Run]:
 
 def test_what_the_machine_did_is_a_doubt_in_words() -> None:
     before, after = pair(Load(queued=0.7, others_cores=1.9))
-    found = compare(before, after)
-    doubt = found.doubts[0]
+    comparison = compare(before, after)
+    doubt = comparison.doubts[0]
     assert doubt.startswith(
         "The second run's machine was not as the first's: its samples queued for a CPU 70 % of their time (0 % in the first run); "
         "other programs used 1.90 cores meanwhile (0.02 cores in the first run). Without that the second run delivers "
     )
-    assert found.sentence.startswith("No change that these runs can tell from the machine's: delivered 0.3")
-    assert "Repeat the run when the machine does nothing else." in gate_sentence(found, ALLOWED)
-    assert any("other programs" in line for line in terminal.lines(compare_report(found), width=200))
+    assert comparison.sentence.startswith("No change that these runs can tell from the machine's: delivered 0.3")
+    assert "Repeat the run when the machine does nothing else." in (comparison.gate or "")
+    assert any("other programs" in line for line in terminal.lines(comparison.document(), width=200))
 
 
 def test_a_neighbour_whose_cost_no_figure_tells_leaves_the_gate_open() -> None:
     """One stage alone computes, and it is slower: its code's doing or the machine's."""
     before, after = pair(Load(pace={"augment": 1.4}, others_cores=1.5))
-    before, after = (replace(run, stages=[one for one in run.stages if one.stage == "augment"]) for run in (before, after))
+    before, after = (replace(run, stages=[stage for stage in run.stages if stage.stage == "augment"]) for run in (before, after))
     after = replace(after, throughput=replace(after.throughput, delivered=before.throughput.delivered.scaled(0.7)))
-    found = compare(before, after)
-    assert not regressed(found, ALLOWED)
-    assert found.doubts[0].endswith("What that cost cannot be told: repeat the run.")
+    comparison = compare(before, after)
+    assert not comparison.regressed
+    assert comparison.doubts[0].endswith("What that cost cannot be told: repeat the run.")
 
 
 def test_queueing_of_ones_own_making_is_no_excuse() -> None:

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipefix.fixes.outcome import Refused
-from pipefix.report import fix_report, program_report, swap_report, terminal, wording
+from pipefix.report import fix_report, program_report, terminal
 from pipefix.report.compare import compare
-from pipefix.report.compare import report as compare_report
 from pipefix.report.document import Document
 from pipefix.report.page import page
 from pipefix.report.probe_report import full
@@ -29,21 +28,22 @@ from pipefix.report.runfile import (
     GainFigures,
     LoopFigures,
     LoopSpan,
-    OpFigures,
+    OpCost,
     ProgramFigures,
     RemedyFigures,
     Run,
     StageFigures,
     Tail,
     Throughput,
-    VerdictFigures,
+    Verdict,
     Waits,
     decode,
     read,
 )
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.quantity import Interval
 from tests.cli.test_fix import FIXED, GAIN
-from tests.cli.test_swap import REPORT
+from tests.cli.test_swap import swapped
 from tests.conftest import ROOT
 
 RUNS = {path.stem: path for path in sorted((ROOT / "fixtures" / "runs").glob("*.json"))}
@@ -99,10 +99,10 @@ LOOP = LoopFigures(
 )  # fmt: skip
 PROGRAM = Run(target="t.py", program=ProgramFigures(command=["t.py"], exit_code=0, seconds=9.0, loops=[LOOP]))
 DOCUMENTS: dict[str, Document] = {name: full(read(path)) for name, path in RUNS.items()} | {
-    "compare": compare_report(compare(SLOW, SLOW), 0.05),
+    "compare": compare(SLOW, SLOW, max_regression=0.05).document(full=True),
     "fix": fix_report.report(msgspec.structs.replace(FIXED, outcomes=[*FIXED.outcomes, TRIED]), SLOW, SLOW),
     "program": full(PROGRAM),
-    "swap": swap_report.report(REPORT),
+    "swap": swapped().document(),
     "nothing": full(Run()),
 }
 
@@ -117,7 +117,7 @@ def test_it_is_well_formed_and_asks_the_network_for_nothing(made: str) -> None:
     reader = Reader(made)
     assert len(set(reader.values("id"))) == len(reader.values("id"))
     fetching = {"src", "srcset", "data", "action", "poster", "background", "formaction", "xlink:href", "ping"}
-    assert [found for found in reader.attributes if found[1] in fetching] == []
+    assert [attribute for attribute in reader.attributes if attribute[1] in fetching] == []
     assert all(value.startswith("#") for value in reader.values("href"))
     assert not set(reader.tags) & {"link", "img", "iframe", "object", "embed", "base", "use", "image", "form", "video", "audio"}
     style, script = "".join(reader.blocks["style"]), reader.blocks["script"][-1]
@@ -147,17 +147,21 @@ def test_it_holds_its_run_file_and_every_figure(name: str) -> None:
     assert repr(decode(held.encode(), origin="the page")) == repr(run)
     expected = []
     for stage in run.stages:
-        expected += [wording.seconds_between(stage.wall_s), wording.size(stage.bytes), wording.times_between(stage.marginal_gain)]
-        expected += [wording.seconds(op.wall_s) for op in stage.ops] + [stage.declined or stage.stage]
+        expected += [
+            quantity.seconds_between(stage.wall_s),
+            quantity.size(stage.bytes),
+            quantity.times_between(stage.marginal_gain),
+        ]
+        expected += [quantity.seconds(op.wall_s) for op in stage.ops] + [stage.declined or stage.stage]
     for remedy in run.remedies:
-        expected += [wording.times_between(remedy.speedup), remedy.why, remedy.title, remedy.command or remedy.title]
+        expected += [quantity.times_between(remedy.speedup), remedy.why, remedy.title, remedy.command or remedy.title]
     for finding in run.audit:
         expected += [finding.severity, finding.found, finding.advice]
     expected += [caveat.sentence for caveat in run.caveats]
-    expected += [wording.number(wording.median(arm.rates)) for arm in run.arms]
+    expected += [quantity.number(quantity.median(arm.rates)) for arm in run.arms]
     if run.throughput is not None:
-        expected.append(wording.rate(run.throughput.delivered.value, run.throughput.unit))
-    assert [figure for figure in expected if figure != wording.UNKNOWN and " ".join(figure.split()) not in reader.text] == []
+        expected.append(quantity.rate(run.throughput.delivered.value, run.throughput.unit))
+    assert [figure for figure in expected if figure != quantity.UNKNOWN and " ".join(figure.split()) not in reader.text] == []
 
 
 def test_every_block_is_a_dot_and_every_interval_a_whisker() -> None:
@@ -178,10 +182,10 @@ def test_nothing_in_a_name_becomes_markup() -> None:
 def everywhere(said: str) -> Run:
     """The same text wherever text can come from outside."""
     half, gain = Interval(2.0, 1.5, 2.5), GainFigures(2.0, 1.5, 2.5)
-    op = OpFigures(name=said, wall_s=1.0, opaque=said)
+    op = OpCost(name=said, wall_s=1.0, opaque=said)
     return Run(
         pipefix=said, created=said, target=said, machine={"cpu_model": said, "gpus": [{"name": said}], "note": said}, consumer=said,
-        verdict=VerdictFigures(kind=said, stage=said, sentence=said, confidence=0.5, rule=said),
+        verdict=Verdict(kind=said, stage=said, sentence=said, confidence=0.5, rule=said),
         throughput=Throughput(delivered=half, unit=said),
         stages=[
             StageFigures(stage=said, wall_s=half, share=0.5, marginal_gain=gain, ops=[op]),
@@ -223,8 +227,8 @@ def structure(said: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 @given(hostile, hostile)
-def test_the_structure_is_the_same_whatever_the_names(one: str, two: str) -> None:
-    assert structure(one + two + "x") == structure("plain")
+def test_the_structure_is_the_same_whatever_the_names(name: str, two: str) -> None:
+    assert structure(name + two + "x") == structure("plain")
 
 
 def test_it_stays_small() -> None:
@@ -285,5 +289,5 @@ class TestFix:
 
 def test_a_program_is_told_at_the_terminal_by_its_loops() -> None:
     said = "\n".join(terminal.lines(program_report.report(PROGRAM)))
-    assert re.search(r"train t\.py:1 +40 % \(30-50 %\) +5\.00 s +9 +20 %", said)
+    assert re.search(r"train t\.py:1 +40 % \(30-50\) +5\.00 s +9 +20 %", said)
     assert "ended with exit code 0" in said

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from pipefix.report import terminal
-from pipefix.report.compare import Comparison, compare, gate_sentence, ratio, regressed
-from pipefix.report.compare import report as compare_report
+from pipefix.report.compare import Comparison, compare, ratio
 from pipefix.report.runfile import Run, StageFigures, Throughput, read
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.quantity import Interval, exactly
@@ -41,13 +40,13 @@ def faster_decode(run: Run) -> Run:
 
 
 def test_the_sentence_names_the_ratio_its_interval_and_the_stage() -> None:
-    found = compare(a_run(812), faster_decode(a_run(1153)))
-    assert found.sentence == "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20 ms/sample."
+    comparison = compare(a_run(812), faster_decode(a_run(1153)))
+    assert comparison.sentence == "Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 -> 1.20 ms/sample."
 
 
 def test_a_comparison_in_full() -> None:
     after = faster_decode(a_run(1153, settings=LoaderSettings(num_workers=4), partial=True))
-    assert terminal.lines(compare_report(compare(a_run(812), after)), width=80) == [
+    assert terminal.lines(compare(a_run(812), after).document(), width=80) == [
         "pipefix compare data.py:loader",
         "─" * 80,
         "RESULT   Delivered 1.42x (1.38-1.46): 812 -> 1,153 samples/s; decode 3.10 ->",
@@ -73,14 +72,16 @@ def test_a_comparison_in_full() -> None:
 
 
 def test_a_difference_within_noise_is_called_that() -> None:
-    found = compare(a_run(100), a_run(101))
-    assert not found.settled
-    assert found.sentence == "No change that these runs can tell from noise: delivered 1.01x (0.98-1.04), 100 -> 101 samples/s."
+    comparison = compare(a_run(100), a_run(101))
+    assert not comparison.settled
+    assert (
+        comparison.sentence == "No change that these runs can tell from noise: delivered 1.01x (0.98-1.04), 100 -> 101 samples/s."
+    )
 
 
 def test_errors_add_in_quadrature() -> None:
-    found = ratio(Interval(100, 90, 110), Interval(100, 100, 100))
-    assert (found.low, found.high) == (pytest.approx(0.9), pytest.approx(1.1))
+    quotient = ratio(Interval(100, 90, 110), Interval(100, 100, 100))
+    assert (quotient.low, quotient.high) == (pytest.approx(0.9), pytest.approx(1.1))
     both = ratio(Interval(100, 90, 110), Interval(100, 90, 110))
     assert both.low < 0.9
     assert both.high > 1.1
@@ -91,20 +92,23 @@ positive = st.floats(min_value=1e-6, max_value=1e6)
 
 
 @given(positive, positive, positive, positive)
-def test_a_ratio_lies_within_its_interval_and_turns_over(one: float, two: float, spread: float, other: float) -> None:
-    above, below = Interval(one, one / (1 + spread), one * (1 + spread)), Interval(two, two / (1 + other), two * (1 + other))
-    found, turned = ratio(above, below), ratio(below, above)
-    assert found.low <= found.value <= found.high
-    assert turned.low * found.high == pytest.approx(1.0, rel=1e-6)
+def test_a_ratio_lies_within_its_interval_and_turns_over(before: float, two: float, spread: float, other: float) -> None:
+    above, below = (
+        Interval(before, before / (1 + spread), before * (1 + spread)),
+        Interval(two, two / (1 + other), two * (1 + other)),
+    )
+    quotient, turned = ratio(above, below), ratio(below, above)
+    assert quotient.low <= quotient.value <= quotient.high
+    assert turned.low * quotient.high == pytest.approx(1.0, rel=1e-6)
 
 
 def test_an_interval_without_an_end_settles_nothing() -> None:
-    found = ratio(Interval(2, float("-inf"), float("inf")), exactly(1.0))
-    assert (found.low, found.value, found.high) == (0.0, 2.0, float("inf"))
+    quotient = ratio(Interval(2, float("-inf"), float("inf")), exactly(1.0))
+    assert (quotient.low, quotient.value, quotient.high) == (0.0, 2.0, float("inf"))
 
 
-def against(rate: float, spread: float) -> Comparison:
-    return compare(a_run(100, spread), a_run(rate, spread))
+def against(rate: float, spread: float, limit: float) -> Comparison:
+    return compare(a_run(100, spread), a_run(rate, spread), max_regression=limit)
 
 
 @pytest.mark.parametrize(
@@ -120,15 +124,15 @@ def against(rate: float, spread: float) -> Comparison:
     ],
 )
 def test_the_gate(rate: float, spread: float, limit: float, expected: bool) -> None:
-    assert regressed(against(rate, spread), limit) is expected
+    assert against(rate, spread, limit).regressed is expected
 
 
 def test_the_gate_says_what_it_found() -> None:
     allowed = "of the first; a loss of at most 5.0 % was allowed"
-    assert gate_sentence(against(80, 0.01), 0.05) == f"Regression: the second run delivers 0.80x (0.79-0.81) {allowed}."
-    assert gate_sentence(against(99, 0.01), 0.05) == f"No regression: the second run delivers 0.99x (0.98-1.00) {allowed}."
-    unsure = gate_sentence(against(80, 0.3), 0.05)
-    assert unsure.startswith("No regression that is certain: ")
+    assert against(80, 0.01, 0.05).gate == f"Regression: the second run delivers 0.80x (0.79-0.81) {allowed}."
+    assert against(99, 0.01, 0.05).gate == f"No regression: the second run delivers 0.99x (0.98-1.00) {allowed}."
+    unsure = against(80, 0.3, 0.05).gate
+    assert unsure is not None and unsure.startswith("No regression that is certain: ")
     assert unsure.endswith("Longer probes would settle it.")
 
 
@@ -169,8 +173,8 @@ def test_a_run_without_throughput_cannot_even_be_forced(figures: Throughput | No
 
 
 def test_checkouts_in_other_places_are_the_same_target() -> None:
-    found = compare(a_run(100, target="/ci/1/data.py:loader"), a_run(100, target="/ci/2/data.py:loader"))
-    assert found.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
+    comparison = compare(a_run(100, target="/ci/1/data.py:loader"), a_run(100, target="/ci/2/data.py:loader"))
+    assert comparison.doubts == ["The targets lie in different places: /ci/1/data.py:loader and /ci/2/data.py:loader."]
 
 
 @pytest.mark.parametrize(
@@ -196,8 +200,8 @@ def test_folders_are_the_same_target_only_where_their_paths_agree(before: str, a
 
 def test_what_makes_one_doubt_is_said() -> None:
     versions = {**MACHINE, "versions": {"torch": "2.9", "pillow": "11"}}, {**MACHINE, "versions": {"torch": "2.10", "pillow": "11"}}
-    found = compare(a_run(100, machine=versions[0]), a_run(100, machine=versions[1], partial=True))
-    assert found.doubts == [
+    comparison = compare(a_run(100, machine=versions[0]), a_run(100, machine=versions[1], partial=True))
+    assert comparison.doubts == [
         "The second run was interrupted: its figures are what was known by then.",
         "Library versions differ: torch 2.9 -> 2.10.",
     ]
@@ -207,7 +211,7 @@ def test_what_makes_one_doubt_is_said() -> None:
 def test_a_stage_that_only_one_run_measured_is_shown_with_a_dash() -> None:
     before = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", declined="no workers")])
     after = replace(a_run(100), stages=[*a_run(100).stages, StageFigures(stage="ipc", wall_s=exactly(1e-4))])
-    row = next(line for line in terminal.lines(compare_report(compare(before, after))) if "ipc" in line)
+    row = next(line for line in terminal.lines(compare(before, after).document()) if "ipc" in line)
     assert row.split() == ["ipc", "-", "-", "100", "µs", "-", "->", "-"]
 
 
@@ -217,6 +221,6 @@ def test_no_line_is_wider_than_asked(width: int, unicode: bool) -> None:
     runs = [read(path) for path in sorted(RUNS.glob("*.json")) if read(path).throughput is not None]
     assert len(runs) >= 6
     for before in runs:
-        for line in terminal.lines(compare_report(compare(before, runs[0], force=True)), width=width, unicode=unicode):
+        for line in terminal.lines(compare(before, runs[0], force=True).document(), width=width, unicode=unicode):
             assert cell_len(line) <= width
             assert unicode or line.isascii()

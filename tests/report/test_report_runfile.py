@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pipefix.report.runfile import Arm, OpFigures, Run, StageFigures, VerdictFigures, decode, encode, read, write
+from pipefix.report.runfile import Arm, OpCost, Run, StageFigures, Verdict, decode, encode, read, write
 from pipefix.vocabulary import files, versioned
 from pipefix.vocabulary.errors import UnreadableFile
 from pipefix.vocabulary.quantity import Interval
@@ -106,8 +106,8 @@ def test_missing_and_forbidden_files(tmp_path: Path) -> None:
 
 def test_figures_without_an_end_stay_so() -> None:
     nan, inf = float("nan"), float("inf")
-    stage = StageFigures(stage="decode", wall_s=Interval(1.0, -inf, inf), share=nan, ops=[OpFigures(name="x", wall_s=nan)])
-    verdict = VerdictFigures(kind="balanced", stage=None, sentence="", confidence=nan)
+    stage = StageFigures(stage="decode", wall_s=Interval(1.0, -inf, inf), share=nan, ops=[OpCost(name="x", wall_s=nan)])
+    verdict = Verdict(kind="balanced", stage=None, sentence="", confidence=nan)
     run = Run(stages=[stage], arms=[Arm(name="real", rates=[1.0, nan, inf])], verdict=verdict)
     assert "NaN" not in encode(run)
     again = decode(encode(run), origin="it")

@@ -27,7 +27,7 @@ from pipefix.report.document import (
     to_do,
 )
 from pipefix.report.probe_report import full
-from pipefix.report.runfile import GainFigures, OpFigures, RemedyFigures, Run, StageFigures, VerdictFigures, read
+from pipefix.report.runfile import GainFigures, OpCost, RemedyFigures, Run, StageFigures, Verdict, read
 from pipefix.report.terminal import lines
 from pipefix.vocabulary.quantity import Interval
 from tests.conftest import ROOT
@@ -85,7 +85,7 @@ def test_colors_change_nothing_but_the_ink() -> None:
 
 def test_escape_sequences_in_names_reach_no_terminal() -> None:
     sentence = "\x1b[2J \u202egpj [bold]:smile:"
-    run = Run(target="\x1b]0;owned\x07.py", verdict=VerdictFigures(kind="balanced", stage=None, sentence=sentence, confidence=1))
+    run = Run(target="\x1b]0;owned\x07.py", verdict=Verdict(kind="balanced", stage=None, sentence=sentence, confidence=1))
     text = "\n".join(lines(full(run)))
     assert not set("\x1b\x07\u202e") & set(text)
     assert "\\x1b]0;owned\\x07.py" in text
@@ -160,7 +160,7 @@ def test_any_run_is_told(name: str, first: float, second: float, width: int) -> 
     interval, gain = Interval(first, second, first), GainFigures(first, second, first)
     stage = StageFigures(
         stage=name, wall_s=interval, cpu_s=interval, share=second, bytes=first, marginal_gain=gain,
-        ops=[OpFigures(name=name, wall_s=first)],
+        ops=[OpCost(name=name, wall_s=first)],
     )  # fmt: skip
     remedy = RemedyFigures(
         id=name,

@@ -7,7 +7,8 @@ import os
 import pytest
 from torch.utils.data import DataLoader
 
-from pipefix.api.tune import _limits, _space
+from pipefix.api.search_space import limits as limits_of
+from pipefix.api.search_space import space as space_of
 from pipefix.measurement.consumer import consumer_for
 from pipefix.report.tune_report import ConsumerName, TuneReporter
 from pipefix.subject.load import load
@@ -65,10 +66,10 @@ def test_each_rank_has_cpus_of_its_own(
 
 def test_what_is_searched_and_what_may_be_taken_is_a_ranks_part() -> None:
     subject = load(DataLoader(list(range(40)), batch_size=4))  # type: ignore[arg-type]
-    alone, shared = _space(subject, MACHINE, None, False), _space(subject, MACHINE, None, False, ranks=4)
+    alone, shared = space_of(subject, MACHINE, None, False), space_of(subject, MACHINE, None, False, ranks=4)
     assert (alone.cores, shared.cores) == (16.0, 4.0)
     assert (alone.most_workers, shared.most_workers) == (64, 16)
-    whole, part = (_limits(MACHINE, None, None, None, None, None, ranks=ranks) for ranks in (1, 4))
+    whole, part = (limits_of(MACHINE, None, None, None, None, None, ranks=ranks) for ranks in (1, 4))
     assert whole.shm_bytes == 8_000 and part.shm_bytes == 2_000
     assert whole.memory_bytes is not None and part.memory_bytes is not None
     assert whole.memory_bytes - part.memory_bytes == pytest.approx(48_000, abs=2e7), "what this process holds is added to both"

@@ -90,11 +90,11 @@ MADE = [Plain, Heir, Lazy, Record, set_from_outside, Folded, lambda: SimpleNames
 @pytest.mark.parametrize("make", MADE)
 def test_all_that_its_dictionary_holds_is_found(make: Any) -> None:
     value = make()
-    found = attributes(value)
+    seen = attributes(value)
     held = object.__getattribute__(value, "__dict__")
     # What is the class's own object, held by the instance too, need not be told twice.
-    assert found == {name: one for name, one in held.items() if name in found}
-    assert all(vars(type(value)).get(name) is held[name] for name in held.keys() - found.keys())
+    assert seen == {name: member for name, member in held.items() if name in seen}
+    assert all(vars(type(value)).get(name) is held[name] for name in held.keys() - seen.keys())
     assert attributes(value) == held
 
 
@@ -113,7 +113,7 @@ def test_one_attribute_of_the_instance_itself() -> None:
 
 def asked_for(value: Any) -> bool:
     """Whether its dictionary has been made."""
-    return any(type(one) is dict and one.keys() >= {"path", "count"} for one in gc.get_referents(value))
+    return any(type(referent) is dict and referent.keys() >= {"path", "count"} for referent in gc.get_referents(value))
 
 
 @slower_once_asked

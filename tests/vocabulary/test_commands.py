@@ -25,18 +25,18 @@ TITLES = ("report/fix_report.py", "report/probe_report.py", "report/tune_report.
 
 def unquoted(tree: ast.AST) -> list[int]:
     """Lines where a value is put into a command as it is."""
-    found = []
+    commands = []
     for node in ast.walk(tree):
         joined = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Constant)
         if joined and COMMAND.search(str(node.left.value)):
-            found.append(node.lineno)
+            commands.append(node.lineno)
         text = ""
         for piece in node.values if isinstance(node, ast.JoinedStr) else []:
             if isinstance(piece, ast.Constant):
                 text += str(piece.value)
             elif COMMAND.search(text) and not _is_plain(piece):
-                found.append(node.lineno)
-    return found
+                commands.append(node.lineno)
+    return commands
 
 
 def _is_plain(piece: ast.expr) -> bool:
@@ -103,6 +103,6 @@ def test_messages_about_a_hostile_path(cache: Path, harm: str, arguments: list[s
     assert main(arguments) != 0
     said = capsys.readouterr()
     advice = " ".join((said.out + said.err).split())
-    for found in re.finditer(PROGRAMS + r" [^.]*", advice):
-        assert re.search(r"(?<!')ca che; touch PWNED(?!'|/)", found[0]) is None, advice
+    for match in re.finditer(PROGRAMS + r" [^.]*", advice):
+        assert re.search(r"(?<!')ca che; touch PWNED(?!'|/)", match[0]) is None, advice
     assert f"'{HOSTILE}" in advice or f"/{HOSTILE}" in advice

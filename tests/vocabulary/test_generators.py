@@ -93,18 +93,18 @@ def test_it_is_put_back_after_an_error_too() -> None:
 
 def test_generators_are_found_wherever_they_are_held() -> None:
     loader = make()
-    kinds = sorted(type(one).__name__ for one in generators(loader))
+    kinds = sorted(type(generator).__name__ for generator in generators(loader))
     assert kinds == ["Generator"] * 4 + ["Random"] * 2 + ["RandomState"]
 
 
 def test_they_are_found_behind_functions() -> None:
-    one, other, third, fourth = random.Random(1), np.random.default_rng(1), random.Random(2), torch.Generator()
+    first, other, third, fourth = random.Random(1), np.random.default_rng(1), random.Random(2), torch.Generator()
 
     def enclosing() -> float:
-        return one.random()
+        return first.random()
 
     held = [enclosing, other.random, functools.partial(torch.rand, (), generator=fourth), third.shuffle]
-    assert {id(found) for found in generators(held)} == {id(one), id(other), id(third), id(fourth)}
+    assert {id(generator) for generator in generators(held)} == {id(first), id(other), id(third), id(fourth)}
 
 
 def test_the_system_s_own_randomness_has_no_state_to_keep() -> None:

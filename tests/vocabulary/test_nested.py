@@ -97,7 +97,7 @@ def test_what_containers_carry_besides_is_kept() -> None:
 def test_mappings_that_cannot_be_written() -> None:
     made = map_leaves(str, [Frozen({"a": 1}), MappingProxyType({"b": 2})])
     assert type(made[0]) is Frozen and type(made[1]) is MappingProxyType
-    assert [dict(one) for one in made] == [{"a": "1"}, {"b": "2"}]
+    assert [dict(mapping) for mapping in made] == [{"a": "1"}, {"b": "2"}]
 
 
 def test_a_size_of_tensors_is_a_plain_tuple() -> None:
@@ -112,7 +112,7 @@ def test_some_members_are_exchanged() -> None:
 
 @pytest.mark.parametrize("leaf", ["text", b"bytes", None, 3, {1, 2}, Sample, torch.ones(2)])
 def test_leaves_are_handed_over_as_they_are(leaf: Any) -> None:
-    assert [id(one) for one in leaves(leaf)] == [id(leaf)]
+    assert [id(inner) for inner in leaves(leaf)] == [id(leaf)]
 
 
 def test_a_value_that_holds_itself_has_an_end() -> None:

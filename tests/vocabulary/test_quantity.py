@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipefix.report import wording
 from pipefix.vocabulary import quantity
+from pipefix.vocabulary.quantity import Interval
 
 
 @pytest.mark.parametrize(
@@ -13,9 +13,29 @@ from pipefix.vocabulary import quantity
     [(0.9996, "1.00 s"), (0.09996, "100 ms"), (0.0, "0 s"), (95.0, "1.6 min"), (5401.0, "1.5 h"), (2e-9, "2.00 ns")],
 )
 def test_seconds(value: float, text: str) -> None:
-    assert quantity.seconds(value) == wording.seconds(value) == text
+    assert quantity.seconds(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.004, "0.004"), (0.12, "0.12"), (9.999, "10.0"), (99.96, "100"), (1234.5, "1,234")])
 def test_rates(value: float, text: str) -> None:
-    assert quantity.rate(value) == wording.rate(value) == f"{text} samples/s"
+    assert quantity.rate(value) == f"{text} samples/s"
+
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(1.42, 1.31, 1.55), "1.42x (1.31-1.55)"),
+        (Interval(1.42, 1.4199, 1.4201), "1.42x"),
+        (Interval(0.01, -0.5, 0.5), "0.01x (-0.50 to 0.50)"),
+        (Interval(2.0, 1.5, INF), "2.00x (at least 1.50)"),
+        (Interval(2.0, -INF, 3.0), "2.00x (at most 3.00)"),
+        (Interval(2.0, -INF, INF), "2.00x (no interval)"),
+        (Interval(float("nan"), 1.0, 2.0), "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_intervals(interval: Interval | None, text: str) -> None:
+    assert quantity.times_between(interval) == text

@@ -14,8 +14,8 @@ from typing import Any
 
 from pipefix.system.resources import out_of_memory_kills, shared_memory_left
 from pipefix.vocabulary import files
-from pipefix.vocabulary.death import CAUSES, manner
 from pipefix.vocabulary.quantity import size
+from pipefix.vocabulary.worker_exit import CAUSES, describe_exit
 
 
 class WorkerDied(RuntimeError):
@@ -79,7 +79,7 @@ def describe_death(error: RuntimeError, workers: Sequence[Any], kills_before: in
     what_next = _NEXT.get(known, _ALONE) if known is not None else _ALONE
     if code > 0:
         why = "Something in it calls os._exit() or sys.exit(), or it could not start"
-    parts = [f"{said}: of worker process {dead.pid}, {manner(code)}", why, what_next.rstrip(".")]
+    parts = [f"{said}: of worker process {dead.pid}, {describe_exit(code)}", why, what_next.rstrip(".")]
     return WorkerDied(". ".join(part for part in parts if part) + ".", dead.pid, code)
 
 

@@ -26,7 +26,7 @@ from pipefix.loader.workers import deaths
 from pipefix.loader.workers.dataset_once import pack, preload, start_method
 from pipefix.loader.workers.start import WorkerStart
 from pipefix.system.resources import out_of_memory_kills
-from pipefix.vocabulary import death, sockets
+from pipefix.vocabulary import sockets, worker_exit
 from pipefix.vocabulary.attributes import Overlaid
 from pipefix.vocabulary.garbage import existing_objects_skipped
 
@@ -116,7 +116,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         try:
             yield
         except RuntimeError as error:
-            if death.is_told_of(error) and not isinstance(error, deaths.WorkerDied):
+            if worker_exit.is_worker_death(error) and not isinstance(error, deaths.WorkerDied):
                 raise deaths.describe_death(error, self._workers, self._kills) from error
             raise
 

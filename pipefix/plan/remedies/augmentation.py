@@ -8,8 +8,7 @@ from pipefix.plan.case import NO_CUDA, Case
 from pipefix.plan.plan import Step
 from pipefix.plan.planfile import AugmentationChange
 from pipefix.plan.remedy import Remedy
-from pipefix.vocabulary.gain import span
-from pipefix.vocabulary.quantity import Interval, percent, seconds
+from pipefix.vocabulary.quantity import Interval, percent, seconds, times_between
 from pipefix.vocabulary.stage import Stage
 
 
@@ -29,12 +28,12 @@ class AugmentGpu(Remedy):
             return self.declined("samples are text: tokens are not augmented on a GPU")
         stays = _stays(case)
         gain = case.after(experiments.NO_AUGMENT, case.model.scaled(Stage.AUGMENT, stays), name=self.id)
-        top = case.operations.augment and max(case.operations.augment, key=lambda op: op.wall).name
+        top = case.operations.augment and max(case.operations.augment, key=lambda op: op.wall_s).name
         costly = f" ({top} most)" if top else ""
         if not case.cuda:
             return self.declined(
                 f"{NO_CUDA}; augmentation takes {seconds(spent)} a sample{costly}, so beside a GPU with time to spare it would "
-                f"gain {span(gain)}",
+                f"gain {times_between(gain)}",
                 gain,
             )
         if case.diagnosis.verdict.kind == "step-bound":
@@ -72,7 +71,7 @@ class DecodeGpu(Remedy):
         if not case.cuda:
             return self.declined(
                 f"{NO_CUDA}; decoding and augmenting take {seconds(spent)} a sample, so beside a GPU with time to spare it would "
-                f"gain at most {span(most)}",
+                f"gain at most {times_between(most)}",
                 gain,
             )
         if case.diagnosis.verdict.kind == "step-bound":
@@ -94,6 +93,6 @@ def _stays(case: Case) -> float:
     """The part of the augmentation's time that does not move; 0 where it is not known which operations do."""
     if case.moving is None:
         return 0.0
-    walls = {op.name: op.wall for op in case.operations.augment}
+    walls = {op.name: op.wall_s for op in case.operations.augment}
     moved = sum(wall for name, wall in walls.items() if name.rpartition(".")[2] in case.moving.names)
     return 1 - moved / sum(walls.values()) if moved else 0.0

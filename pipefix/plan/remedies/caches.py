@@ -152,10 +152,10 @@ class CacheSource(Cache):
 def _past_clients(case: Case) -> str | None:
     """Why what is read cannot be kept: it comes through connections that the code keeps itself, in a protocol of its own."""
     cost = case.cost(Stage.STORAGE)
-    bare = [one for one in cost.ops if one.name.startswith(_CONNECTIONS)] if cost is not None else []
-    if cost is None or sum(one.wall for one in bare) < cost.wall.value / 2:
+    bare = [op for op in cost.ops if op.name.startswith(_CONNECTIONS)] if cost is not None else []
+    if cost is None or sum(op.wall_s for op in bare) < cost.wall.value / 2:
         return None
-    largest = max(bare, key=lambda one: one.wall)
+    largest = max(bare, key=lambda op: op.wall_s)
     return f"samples read through {largest.name}, for which a source cache cannot answer: it does for files, requests, fsspec, …"
 
 
@@ -289,7 +289,7 @@ class CacheSample(Cache):
 
     def _kept(self, case: Case) -> float:
         """Seconds a sample of the operations whose results would be kept."""
-        return sum(op.wall for op in case.operations.fixed)
+        return sum(op.wall_s for op in case.operations.fixed)
 
     def with_cache(self, case: Case, read: StageTime) -> PipelineModel:
         model = case.model.without(Stage.DECODE).replacing(Stage.STORAGE, read)

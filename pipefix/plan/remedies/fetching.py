@@ -72,8 +72,8 @@ class BatchedTokenisation(Remedy):
         op = tokenisers[0]
         if "batch" in op.name.lower() or case.measurement.settings.kind == "batched":
             return self.declined(f"{op.name} is given whole batches already")
-        spent = sum(one.wall for one in tokenisers)
-        whole = sum(float(one.wall[0]) for one in case.model.making.values())
+        spent = sum(tokeniser.wall_s for tokeniser in tokenisers)
+        whole = sum(float(part.wall[0]) for part in case.model.making.values())
         if spent < SMALL * whole:
             return self.declined(f"tokenising takes {seconds(spent)} a sample, {percent(spent / whole)} of its making")
         python = not op.name.startswith("tokenizers.")

@@ -78,6 +78,6 @@ def with_calls(case: Case, call: FusedCall) -> PipelineModel:
         return replace(after, crossing=np.maximum(after.crossing, least))
     # Without workers as many threads as there are cores make a batch.
     shared = max(1.0, float(int(case.model.cores)))
-    after = replace(after, making={name: StageTime(one.wall / shared, one.cpu) for name, one in after.making.items()})
-    lacking = np.maximum(0.0, least - sum(one.wall for one in after.making.values()))
+    after = replace(after, making={name: StageTime(part.wall / shared, part.cpu) for name, part in after.making.items()})
+    lacking = np.maximum(0.0, least - sum(part.wall for part in after.making.values()))
     return after.adding(Stage.DECODE, StageTime(lacking, np.zeros_like(lacking)))

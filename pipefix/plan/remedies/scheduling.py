@@ -101,16 +101,16 @@ class ThreadCaps(Remedy):
         )
 
 
-def threads_of(found: Measurement) -> float:
+def threads_of(measurement: Measurement) -> float:
     """Busy threads of one worker, its main one included."""
-    facts = found.facts
+    facts = measurement.facts
     return 1 + facts.get("worker.busy_threads", 0.0)
 
 
-def process_over_thread(found: Measurement) -> float | None:
+def process_over_thread(measurement: Measurement) -> float | None:
     """CPU time of whole worker processes over that of their main threads; None where it was not seen."""
     whole = single = 0.0
-    for block in found.of("real"):
+    for block in measurement.of("real"):
         last: dict[int, int] = {}
         for row in sorted(block.rows, key=lambda row: row.trace.begun):
             trace = row.trace

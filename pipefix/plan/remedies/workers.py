@@ -127,12 +127,12 @@ def _risk(case: Case, count: int) -> str | None:
 
 
 def _tried(case: Case) -> dict[int, Told]:
-    found: dict[int, Told] = {}
+    gains: dict[int, Told] = {}
     for name, pairs in case.measurement.trials.items():
         word, _, count = name.rpartition("-")
         if word == "workers" and count.isdigit() and pairs:
-            found[int(count)] = MeasuredGain(ratio([tried / base for tried, base in pairs], [1.0] * len(pairs)), len(pairs))
-    return found
+            gains[int(count)] = MeasuredGain(ratio([tried / base for tried, base in pairs], [1.0] * len(pairs)), len(pairs))
+    return gains
 
 
 def _predicted(case: Case) -> dict[int, Told]:

@@ -48,7 +48,7 @@ def test_what_a_step_waits_for_its_copy_is_told_apart_from_the_step(tmp_path: Pa
     ("how", "then", "minded"),
     [
         ("", "losses.append(inputs)", {"blocking-copies": "11"}),
-        (", non_blocking=True", "losses.append(inputs)", {"pageable-copies": "11"}),
+        (", non_blocking=True", "losses.append(inputs)", {"blocking-copies": "11"}),
         ("", "inputs[0].cpu(), inputs.max().tolist()", {"blocking-copies": "11", "step-waits": "13"}),
     ],
 )
@@ -56,7 +56,7 @@ def test_the_audit_hears_what_a_step_waits_for(
     how: str, then: str, minded: dict[str, str], tmp_path: Path, fake_device: FakeDevice
 ) -> None:
     found = fake_device(verbs.heard, str(tmp_path), how, then)
-    ours = {"blocking-copies", "pageable-copies", "step-waits", "full-precision"}
+    ours = {"blocking-copies", "step-waits", "full-precision"}
     assert ours & found.keys() == minded.keys()
     for rule, line in minded.items():
         assert f"train_step (job.py:{line})" in found[rule]

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from pipefix.report import wording
 from pipefix.report.runfile import Run
+from pipefix.vocabulary import quantity
 from pipefix.vocabulary.settings import LoaderSettings
 
 
@@ -15,12 +15,12 @@ def settings_line(settings: LoaderSettings) -> list[str]:
     """The loader in short phrases."""
     data = settings.dataset or "dataset"
     if settings.length is not None:
-        data += f" of {wording.counted(settings.length, 'sample')}"
+        data += f" of {quantity.counted(settings.length, 'sample')}"
     if settings.drawn is not None:
         data += f", {settings.drawn:,} drawn an epoch"
     workers = "no workers"
     if settings.num_workers:
-        workers = wording.counted(settings.num_workers, "worker")
+        workers = quantity.counted(settings.num_workers, "worker")
         details = [settings.start_method] if settings.start_method else []
         if settings.prefetch_factor is not None:
             details.append(f"prefetch {settings.prefetch_factor}")
@@ -39,7 +39,7 @@ def _batch(settings: LoaderSettings) -> str:
     if settings.batch_size is not None:
         return f"batch {settings.batch_size:,}"
     if settings.mean_batch is not None:
-        return f"batch {wording.number(settings.mean_batch)} on average, by the batch sampler"
+        return f"batch {quantity.number(settings.mean_batch)} on average, by the batch sampler"
     return "batch size decided elsewhere"
 
 
@@ -55,10 +55,10 @@ def machine_line(machine: Mapping[str, Any]) -> list[str]:
         said.append(str(machine["cpu_model"]))
     cores, allowed = machine.get("logical_cores"), machine.get("effective_cores")
     if isinstance(cores, int):
-        may = f"{wording.number(allowed)} of " if isinstance(allowed, (int, float)) and allowed != cores else ""
-        said.append(f"{may}{wording.counted(cores, 'CPU')}")
+        may = f"{quantity.number(allowed)} of " if isinstance(allowed, (int, float)) and allowed != cores else ""
+        said.append(f"{may}{quantity.counted(cores, 'CPU')}")
     if isinstance(machine.get("memory_bytes"), (int, float)):
-        said.append(f"{wording.size(machine['memory_bytes'])} of memory")
+        said.append(f"{quantity.size(machine['memory_bytes'])} of memory")
     gpus = Counter(gpu_names(machine))
     said += [name if count == 1 else f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
     said += [f"Python {machine['python']}"] if machine.get("python") else []
@@ -89,7 +89,7 @@ def step_phrases(run: Run) -> list[str]:
     if split is None:
         return []
     parts = {"forward": split.forward_s, "backward": split.backward_s, "optimizer": split.optimizer_s, "other": split.other_s}
-    return [f"{name} {wording.seconds(value)}" for name, value in parts.items() if wording.known(value) and value]
+    return [f"{name} {quantity.seconds(value)}" for name, value in parts.items() if quantity.known(value) and value]
 
 
 def cold_sentence(run: Run) -> str | None:
@@ -104,11 +104,15 @@ def cold_sentence(run: Run) -> str | None:
 def _cold(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         figure, low, high = (value.get(end) for end in ("value", "low", "high"))
-        return f"{_cold(name, figure)} ({wording.between(_cold(name, low), _cold(name, high))})"
+        return f"{_cold(name, figure)} ({quantity.between(_cold(name, low), _cold(name, high))})"
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return _plain(value)
     if "residen" in name:
-        return wording.percent(value)
+        return quantity.percent(value)
     return (
-        wording.size(value) if name.endswith("bytes") else wording.seconds(value) if name.endswith("_s") else wording.number(value)
+        quantity.size(value)
+        if name.endswith("bytes")
+        else quantity.seconds(value)
+        if name.endswith("_s")
+        else quantity.number(value)
     )

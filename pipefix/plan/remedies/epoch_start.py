@@ -23,7 +23,7 @@ def epoch(case: Case, restart: float) -> float | None:
 
 def first_batch(case: Case) -> float:
     """Seconds until a batch is there once workers are up."""
-    making = sum(float(one.wall[0]) for one in case.model.making.values())
+    making = sum(float(part.wall[0]) for part in case.model.making.values())
     return making * case.batch
 
 

@@ -47,21 +47,21 @@ def record(
     if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
-        found = in_child_process(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
-        kept = kept_record(found) if isinstance(found, ReadBack) else None
-        if kept is None or found.cache is None or first_batch is None or first_batch > LATE * seconds:
+        result = in_child_process(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
+        kept = kept_record(result) if isinstance(result, ReadBack) else None
+        if kept is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
             return kept
-        worth = _gain(subject, consumer, CachedDataset(found.cache), seconds)
+        worth = _gain(subject, consumer, CachedDataset(result.cache), seconds)
         return replace(kept, gain=worth.gain, pairs=worth.pairs) if worth is not None else kept
 
 
-def kept_record(found: ReadBack) -> KeptRecord | None:
-    if found.why_not:
-        return KeptRecord(why_not=found.why_not)
-    if not found.seconds:
+def kept_record(result: ReadBack) -> KeptRecord | None:
+    if result.why_not:
+        return KeptRecord(why_not=result.why_not)
+    if not result.seconds:
         return None
-    spent = np.array(found.seconds)[:, None]
-    return KeptRecord(interval(bootstrap([spent], lambda rows: rows.mean(axis=0))[:, 0], float(spent.mean())), found.bytes)
+    spent = np.array(result.seconds)[:, None]
+    return KeptRecord(interval(bootstrap([spent], lambda rows: rows.mean(axis=0))[:, 0], float(spent.mean())), result.bytes)
 
 
 def _gain(subject: Subject, consumer: Consumer, cached: CachedDataset, seconds: float) -> Measured | None:

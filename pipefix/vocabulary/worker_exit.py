@@ -12,7 +12,7 @@ CAUSES = {
 }
 
 
-def manner(exit_code: int) -> str:
+def describe_exit(exit_code: int) -> str:
     """From a process's exit code, which is negative where a signal ended it."""
     if exit_code >= 0:
         return f"it left with exit code {exit_code}"
@@ -23,7 +23,7 @@ def manner(exit_code: int) -> str:
     return f"it was killed by signal {-exit_code} ({name})"
 
 
-def is_told_of(error: BaseException) -> bool:
+def is_worker_death(error: BaseException) -> bool:
     """Whether torch says so of one of its workers. Its signal handler speaks wherever the main thread happens to be."""
     text = str(error)
     return (

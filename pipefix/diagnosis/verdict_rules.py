@@ -1,4 +1,4 @@
-"""The verdict: which stage limits, how sure that is, and when it must be left open. Pure."""
+"""The rules of the verdict: which stage limits, how sure that is, and when it must be left open. Pure."""
 
 from __future__ import annotations
 

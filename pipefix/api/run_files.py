@@ -8,6 +8,7 @@ from pipefix.report import runfile
 from pipefix.report.compare import Comparison as Comparison
 from pipefix.report.compare import compare as compared
 from pipefix.report.shown_run import ShownRun, shown
+from pipefix.vocabulary import amounts
 
 Run = ShownRun
 """As users name it."""
@@ -25,16 +26,24 @@ def load(path: str | Path) -> Run:
     return shown(runfile.read(Path(path)))
 
 
-def compare(before: str | Path | runfile.Run, after: str | Path | runfile.Run, *, force: bool = False) -> Comparison:
+def compare(
+    before: str | Path | runfile.Run,
+    after: str | Path | runfile.Run,
+    *,
+    force: bool = False,
+    max_regression: float | str | None = None,
+) -> Comparison:
     """What changed from one run to another, and whether it is more than noise and more than the machine.
 
     Args:
         before: a run, or the path of its file.
         after: another one.
         force: compare runs of different machines or targets all the same.
+        max_regression: the loss that is allowed, 0.05 or ``"5%"``; the answer's ``regressed`` and ``gate`` say whether it is more.
 
     Returns:
         The ratio of what they delivered, each stage before and after, and doubts; printed, it is what ``pipefix compare`` prints.
     """
-    one, other = (run if isinstance(run, runfile.Run) else runfile.read(Path(run)) for run in (before, after))
-    return compared(one, other, force=force)
+    old, new = (run if isinstance(run, runfile.Run) else runfile.read(Path(run)) for run in (before, after))
+    limit = None if max_regression is None else amounts.taken_share("max_regression", max_regression)
+    return compared(old, new, force=force, max_regression=limit)

@@ -38,20 +38,20 @@ def calls(subject: Subject, diagnosis: Diagnosis, seconds: float) -> dict[str, F
     }
 
 
-def fused_call(found: fused_trial.DatasetTrial | NotFused) -> FusedCall:
-    if isinstance(found, NotFused):
-        return FusedCall(why_not=found.why)
-    pairs = np.column_stack([found.fused, found.own])
+def fused_call(trial: fused_trial.DatasetTrial | NotFused) -> FusedCall:
+    if isinstance(trial, NotFused):
+        return FusedCall(why_not=trial.why)
+    pairs = np.column_stack([trial.fused, trial.own])
     left = interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
     return FusedCall(
-        left=left, pictures=len(found.own), apart=found.distance, draws=found.draws, processes=found.processes, pace=_pace(found)
+        left=left, pictures=len(trial.own), apart=trial.distance, draws=trial.draws, processes=trial.processes, pace=_pace(trial)
     )  # fmt: skip
 
 
-def _pace(found: fused_trial.DatasetTrial) -> Interval | None:
-    if len(found.paces) < FEW:
+def _pace(trial: fused_trial.DatasetTrial) -> Interval | None:
+    if len(trial.paces) < FEW:
         return None
-    pairs = np.array(found.paces, dtype=float)
+    pairs = np.array(trial.paces, dtype=float)
     return interval(bootstrap([pairs], _left)[:, 0], float(_left(pairs)[0]))
 
 

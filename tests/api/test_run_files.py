@@ -47,9 +47,9 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:
 
 def test_runs_and_files_are_compared_alike(tmp_path: Path) -> None:
     run = pipefix.load(FILE)
-    found = pipefix.compare(run, str(FILE))
-    assert isinstance(found, pipefix.Comparison)
-    assert "No change that these runs can tell from noise: delivered 1.00x" in str(found)
+    comparison = pipefix.compare(run, str(FILE))
+    assert isinstance(comparison, pipefix.Comparison)
+    assert "No change that these runs can tell from noise: delivered 1.00x" in str(comparison)
     assert isinstance(run, pipefix.Run)
 
 

@@ -25,7 +25,9 @@ def printable_json(text: str) -> str:
     """JSON whose strings hold the same characters, those that are not printable written as JSON's own escapes."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in ("\n", JOINER) else json.dumps(one)[1:-1] for one in text)
+    return "".join(
+        character if character.isprintable() or character in ("\n", JOINER) else json.dumps(character)[1:-1] for character in text
+    )
 
 
 def _printable(character: str) -> str:

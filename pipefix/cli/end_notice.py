@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from pipefix.vocabulary import last_act
-from pipefix.vocabulary.terminal import printable
+from pipefix.vocabulary.printable import printable
 
 RUN_TARGETS = frozenset({"probe", "fix", "tune", "swap", "convert"})
 """Commands that run the user's code in their own process."""

@@ -8,7 +8,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipefix.vocabulary.terminal import JOINER, printable, printable_json, printable_lines
+from pipefix.vocabulary.printable import JOINER, printable, printable_json, printable_lines
 from tests.architecture import house
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -1,0 +1,43 @@
+"""What the functions for users return prints itself, and writes its figures and its page."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+import pipefix
+from pipefix.caches.forecast import Forecast
+from pipefix.report.cache_report import ShownForecast
+from pipefix.report.shown import Shown, shown_as
+from tests.cli.test_fix import UNDONE
+
+FORECAST = Forecast(samples=9, tried=3, bytes=1e6, source_bytes=2e6, seconds=4.0, gain=2.5, free=10**9)
+RUN = Path(__file__).parents[2] / "fixtures" / "runs" / "balanced.json"
+RESULTS: dict[str, Shown] = {
+    "9 samples would take 4.00 s": shown_as(ShownForecast, FORECAST),
+    "is taken back": UNDONE,
+    "VERDICT": pipefix.load(RUN),
+    "No regression: ": pipefix.compare(RUN, RUN, max_regression="5%"),
+}
+
+
+@pytest.mark.parametrize("words", RESULTS)
+def test_it_is_printed_drawn_and_kept(words: str, tmp_path: Path) -> None:
+    result = RESULTS[words]
+    page = result.html(tmp_path / "page.html")
+    assert words in page == (tmp_path / "page.html").read_text(encoding="utf-8") and "<iframe" in result._repr_html_()
+    assert words in " ".join(str(result).split()) or words == "No regression: "
+    assert json.loads(result.save(tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert str(pickle.loads(pickle.dumps(result))) == str(result), "a process hands it on"
+
+
+def test_every_result_is_shown() -> None:
+    names = {"Run", "Comparison", "Converted", "Forecast", "Checked", "Swapped", "Tuned", "FixReport", "Undone"}
+    kinds = {
+        name for name in pipefix.__all__ if inspect.isclass(getattr(pipefix, name)) and issubclass(getattr(pipefix, name), Shown)
+    }
+    assert kinds == names

@@ -7,7 +7,6 @@ from pathlib import Path
 from pipefix.api.target import Progress, silent
 from pipefix.caches import verify as verifying
 from pipefix.caches.verify import Checked as Checked
-from pipefix.stores.store import is_store
 
 
 def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
@@ -25,6 +24,4 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
     def part(number: int, count: int) -> None:
         say(f"checking: part {number + 1} of {count}", number / max(count, 1))
 
-    if is_store(cache):
-        return verifying.verify_in_store(str(cache), progress=part)
-    return verifying.verify(Path(cache), progress=part)
+    return verifying.verify(cache, progress=part)

@@ -13,7 +13,7 @@ from pipefix.vocabulary.urls import is_far
 
 if TYPE_CHECKING:
     from pipefix.caches.convert import Converted
-    from pipefix.caches.forecast import Forecast
+    from pipefix.caches.estimate import Forecast
     from pipefix.caches.manifest import Manifest
     from pipefix.caches.verify import Checked
 

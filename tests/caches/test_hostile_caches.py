@@ -120,7 +120,6 @@ def test_a_false_frame_behind_a_filling_byte() -> None:
     # Read without the filling byte, its length leads to the false frame; read rightly, a comment holds it.
     comment = b"\xff\xff\xfe" + struct.pack(">H", 2 + 240 + len(false)) + bytes(240) + false
     data = _jpeg(comment)
-    assert pictures._jpeg_size(data) in ((30_000, 20_000), None)
     with pytest.raises(CacheDamaged):
         pictures.picture_as("tensor")(Picture(data, "jpeg", 8, 8, "tensor"))
 

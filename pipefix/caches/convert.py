@@ -139,9 +139,9 @@ def convert(
         folder = Path(os.path.realpath(folder))
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
-            existing = None if work.is_new else _existing(folder, recipe, update=update)
+            existing = None if work.is_new else _existing(folder, recipe, update=update, stream=is_stream(dataset))
             if existing is not None and is_stream(dataset):
-                return _made_already(existing, folder, begun, update=update)
+                return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
         source = survey(dataset, recipe, target, apart=workers != 0)
         with told_by_the_disk(folder):
             kept: dict[int, Facts] = {}
@@ -164,7 +164,7 @@ def convert(
     return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
 
 
-def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
+def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
     found = manifests.read(folder)
     if not update:
         folders.forget_plan(folder)
@@ -175,16 +175,12 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
             + (f", {was.size} pixels" if was.size else "") + f", {found.length} records.",
             advice="Give the new one a directory of its own: --out DIR",
         )  # fmt: skip
-    return found
-
-
-def _made_already(existing: Manifest, folder: Path, begun: float, *, update: bool) -> Converted:
-    if update:
+    if update and stream:
         raise BadUsage(
             "What of a stream has changed cannot be told.",
             advice=f"Move {quote(str(folder))} elsewhere, and run the same command without --update.",
         )
-    return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
+    return found
 
 
 def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> int:
@@ -211,6 +207,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
     made = 0
+    _check_bad(building, plan)
     try:
         for event in pool.run(building.missing(), process, count):
             if isinstance(event, pool.Moved):
@@ -247,25 +244,22 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
         )
 
 
-class told_by_the_disk:  # noqa: N801 - reads as a statement
+@contextmanager
+def told_by_the_disk(folder: Path) -> Iterator[None]:
     """A disk that is full or cannot be written is told in words; what was made until then stays."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, SystemExit):
-            raise program_ended(error, "The dataset") from error
-        if error is not None and _is_full(error):
+    try:
+        yield
+    except SystemExit as error:
+        raise program_ended(error, "The dataset") from error
+    except Exception as error:
+        if _is_full(error):
             raise UnreadableFile(
-                f"The disk that holds {self._folder} is full. Finished parts are kept.",
+                f"The disk that holds {folder} is full. Finished parts are kept.",
                 advice="Make room and run the same command again: it goes on where it was.",
             ) from error
         if isinstance(error, OSError):  # what the user's code raises became a damaged sample
-            raise unwritable(self._folder, error) from error
+            raise unwritable(folder, error) from error
+        raise
 
 
 def _is_full(error: BaseException) -> bool:

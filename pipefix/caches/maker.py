@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,8 +68,8 @@ class SourceMaker:
         self._root = blueprint.source.root
         self._witness = witness
         witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
-        self._stored: dict[str, list[tuple[int, int, int, int]]] = {}
-        """By file the ranges that the part's records hold, sorted: begin, length, position of the record, place in it."""
+        self._stored: dict[tuple[str, int, int], list[int]] = {}
+        """Ranges that the part's records hold, by file, offset and length: place in the record, and the record's position."""
         self._position = 0
 
     def begin(self) -> None:
@@ -91,27 +90,19 @@ class SourceMaker:
             name = name_of(path, self._root)
             pieces = []
             for offset, data in found.runs():
-                known = self._known(name, offset, len(data))
-                if known is not None:
-                    pieces.append(known)
+                piece = (name, offset, len(data))
+                if piece in self._stored:
+                    pieces.append([offset, len(data), *self._stored[piece]])
                     continue
                 gap = -place % record.ALIGN
                 payloads += [bytes(gap), data] if gap else [data]
                 place += gap
                 pieces.append([offset, len(data), place, -1])
-                insort(self._stored.setdefault(name, []), (offset, len(data), self._position, place))
+                self._stored[piece] = [place, self._position]
                 place += len(data)
             told.append([name, found.size, pieces])
         self._position += 1
         return record.closed(payloads, ["S", *told])
-
-    def _known(self, name: str, offset: int, length: int) -> list[int] | None:
-        stored = self._stored.get(name, [])
-        number = bisect_right(stored, offset, key=lambda held: held[0]) - 1
-        if number < 0:
-            return None
-        begin, size, position, place = stored[number]
-        return [offset, length, place + offset - begin, position] if offset + length <= begin + size else None
 
 
 class TreeMaker:

@@ -486,9 +486,10 @@ def test_too_many_are_a_mistake_elsewhere(make):
                 raise ValueError("not mounted")
             return super().__getitem__(index)
 
-    with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 1.0 %. The first is sample 0"):
-        make(Broken(), "sample", on_bad="skip")
-    assert make(Broken(), "sample", on_bad="skip", max_bad=0.5, name="more").manifest.length == 80
+    for limit in (0.01, 0.01, 0.1):  # the same command goes on, and ends no better
+        with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 10?(\.0)? %. The first is sample 0"):
+            make(Broken(), "sample", on_bad="skip", max_bad=limit)
+    assert make(Broken(), "sample", on_bad="skip", max_bad=0.5).manifest.length == 80
 
 
 def test_none_is_no_sample(make):

@@ -20,7 +20,6 @@ from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.estimate import forecast
 from pipefix.caches.index import Index
-from pipefix.caches.maker import SourceMaker
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.caches.sources import Files, Numbers, draw
@@ -129,22 +128,6 @@ def test_a_shard_is_not_read_whole_for_a_part_of_it(tmp_path: Path, make: Any, m
     dataset = Scattered(tmp_path / "shard", each)
     cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
     assert cached[3][1] == 3
-
-
-def test_ranges_of_a_file_are_found_without_looking_at_all() -> None:
-    looked = 0
-
-    class Counted(tuple[int, ...]):
-        def __getitem__(self, at: Any) -> Any:
-            nonlocal looked
-            looked += 1
-            return super().__getitem__(at)
-
-    maker = SourceMaker.__new__(SourceMaker)
-    maker._stored = {"shard": [Counted((at * 10, 10, at, 0)) for at in range(4096)]}  # type: ignore[dict-item]
-    assert maker._known("shard", 20_003, 5) == [20_003, 5, 3, 2000]
-    assert maker._known("shard", 20_003, 8) is None and maker._known("other", 0, 1) is None
-    assert looked < 100
 
 
 def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from benchmarks.harness.turns import ordered
 from pipefix.caches import pictures as images
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.forecast import forecast
+from pipefix.caches.estimate import forecast
 
 TITLE = "Conversion"
 ISSUE = "3, bar 1"

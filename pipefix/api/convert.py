@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pipefix.api.target import Progress, load_target, silent
 from pipefix.caches import convert as conversion
-from pipefix.caches import forecast as forecasting
+from pipefix.caches import estimate
 from pipefix.caches import publish as publishing
 from pipefix.caches.convert import State
 from pipefix.report import cache_report
@@ -103,7 +103,7 @@ def forecast(
     asked, say = conversion.recipe_of(**recipe), progress or silent
     place = publishing.staging_of(str(out)) if is_store(out) else out
     subject, folder = _loaded(target, say), Path(place if place is not None else f"cache-{asked.store}")
-    result = forecasting.forecast(subject.dataset, asked, folder, target=subject.target, workers=workers, progress=_Pace(say))
+    result = estimate.forecast(subject.dataset, asked, folder, target=subject.target, workers=workers, progress=_Pace(say))
     return shown_as(Forecast, result)
 
 

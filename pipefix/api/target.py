@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from pipefix.caches import target as cached_target
+from pipefix.caches import layout
+from pipefix.caches.dataset import CachedDataset
 from pipefix.measurement.plan import silent as silent
 from pipefix.subject.load import load
 from pipefix.subject.subject import Subject
 from pipefix.vocabulary import amounts
-from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.commands import command
+from pipefix.vocabulary.errors import BadUsage, TargetError
 
 Progress = Callable[[str, float], None]
 """Told what is being done and the part of it that is done."""
@@ -23,7 +26,7 @@ def load_target(target: Any, *, batch_size: int | None = None, workers: int | No
     """A target may also be a cache, or a subject that is loaded already. ``step``: what consumes its batches, a model or a call."""
     if isinstance(target, Subject):
         return target
-    subject = load(target, batch_size=batch_size, workers=workers, directories=(cached_target.dataset,))
+    subject = load(target, batch_size=batch_size, workers=workers, directories=(_cached,))
     if step is None:
         return subject
     if isinstance(step, nn.Module):
@@ -42,3 +45,17 @@ def consumed(step_ms: float | str | None, target_rate: float | str | None) -> di
         "step_ms": None if step_ms is None else amounts.taken("step_ms", step_ms, amounts.milliseconds),
         "target_rate": None if target_rate is None else amounts.taken("target_rate", target_rate, amounts.rate),
     }
+
+
+def _cached(path: Path) -> CachedDataset | None:
+    """The samples of a cache as they are, pictures as tensors; None where the directory is something else."""
+    if not (path / layout.MANIFEST).is_file():
+        return None
+    cached = CachedDataset(path, images="tensor")
+    if cached.manifest.recipe.store == "source":
+        raise TargetError(
+            f"{path} keeps the files that samples read, and no samples: they are made by the dataset that it was made from.",
+            advice="Name that dataset, which reads from it through a plan or CachedDataset(DIR, dataset=dataset): "
+            + command("pipefix", "probe", "train.py"),
+        )
+    return cached

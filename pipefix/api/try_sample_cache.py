@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
-from pipefix.caches import read_back as trial
+from pipefix.caches import estimate
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.read_back import ReadBack
+from pipefix.caches.estimate import ReadBack
 from pipefix.diagnosis.diagnosis import Diagnosis
 from pipefix.fixes.outcome import Measured
 from pipefix.fixes.same_samples import mode_of
@@ -47,7 +47,7 @@ def record(
     if subject.iterable or not length or diagnosis.part_of_making(*IN_SAMPLE) <= WORTH_TRYING:
         return None
     with tempfile.TemporaryDirectory(prefix="pipefix-read-back-") as folder:
-        result = in_child_process(partial(trial.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
+        result = in_child_process(partial(estimate.read_back, subject.dataset, spread(length, SAMPLES), Path(folder)), PATIENCE)
         kept = kept_record(result) if isinstance(result, ReadBack) else None
         if kept is None or result.cache is None or first_batch is None or first_batch > LATE * seconds:
             return kept

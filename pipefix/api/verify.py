@@ -8,7 +8,6 @@ from pipefix.api.target import Progress, silent
 from pipefix.caches import verify as verifying
 from pipefix.report.cache_report import ShownCheck
 from pipefix.report.shown import shown_as
-from pipefix.stores.store import is_store
 
 Checked = ShownCheck
 """As users name it."""
@@ -29,6 +28,4 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
     def part(number: int, count: int) -> None:
         say(f"checking: part {number + 1} of {count}", number / max(count, 1))
 
-    if is_store(cache):
-        return shown_as(Checked, verifying.verify_in_store(str(cache), progress=part))
-    return shown_as(Checked, verifying.verify(Path(cache), progress=part))
+    return shown_as(Checked, verifying.verify(cache, progress=part))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from pipefix.audit.facts import OpenHandle
-from pipefix.vocabulary.attributes import attributes
+from pipefix.vocabulary.attributes import attributes, names_in
 
 MAX_DEPTH = 5
 MAX_ENTRIES = 64
@@ -103,16 +103,9 @@ def _minds_forks(kind: type) -> bool:
         for owner in kind.__mro__
         for member in vars(owner).values()
         if isinstance(member, FunctionType) and _of_the_user(owner)
-        for name in _names(member.__code__)
+        for name in names_in(member.__code__)
     )
 
 
 def _of_the_user(kind: type) -> bool:
     return kind.__module__.partition(".")[0] not in _NOT_LOOKED_INTO
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)

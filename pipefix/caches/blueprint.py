@@ -13,11 +13,11 @@ from pipefix.caches.fingerprint import changed
 from pipefix.caches.manifest import LARGEST, Conversion, unseal
 from pipefix.vocabulary.files import read_regular
 
-_NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "attributes", "volatile", "classes")
+_NO_WORK = ("boot", "digest", "pipefix", "target", "part_samples", "classes")
 
 
 class Blueprint(Conversion, frozen=True, kw_only=True):
-    format: str = "pipefix.cache-plan/1"
+    format: str = "pipefix.cache-plan/2"
     samples: int | None = None
     """None for a stream, whose end is not known beforehand."""
     part_samples: int = 1
@@ -31,36 +31,35 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
     """The decode that it stops at is handed a path, and would read that file."""
     maps: bool = True
     """Samples map files of their own into memory, which are kept whole."""
-    root: str | None = None
-    attributes: dict[str, str] = {}
-    """Digests of the dataset's code and of what it holds, its long lists left out."""
-    volatile: list[str] = []
-    """Long lists that change while samples are made."""
     boot: str = ""
     """Which start of the machine this was begun in: parts from before it may not have reached the disk."""
     digest: str = ""
 
     @property
     def parts(self) -> int | None:
+        """How many there are; None for a stream."""
+        if self.starts:
+            return len(self.starts)
         return None if self.samples is None else -(-self.samples // self.part_samples)
 
-    def range(self, number: int) -> tuple[int, int | None]:
-        """The samples of a part; no end where that is not known."""
+    def range(self, number: int) -> tuple[int, int]:
+        """The samples of a part; of a stream, which may end within it, as many as there can be."""
         start = self.starts[number] if self.starts else number * self.part_samples
-        return start, start + self.part_samples if self.samples is None else min(start + self.part_samples, self.samples)
-
-    def same_work(self, other: Blueprint) -> bool:
-        """Whether parts made for one serve the other."""
-        return not self.differing(other)
+        stop = start + self.part_samples
+        return start, stop if self.samples is None else min(stop, self.samples)
 
     def differing(self, other: Blueprint) -> list[str]:
-        """What of the two is not the same work: by its name in the dataset, or in the blueprint."""
+        """What of the two is not the same work, by its name in the dataset or in the blueprint; nothing, where parts made for one
+        serve the other."""
         names = [name for name in self.__struct_fields__ if name not in _NO_WORK and self._work(name) != other._work(name)]
-        return changed(self.attributes, other.attributes) + names
+        return changed(self.source.attributes, other.source.attributes) + names
 
     def _work(self, name: str) -> object:
-        """A field; of the recipe, without how many damaged samples end it: parts made until then serve another limit too."""
+        """A field; of the source its root alone, and of the recipe all but how many damaged samples end it: parts made until then
+        serve another limit too."""
         value = getattr(self, name)
+        if name == "source":
+            return value.root
         return msgspec.structs.replace(value, max_bad=0.0) if name == "recipe" else value
 
 

@@ -13,7 +13,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from pipefix.caches import folder as folders
 from pipefix.caches import layout
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.index import DataFile, Index
-from pipefix.caches.manifest import STAGES, SUFFIXES, Conversion, Manifest, Source, beside, part_name, sealed_text
+from pipefix.caches.manifest import STAGES, Conversion, Manifest, beside, data_of, part_name, sealed_text
 from pipefix.caches.writer import Facts, facts_crc, read_facts
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged
 from pipefix.vocabulary.files import sync_folder, write_whole
@@ -33,13 +33,20 @@ _SYNCING_AT_ONCE = 4
 
 
 class Building:
-    """The parts that are there, and what becomes of them. Only the process that holds the lock has one."""
+    """The parts that are there, and what becomes of them. Only the process that holds the lock has one.
 
-    def __init__(self, folder: Path, blueprint: Blueprint) -> None:
+    Args:
+        existing: the finished cache in ``folder`` that an update brings up to date.
+        kept: of its parts those that stay as they are.
+    """
+
+    def __init__(
+        self, folder: Path, blueprint: Blueprint, existing: Manifest | None = None, kept: Mapping[int, Facts] | None = None
+    ) -> None:
         self.folder = folder
-        self.parts_folder = folder / "parts"
         self.blueprint = blueprint
-        self.done: dict[int, Facts] = {}
+        self._existing, self._kept = existing, dict(kept or {})
+        self.done: dict[int, Facts] = dict(self._kept)
         self._syncing: list[Future[None]] = []
         self._synced: set[int] = set()
         self._pool = ThreadPoolExecutor(_SYNCING_AT_ONCE, "pipefix-sync")
@@ -50,31 +57,22 @@ class Building:
         Args:
             is_current: whether a part would be made of the same files and labels today.
         """
-        before = self._plan_before()
-        if before is not None:
-            self._go_on(before, is_current)
-        folders.sweep(self.folder, {f"{number:05d}" for number in self.done}, None)
+        with contextlib.suppress(OSError, CacheDamaged):
+            self._go_on(blueprints.read(self.folder / layout.PLAN), is_current)
+        if self._existing is None:
+            folders.sweep(self.folder, {part_name(number) for number in self.done}, None)
+        self.begin()
+
+    def begin(self) -> None:
+        """From here on the directory is known as that of an unfinished cache, whatever happens."""
         write_whole(self.folder / layout.PLAN, sealed_text(self.blueprint))
         for name in layout.FOLDERS:
             (self.folder / name).mkdir(exist_ok=True)
 
-    def resume_update(self, generations: dict[int, int], is_current: Callable[[Facts], bool]) -> None:
-        """Take over those of these parts that an interrupted update of the same work made anew."""
-        before = self._plan_before()
-        if before is not None and before.same_work(self.blueprint):
-            for number, generation in generations.items():
-                path = self.folder / "index" / f"{part_name(number, generation)}.facts"
-                self._take_over(number, path, is_current, trusted=before.boot == self.blueprint.boot != "")
-        write_whole(self.folder / layout.PLAN, sealed_text(self.blueprint))
-
-    def _plan_before(self) -> Blueprint | None:
-        with contextlib.suppress(OSError, CacheDamaged):
-            return blueprints.read(self.folder / layout.PLAN)
-        return None
-
     def _go_on(self, before: Blueprint, is_current: Callable[[Facts], bool]) -> None:
         differing = before.differing(self.blueprint)
-        count = len(list((self.folder / "index").glob("[0-9]*.facts")))
+        made = list(self._made_before())
+        count = len(made)
         if differing and count:
             if "recipe" in differing:
                 raise BadUsage(
@@ -90,24 +88,47 @@ class Building:
             )
         elif not differing:
             self.blueprint = msgspec.structs.replace(self.blueprint, part_samples=before.part_samples)
-            self._adopt(is_current, trusted=before.boot == self.blueprint.boot != "")
+            for number, path in made:
+                self._take_over(number, path, is_current, trusted=before.boot == self.blueprint.boot != "")
 
-    def _adopt(self, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
+    def _made_before(self) -> Iterator[tuple[int, Path]]:
+        """Facts of parts that an interrupted run made, by the number of the part."""
         for path in sorted((self.folder / "index").glob("[0-9]*.facts")):
-            if path.stem.isdigit():
-                self._take_over(int(path.stem), path, is_current, trusted=trusted)
+            number = path.stem.partition("-")[0]
+            if number.isdigit() and int(number) not in self._kept and path.stem == self._name(int(number)):
+                yield int(number), path
 
     def _take_over(self, number: int, path: Path, is_current: Callable[[Facts], bool], *, trusted: bool) -> None:
         """Count a part as done, where it is whole and would be made of the same today; otherwise it is made anew."""
         with contextlib.suppress(OSError, CacheDamaged):
             facts = read_facts(path)
             if (facts.start, facts.stop) == self.blueprint.range(number) or self.blueprint.samples is None:
-                self._check(self._data(path.stem), facts, thorough=not trusted)
+                self._check(self.data(number), facts, thorough=not trusted)
                 if is_current(facts):
                     self.done[number] = facts.brief()
 
-    def _data(self, name: str) -> Path:
-        return self.parts_folder / f"{name}{SUFFIXES[self.blueprint.recipe.container]}"
+    def _generation(self, number: int) -> int:
+        """How often a part was made anew by an update."""
+        if self._existing is None or number >= len(self._existing.parts):
+            return 0
+        return self._existing.parts[number].generation + (number not in self._kept)
+
+    def _name(self, number: int) -> str:
+        return part_name(number, self._generation(number))
+
+    def data(self, number: int) -> Path:
+        """The data file of a part."""
+        return self.folder / data_of(self._name(number), self.blueprint.recipe.container)
+
+    def missing(self) -> Iterator[int]:
+        """Parts that are to be made; of a stream, until it ends."""
+        count, number = self.blueprint.parts, 0
+        while count is None or number < count:
+            if number not in self.done:
+                yield number
+            if count is None and self.done[number].ended:
+                return
+            number += 1
 
     def _check(self, data: Path, facts: Facts, *, thorough: bool) -> None:
         part = facts.part(0)
@@ -117,11 +138,11 @@ class Building:
             for number in range(len(index.blocks)):
                 file.read(number)
 
-    def finished(self, number: int, facts: Facts, *, generation: int = 0) -> None:
+    def finished(self, number: int, facts: Facts) -> None:
         """A part was made. It is written to the disk while others are being made."""
         self.done[number] = facts
         self._synced.add(number)
-        data = self._data(part_name(number, generation))
+        data = self.data(number)
         for path in (data, beside(data, ".idx"), beside(data, ".facts")):
             self._syncing.append(self._pool.submit(_sync, path))
 
@@ -133,48 +154,45 @@ class Building:
         for future in self._syncing:
             future.result()
         self._syncing.clear()
-        sync_folder(self.parts_folder)
-        sync_folder(self.folder / "index")
+        for name in layout.FOLDERS:
+            sync_folder(self.folder / name)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def seal(self, *, generations: dict[int, int] | None = None, before: Manifest | None = None) -> Manifest:
-        """The last step: from here on the cache exists, in the place of the one ``before``."""
-        generations = generations or {}
+    def seal(self) -> Manifest:
+        """The last step: from here on the cache exists, in the place of the one that was updated."""
         for number in self.done.keys() - self._synced:
-            self.finished(number, self.done[number], generation=generations.get(number, 0))
+            self.finished(number, self.done[number])
         self.settle()
-        manifest = self.manifest(generations)
+        manifest = self.manifest()
         self._write_quarantine()
         write_whole(self.folder / layout.MANIFEST, sealed_text(manifest))
         names = {part.name(number) for number, part in enumerate(manifest.parts)}
-        most = max(len(names), len(before.parts) if before is not None else 0, len(self.done))
+        most = max(len(names), len(self._existing.parts) if self._existing is not None else 0, len(self.done))
         folders.sweep(self.folder, names, most)
         return manifest
 
-    def manifest(self, generations: dict[int, int]) -> Manifest:
+    def manifest(self) -> Manifest:
         """What the parts that are there make up."""
         plan = self.blueprint
         parts = []
         for number in sorted(self.done):
-            facts, generation = self.done[number], generations.get(number, 0)
+            facts = self.done[number]
             if facts.records == 0 and not facts.bad and plan.samples is None:
                 continue  # the stream ended right before it
-            path = beside(self._data(part_name(number, generation)), ".facts")
-            parts.append(facts.part(facts_crc(path), generation))
+            parts.append(facts.part(facts_crc(beside(self.data(number), ".facts")), self._generation(number)))
+        conversion = {name: getattr(plan, name) for name in Conversion.__struct_fields__ if name != "format"}
+        conversion["source"] = msgspec.structs.replace(
+            plan.source,
+            bytes=sum(facts.source_bytes for facts in self.done.values()),
+            files=sum(facts.file_count for facts in self.done.values()),
+        )
         return Manifest(
-            **{name: getattr(plan, name) for name in Conversion.__struct_fields__ if name != "format"},
+            **conversion,
             stage=STAGES[plan.recipe.store],
             length=sum(part.records for part in parts),
             samples=parts[-1].stop if parts else 0,
-            source=Source(
-                root=plan.root,
-                attributes=plan.attributes,
-                volatile=plan.volatile,
-                bytes=sum(facts.source_bytes for facts in self.done.values()),
-                files=sum(facts.file_count for facts in self.done.values()),
-            ),
             parts=parts,
         )
 

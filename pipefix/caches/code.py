@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from pipefix.vocabulary.attributes import names_in
+
 _INSTALLED = tuple({path for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MOST = 256
 """Functions and classes that are looked at."""
@@ -68,7 +70,7 @@ def _words(value: Any) -> Iterator[str]:
 
 def _named(function: FunctionType) -> list[tuple[str, Any]]:
     """What a function's code names outside of itself: globals, what it closes over, and functions of the user's modules."""
-    names = sorted(set(_names(function.__code__)))
+    names = sorted(set(names_in(function.__code__)))
     found = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
     for _, module in list(found):
         if isinstance(module, ModuleType) and _is_users(module):
@@ -102,13 +104,6 @@ def holds_generator(value: Any, depth: int = 0) -> bool:
         inner = list(getattr(value, "__dict__", {}).values())
         inner += [vars(base)["__call__"] for base in type(value).__mro__ if isinstance(vars(base).get("__call__"), FunctionType)]
     return any(holds_generator(held, depth + 1) for held in inner)
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -22,7 +22,8 @@ from pipefix.caches.building import Building
 from pipefix.caches.fingerprint import Fingerprint, changed
 from pipefix.caches.maker import path_of
 from pipefix.caches.manifest import CONTAINERS, STORES, Manifest, Recipe, Source
-from pipefix.caches.survey import Surveyed, survey, survey_apart
+from pipefix.caches.streams import is_stream
+from pipefix.caches.survey import Surveyed, survey
 from pipefix.caches.verify import PartCheck
 from pipefix.caches.witness import Witness
 from pipefix.caches.writer import Facts, OpenedSource, Tell, make_part, program_ended, read_facts
@@ -138,16 +139,21 @@ def convert(
         folder = Path(os.path.realpath(folder))
     with folders.locked(folder, quarantine=recipe.on_bad == "quarantine") as work:
         with told_by_the_disk(folder):
-            existing = None if work.is_new else _existing(folder, recipe, update=update)
-        source = survey(dataset, recipe, target) if workers == 0 else survey_apart(dataset, recipe, target)
+            existing = None if work.is_new else _existing(folder, recipe, update=update, stream=is_stream(dataset))
+            if existing is not None and is_stream(dataset):
+                return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
+        source = survey(dataset, recipe, target, apart=workers != 0)
         with told_by_the_disk(folder):
+            kept: dict[int, Facts] = {}
             if existing is not None:
-                return _again(source, existing, folder, update=update, workers=workers, say=say, begun=begun)
-            building = Building(work.path, source.blueprint)
+                kept, stale = _kept(source, existing, folder, update=update, say=say)
+                if not update or not stale:
+                    return Converted(folder, existing, time.perf_counter() - begun, 0, len(kept), stale)
+            building = Building(work.path, source.blueprint, existing, kept)
             try:
-                building.resume(_current(source))
+                building.resume(_current(source, source.blueprint.source))
                 found = len(building.done)
-                made = make_parts(source, building, _missing(building), workers, state, say)
+                made = make_parts(source, building, workers, state, say)
                 state.phase = "bringing it to the disk"
                 say(state)
                 manifest = building.seal()
@@ -158,7 +164,7 @@ def convert(
     return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
 
 
-def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
+def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
     found = manifests.read(folder)
     if not update:
         folders.forget_plan(folder)
@@ -169,40 +175,22 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool) -> Manifest:
             + (f", {was.size} pixels" if was.size else "") + f", {found.length} records.",
             advice="Give the new one a directory of its own: --out DIR",
         )  # fmt: skip
+    if update and stream:
+        raise BadUsage(
+            "What of a stream has changed cannot be told.",
+            advice=f"Move {quote(str(folder))} elsewhere, and run the same command without --update.",
+        )
     return found
 
 
-def _missing(building: Building) -> Any:
-    """Numbers of the parts that are to be made; of a stream, until it ends."""
-    count = building.blueprint.parts
-    if count is not None:
-        return [number for number in range(count) if number not in building.done]
-    return _until_ended(building)
-
-
-def _until_ended(building: Building) -> Any:
-    number = 0
-    while True:
-        facts = building.done.get(number)
-        if facts is None:
-            yield number
-            facts = building.done[number]
-        if facts.ended:
-            return
-        number += 1
-
-
-def make_parts(
-    source: Surveyed, building: Building, numbers: Any, workers: int | None, state: State, say: Progress,
-    generations: dict[int, int] | None = None,
-) -> int:  # fmt: skip
+def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> int:
+    """Make the parts that are missing; how many those were."""
     plan = building.blueprint
     state.samples = plan.samples or plan.recipe.limit
     state.before = state.done = sum(facts.stop - facts.start for facts in building.done.values())
     state.written = building.bytes()
     state.read = sum(facts.source_bytes for facts in building.done.values())
     state.phase = "converting"
-    folder, given = building.parts_folder, generations or {}
 
     @contextmanager
     def process() -> Iterator[pool.Make]:
@@ -211,7 +199,7 @@ def make_parts(
 
             def make(number: int, tell: Tell) -> Facts:
                 witness.install()
-                return make_part(number, opened, folder, tell, generation=given.get(number, 0))
+                return make_part(number, opened, building.data(number), tell)
 
             yield make
 
@@ -219,15 +207,16 @@ def make_parts(
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
     made = 0
+    _check_bad(building, plan)
     try:
-        for event in pool.run(numbers, process, count):
+        for event in pool.run(building.missing(), process, count):
             if isinstance(event, pool.Moved):
                 state.done += event.samples
                 state.read += event.read
                 state.written += event.written
             else:
                 made += 1
-                building.finished(event.number, event.facts, generation=given.get(event.number, 0))
+                building.finished(event.number, event.facts)
                 state.bad += len(event.facts.bad)
                 _check_bad(building, plan)
             say(state)
@@ -255,25 +244,22 @@ def _check_bad(building: Building, plan: Blueprint) -> None:
         )
 
 
-class told_by_the_disk:  # noqa: N801 - reads as a statement
+@contextmanager
+def told_by_the_disk(folder: Path) -> Iterator[None]:
     """A disk that is full or cannot be written is told in words; what was made until then stays."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, SystemExit):
-            raise program_ended(error, "The dataset") from error
-        if error is not None and _is_full(error):
+    try:
+        yield
+    except SystemExit as error:
+        raise program_ended(error, "The dataset") from error
+    except Exception as error:
+        if _is_full(error):
             raise UnreadableFile(
-                f"The disk that holds {self._folder} is full. Finished parts are kept.",
+                f"The disk that holds {folder} is full. Finished parts are kept.",
                 advice="Make room and run the same command again: it goes on where it was.",
             ) from error
         if isinstance(error, OSError):  # what the user's code raises became a damaged sample
-            raise unwritable(self._folder, error) from error
+            raise unwritable(folder, error) from error
+        raise
 
 
 def _is_full(error: BaseException) -> bool:
@@ -285,42 +271,17 @@ def _is_full(error: BaseException) -> bool:
 # -- caches that are there already -------------------------------------------------------------------------------------------
 
 
-def _again(
-    source: Surveyed, existing: Manifest, folder: Path, *, update: bool, workers: int | None, say: Progress, begun: float
-) -> Converted:
-    """A finished cache of the same recipe: nothing to do, unless its source has changed."""
-    plan = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
-    if plan.samples is None:
-        if update:
-            raise BadUsage(
-                "What of a stream has changed cannot be told.",
-                advice=f"Move {quote(str(folder))} elsewhere, and run the same command without --update.",
-            )
-        return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
-    source.blueprint = plan
+def _kept(
+    source: Surveyed, existing: Manifest, folder: Path, *, update: bool, say: Progress
+) -> tuple[dict[int, Facts], tuple[int, ...]]:
+    """Of a finished cache of the same recipe the parts that would be the same today, and the numbers of the others."""
+    plan = source.blueprint = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
     kept = _unchanged(source, existing, folder)
     if update:
         _drop_damaged(kept, existing, folder, say)
     count = plan.parts or 0
     stale = tuple(number for number in range(count) if number not in kept)
-    gone = len(existing.parts) > count
-    if not update or not (stale or gone):
-        return Converted(folder, existing, time.perf_counter() - begun, 0, len(kept), stale or ((count,) if gone else ()))
-    building = Building(folder, plan)
-    generations = {number: existing.parts[number].generation for number in kept}
-    generations |= {number: existing.parts[number].generation + 1 for number in stale if number < len(existing.parts)}
-    state = State()
-    try:
-        building.done.update(kept)
-        building.resume_update({number: generations.get(number, 0) for number in stale}, _current(source))
-        found = len(building.done)
-        missing = [number for number in stale if number not in building.done]
-        made = make_parts(source, building, missing, workers, state, say, generations)
-        manifest = building.seal(generations=generations, before=existing)
-    finally:
-        building.close()
-    folders.forget_plan(folder)
-    return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
+    return kept, stale or ((count,) if len(existing.parts) > count else ())
 
 
 def _drop_damaged(kept: dict[int, Facts], existing: Manifest, folder: Path, say: Progress) -> None:
@@ -336,9 +297,9 @@ def _drop_damaged(kept: dict[int, Facts], existing: Manifest, folder: Path, say:
 def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:
     """The parts whose samples come from the same files, unchanged since, by the same lists."""
     plan = source.blueprint
-    if plan.samples is None or plan.cut != existing.cut or plan.columns != existing.columns:
+    if plan.cut != existing.cut or plan.columns != existing.columns:
         return {}
-    if not existing.source.attributes or changed(existing.source.attributes, plan.attributes):
+    if not existing.source.attributes or changed(existing.source.attributes, plan.source.attributes):
         return {}
     is_current = _current(source, existing.source)
     kept = {}
@@ -354,14 +315,13 @@ def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, 
     return kept
 
 
-def _current(source: Surveyed, of: Source | None = None) -> Callable[[Facts], bool]:
-    """Whether a part of this source, or of the one that a cache was made from, would be made of the same files and labels today."""
+def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
+    """Whether a part that was made ``of`` this source, as it was then, would be made of the same files and labels today."""
     plan = source.blueprint
-    root, volatile = (of.root, of.volatile) if of is not None else (plan.root, plan.volatile)
-    fingerprint = Fingerprint(source.dataset, plan.samples, [plan.root])
+    fingerprint = Fingerprint(source.dataset, plan.samples, [plan.source.root])
 
     def is_current(facts: Facts) -> bool:
-        return facts.lists == fingerprint.part(facts.start, facts.stop, volatile) and _files_unchanged(facts, root)
+        return facts.lists == fingerprint.part(facts.start, facts.stop, of.volatile) and _files_unchanged(facts, of.root)
 
     return is_current
 

@@ -16,6 +16,7 @@ from pipefix.caches.code import holds_generator
 from pipefix.caches.fingerprint import TARGETS, TRANSFORMS, digest_of
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.nested import members, with_members
 from pipefix.vocabulary.random_state import RandomState, seeded
 
 _RANDOM = re.compile(
@@ -23,6 +24,7 @@ _RANDOM = re.compile(
 )
 """Names of operations that draw numbers, whether or not a few tries show it."""
 _TRIES = 3
+_DEEPEST = 6
 REFRESH = (
     "Make anew what changed: pipefix convert TARGET --update, and the other arguments as before. Or take the stored samples as "
     "they are, and give what is to run live yourself: CachedDataset(..., transform=...)"
@@ -47,9 +49,8 @@ def _following(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ar
 class Hook:
     """Stands in the transforms' place: runs the first of them, and remembers what it gave."""
 
-    def __init__(self, first: Sequence[Any] = (), whole: Any = None) -> None:
+    def __init__(self, first: Sequence[Any]) -> None:
         self.first = list(first)
-        self.whole = whole
         self.given: list[Any] = []
         """Results of the last sample's calls: one value, or several."""
         self.keywords: list[str] = []
@@ -209,34 +210,34 @@ def fresh_copy(value: Any) -> Any:
 # -- where the results lie in the sample -----------------------------------------------------------------------------------
 
 
-def way_to(sample: Any, wanted: Any, depth: int = 0) -> list[int | str] | None:
-    """The positions and keys that lead to this very object."""
-    if sample is wanted:
-        return []
-    if depth > 6:
-        return None
+Way = list[int | str]
+"""Positions and keys that lead to a value in a sample."""
+
+
+def ways(sample: Any, depth: int = 0) -> Iterator[tuple[Way, Any]]:
+    """Every value in a sample, itself and containers included, and the way to it."""
+    yield [], sample
     pairs: Any = sample.items() if isinstance(sample, dict) else enumerate(sample) if isinstance(sample, (tuple, list)) else ()
-    for key, value in pairs:
-        found = way_to(value, wanted, depth + 1) if isinstance(key, (int, str)) else None
-        if found is not None:
-            return [key, *found]
-    return None
+    for key, value in pairs if depth <= _DEEPEST else ():
+        if isinstance(key, (int, str)):
+            for way, inner in ways(value, depth + 1):
+                yield [key, *way], inner
 
 
 def call_of(hook: Hook, sample: Any) -> Call | None:
     """How the hook's results are found again in the sample; None where they are not in it as they were."""
     if hook.calls != 1:
         return None
-    ways, keywords = [], []
+    places, keywords = [], []
     for place, value in enumerate(hook.given):
-        way = way_to(sample, value)
+        way = next((way for way, held in ways(sample) if held is value), None)
         if way is None and hook.keywords:
             continue
         if way is None:
             return None
-        ways.append(way)
+        places.append(way)
         keywords += hook.keywords[place : place + 1]
-    return Call(keywords=keywords, leaves=ways, joint=len(hook.given) > 1 and not hook.keywords) if ways else None
+    return Call(keywords=keywords, leaves=places, joint=len(hook.given) > 1 and not hook.keywords) if places else None
 
 
 def run_live(rest: Callable[..., Any], call: Call, sample: Any) -> Any:
@@ -264,14 +265,8 @@ def _at(sample: Any, way: Sequence[int | str]) -> Any:
 def _with(sample: Any, way: Sequence[int | str], value: Any) -> Any:
     if not way:
         return value
-    key, rest = way[0], way[1:]
-    changed = _with(sample[key], rest, value)
-    if isinstance(sample, tuple):
-        parts = [changed if place == key else one for place, one in enumerate(sample)]
-        return type(sample)._make(parts) if hasattr(sample, "_make") else tuple(parts)
-    copy = sample.copy()
-    copy[key] = changed
-    return copy
+    inner = members(sample) or []
+    return with_members(sample, [(key, _with(held, way[1:], value) if key == way[0] else held) for key, held in inner])
 
 
 class Chain:

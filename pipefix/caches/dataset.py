@@ -215,10 +215,8 @@ class CachedDataset(Dataset[Any]):
             return sample
         if self._call is not None:
             return cuts.run_live(self.transform, self._call, sample)
-        way = _only_image(sample, [])
-        if way is None:
-            return self.transform(sample)
-        return cuts.run_live(self.transform, manifests.Call(leaves=[way]), sample)
+        images = [way for way, value in cuts.ways(sample) if pictures.is_image(value)]
+        return cuts.run_live(self.transform, manifests.Call(leaves=images if len(images) == 1 else [[]]), sample)
 
     def sample_number(self, index: int) -> int:
         """Which sample of the source a record is of: damaged ones have no record."""
@@ -285,19 +283,3 @@ class CachedDataset(Dataset[Any]):
     def __repr__(self) -> str:
         recipe = self.manifest.recipe
         return f"CachedDataset({str(self.path)!r}: {self._length} records, {recipe.store} in {recipe.container})"
-
-
-def _only_image(sample: Any, way: list[int | str]) -> list[int | str] | None:
-    found: list[list[int | str]] = []
-    _find_images(sample, way, found)
-    return found[0] if len(found) == 1 else None
-
-
-def _find_images(value: Any, way: list[int | str], found: list[list[int | str]]) -> None:
-    if pictures.is_image(value):
-        found.append(way)
-        return
-    pairs: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (tuple, list)) else ()
-    for key, one in pairs:
-        if isinstance(key, (int, str)):
-            _find_images(one, [*way, key], found)

@@ -7,15 +7,16 @@ every time that it crossed the network. A part that lies in a local tier is read
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pipefix.caches import manifest as manifests
 from pipefix.caches.index import DataFile, Index, Parts
-from pipefix.caches.layout import MANIFEST
-from pipefix.caches.manifest import SUFFIXES, Manifest, Part
+from pipefix.caches.layout import FOLDERS, MANIFEST
+from pipefix.caches.manifest import Manifest, Part, beside
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.tier.client import Tier, Wanted
 from pipefix.vocabulary.commands import command
@@ -24,14 +25,6 @@ from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 _PIECE = 32 << 20
 _AGAIN = 2
 """Times that a block whose checksum does not fit is fetched once more: networks flip bytes as well."""
-
-
-def data_name(part: Part, number: int, container: str) -> str:
-    return f"parts/{part.name(number)}{SUFFIXES[container]}"
-
-
-def beside_name(part: Part, number: int, suffix: str) -> str:
-    return f"index/{part.name(number)}{suffix}"
 
 
 def read_manifest(store: Store) -> Manifest:
@@ -46,16 +39,16 @@ def read_manifest(store: Store) -> Manifest:
     return manifests.of_text(text, f"{store.url}/{MANIFEST}")
 
 
-def read_index(store: Store, part: Part, number: int) -> Index:
-    name = beside_name(part, number, ".idx")
-    where = Path(f"{store.url}/{name}")
+def read_index(store: Store, part: Part, data: Path) -> Index:
+    """Of the data file of this name."""
+    name = beside(data, ".idx").as_posix()
     try:
-        data = store.get(name)
+        text = store.get(name)
     except NoSuchObject:
         raise CacheDamaged(f"{store.url}/{name} is missing.") from None
-    if len(data) != part.index_bytes or zlib.crc32(data) != part.index_crc:
+    if len(text) != part.index_bytes or zlib.crc32(text) != part.index_crc:
         raise CacheDamaged(f"{store.url}/{name} was changed after it was written: its checksum does not fit.")
-    return Index.parse(data, where)
+    return Index.parse(text, Path(f"{store.url}/{name}"))
 
 
 class FarFile:
@@ -113,7 +106,7 @@ class FarParts(Parts):
 
     def _opened(self, number: int) -> Any:
         part, name = self.parts[number], self._name(number)
-        index = read_index(self.store, part, number)
+        index = read_index(self.store, part, Path(name))
         blocks = index.blocks[["offset", "length", "crc"]].tolist()
         local = self.tier.part(Wanted(name, part.bytes, blocks)) if self.tier is not None else None
         if local is not None:
@@ -127,7 +120,7 @@ class FarParts(Parts):
         return self._opened(number) if file is None else file
 
     def _name(self, number: int) -> str:
-        return data_name(self.parts[number], number, self.container)
+        return self.parts[number].data(number, self.container).as_posix()
 
     def fetch(self, blocks: Iterable[tuple[int, int]]) -> None:
         """Blocks, by part and number, all at the same time; those that lie in the tier are not."""
@@ -150,16 +143,19 @@ class FarParts(Parts):
         return {**super().__getstate__(), "_ahead": []}
 
 
-def bring(store: Store, manifest: Manifest, number: int, folder: Path) -> None:
-    """Fetch a part's files into the directory of a cache; one that is missing in the store stays missing."""
+@contextlib.contextmanager
+def brought(store: Store, manifest: Manifest, number: int) -> Iterator[Path]:
+    """A directory as that of a cache, with the files of one part; one that is missing in the store is missing in it."""
     part = manifest.parts[number]
-    name = data_name(part, number, manifest.recipe.container)
-    with (folder / name).open("wb") as file:
-        for at in range(0, part.bytes, _PIECE):
-            try:
-                file.write(store.ranges([Span(name, at, min(_PIECE, part.bytes - at))])[0])
-            except NoSuchObject:
-                break
-    for suffix in (".idx", ".facts"):
-        with contextlib.suppress(NoSuchObject):
-            (folder / beside_name(part, number, suffix)).write_bytes(store.get(beside_name(part, number, suffix)))
+    data = part.data(number, manifest.recipe.container)
+    with tempfile.TemporaryDirectory(prefix="pipefix-verify-") as place:
+        folder = Path(place)
+        for name in FOLDERS:
+            (folder / name).mkdir()
+        with (folder / data).open("wb") as file, contextlib.suppress(NoSuchObject):
+            for at in range(0, part.bytes, _PIECE):
+                file.write(store.ranges([Span(data.as_posix(), at, min(_PIECE, part.bytes - at))])[0])
+        for path in (beside(data, ".idx"), beside(data, ".facts")):
+            with contextlib.suppress(NoSuchObject):
+                (folder / path).write_bytes(store.get(path.as_posix()))
+        yield folder

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pipefix.caches.manifest import SUFFIXES, Part, beside
+from pipefix.caches.manifest import Part, beside
 from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import open_regular
@@ -154,7 +154,10 @@ _preadv = getattr(os, "preadv", None)
 def _read_into(file: BinaryIO, held: bytearray, offset: int) -> int:
     """How many bytes there were at ``offset``."""
     if _preadv is not None:
-        return int(_preadv(file.fileno(), [held], offset))
+        done = int(_preadv(file.fileno(), [held], offset))
+        while 0 < done < len(held) and (more := _preadv(file.fileno(), [memoryview(held)[done:]], offset + done)):
+            done += more
+        return done
     with open(file.name, "rb") as own:  # where a position is shared by all who have the file open
         own.seek(offset)
         return own.readinto(held)
@@ -190,7 +193,7 @@ class Parts:
         """Those that are open; the same list for as long as this object lives."""
 
     def path(self, number: int) -> Path:
-        return self.folder / "parts" / (self.parts[number].name(number) + SUFFIXES[self.container])
+        return self.folder / self.parts[number].data(number, self.container)
 
     def __getitem__(self, number: int) -> Any:
         file = self.files[number]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-from bisect import bisect_right, insort
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pipefix.caches import pictures, record
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
+from pipefix.caches.streams import is_stream, stream
 from pipefix.caches.witness import Reads, Witness
 from pipefix.hooks.snapshot import force
 from pipefix.vocabulary.errors import CacheDamaged
@@ -19,8 +19,7 @@ from pipefix.vocabulary.nested import leaves, map_leaves
 from pipefix.vocabulary.random_state import seeded
 from pipefix.vocabulary.urls import is_far
 
-File = tuple[str, int, int]
-"""Name, size and time of last change in nanoseconds."""
+_PHOTOS = ("RGB", "CMYK", "RGBA")
 
 
 class Unreadable(ValueError):
@@ -57,7 +56,7 @@ def path_of(name: str, root: str | None) -> str:
 
 def picture_files(reads: Reads) -> list[tuple[str, Any]]:
     """The images among the files of a sample, in the order in which they were opened."""
-    found = [(pictures.kind_of(read.head), read) for read in reads.files.values() if read.pieces]
+    found = [(pictures.kind_of(read.head), read) for read in reads.files.values() if read.chunks]
     return [(kind, read) for kind, read in found if kind is not None]
 
 
@@ -66,11 +65,11 @@ class SourceMaker:
 
     def __init__(self, blueprint: Blueprint, witness: Witness) -> None:
         self.reads = Reads()
-        self._root = blueprint.root
+        self._root = blueprint.source.root
         self._witness = witness
         witness.stop_at, witness.by_path, witness.maps = blueprint.stop_at, blueprint.by_path, blueprint.maps
-        self._stored: dict[str, list[tuple[int, int, int, int]]] = {}
-        """By file the ranges that the part's records hold, sorted: begin, length, position of the record, place in it."""
+        self._stored: dict[tuple[str, int, int], list[int]] = {}
+        """Ranges that the part's records hold, by file, offset and length: place in the record, and the record's position."""
         self._position = 0
 
     def begin(self) -> None:
@@ -91,27 +90,19 @@ class SourceMaker:
             name = name_of(path, self._root)
             pieces = []
             for offset, data in found.runs():
-                known = self._known(name, offset, len(data))
-                if known is not None:
-                    pieces.append(known)
+                piece = (name, offset, len(data))
+                if piece in self._stored:
+                    pieces.append([offset, len(data), *self._stored[piece]])
                     continue
                 gap = -place % record.ALIGN
                 payloads += [bytes(gap), data] if gap else [data]
                 place += gap
                 pieces.append([offset, len(data), place, -1])
-                insort(self._stored.setdefault(name, []), (offset, len(data), self._position, place))
+                self._stored[piece] = [place, self._position]
                 place += len(data)
             told.append([name, found.size, pieces])
         self._position += 1
         return record.closed(payloads, ["S", *told])
-
-    def _known(self, name: str, offset: int, length: int) -> list[int] | None:
-        stored = self._stored.get(name, [])
-        number = bisect_right(stored, offset, key=lambda held: held[0]) - 1
-        if number < 0:
-            return None
-        begin, size, position, place = stored[number]
-        return [offset, length, place + offset - begin, position] if offset + length <= begin + size else None
 
 
 class TreeMaker:
@@ -148,10 +139,10 @@ class TreeMaker:
     def row(self, index: int, sample: Callable[[int], Any]) -> Any:
         """The sample, its PIL images as files: those that it read, where they are these images."""
         value = self.sample(index, sample)
-        if not _has_pil(value):
+        if not any(map(pictures.is_pil, leaves(value))):
             return value
         files = [whole for _, read in picture_files(self.reads) if (whole := read.whole()) is not None]
-        return self._mapped(value, lambda image, _: pictures.lossless(image, files), pictures.is_pil)
+        return map_leaves(lambda leaf: pictures.lossless(leaf, files) if pictures.is_pil(leaf) else leaf, value)
 
     def make(self, index: int, sample: Callable[[int], Any]) -> bytes:
         value = self.sample(index, sample)
@@ -160,40 +151,35 @@ class TreeMaker:
             whole = read.whole()
             if whole is not None:
                 pictures.check_whole(whole, kind)
-        if self._recipe.store == "sample":
-            return record.encode(self._mapped(value, lambda image, _: pictures.raw(*pictures.as_pil(image)), pictures.is_pil))
-        return record.encode(self._with_images(value, [kind for kind, _ in files]))
+        kinds = [kind for kind, _ in files]
+        return record.encode(pictures.as_pixels(value) if self._recipe.store == "sample" else self._with_images(value, kinds))
 
-    def _with_images(self, value: Any, kinds: list[str]) -> Any:
+    def _with_images(self, value: Any, kinds: Sequence[str]) -> Any:
+        """The sample with its images as they are stored. ``kinds``: of the picture files that it read."""
         found = [leaf for leaf in leaves(value) if pictures.is_image(leaf)]
         self.images = len(found)
-        one_each = len(kinds) == len(found)
-        common = kinds[0] if kinds and len(set(kinds)) == 1 else None
-        sources = kinds if one_each else [common] * len(found)
-        photos = sum(pictures.as_pil(one)[0].mode in ("RGB", "CMYK", "RGBA") for one in found) if len(found) > 1 else 0
-        return self._mapped(value, lambda image, place: self._stored(image, sources[place], photos > 0), pictures.is_image)
+        common = kinds[0] if len(set(kinds)) == 1 else None
+        sources = iter(kinds if len(kinds) == len(found) else [common] * len(found))
+        beside_a_photo = len(found) > 1 and any(pictures.as_pil(image)[0].mode in _PHOTOS for image in found)
+
+        def stored(leaf: Any) -> Any:
+            return self._stored(leaf, next(sources), beside_a_photo) if pictures.is_image(leaf) else leaf
+
+        return map_leaves(stored, value)
 
     def _stored(self, image: Any, kind: str | None, beside_a_photo: bool) -> Any:
-        size, recipe = self._recipe.size, self._recipe
         told, like = pictures.as_pil(image)
-        labels = pictures.is_map(told, kind, beside_a_photo and told.mode not in ("RGB", "CMYK", "RGBA"))
-        fitting = pictures.smaller(pictures.upright(told), size, labels=labels)
-        if recipe.store == "decoded":
+        labels = pictures.is_map(told, kind, beside_a_photo and told.mode not in _PHOTOS)
+        fitting = pictures.smaller(pictures.upright(told), self._recipe.size, labels=labels)
+        if self._recipe.store == "decoded":
             return pictures.raw(fitting, like)
-        return pictures.encoded(fitting, kind, recipe.quality, like, labels=labels)
-
-    def _mapped(self, value: Any, change: Callable[[Any, int], Any], wanted: Callable[[Any], bool]) -> Any:
-        """The tree with its images changed, in the order in which they are met."""
-        counter = itertools.count()
-        return map_leaves(lambda leaf: change(leaf, next(counter)) if wanted(leaf) else leaf, value)
-
-
-def _has_pil(value: Any) -> bool:
-    return any(map(pictures.is_pil, leaves(value)))
+        return pictures.encoded(fitting, kind, self._recipe.quality, like, labels=labels)
 
 
 def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
-    """``dataset[index]``, or the one sample of ``dataset.__getitems__([index])``."""
+    """``dataset[index]``, or the one sample of ``dataset.__getitems__([index])``; of a stream the sample at that place."""
+    if is_stream(dataset):
+        return stream(dataset, hook)
     if hasattr(type(dataset), "__getitem__") and type(dataset).__getitem__ is not _abstract():
         take: Callable[[int], Any] = dataset.__getitem__
     else:
@@ -212,19 +198,5 @@ def getter(dataset: Any, hook: Hook | None) -> Callable[[int], Any]:
 
 
 def _abstract() -> Any:
-    import sys
-
     torch = sys.modules.get("torch.utils.data")
     return torch.Dataset.__getitem__ if torch is not None else None
-
-
-def told(error: BaseException, reads: Reads) -> tuple[str, list[str]]:
-    """One line on what went wrong with a sample, and the files it read until then."""
-    try:
-        text = str(error).strip()
-    except Exception:  # noqa: BLE001 - the user's own __str__
-        text = ""
-    line = text.splitlines()[0][:300] if text else ""
-    named = getattr(error, "filename", None)
-    files = list(reads.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__, files

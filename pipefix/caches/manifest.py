@@ -65,6 +65,10 @@ class Part(PartSizes, frozen=True, kw_only=True):
         """Of its files, without suffix."""
         return part_name(number, self.generation)
 
+    def data(self, number: int, container: str) -> Path:
+        """Its data file, below the cache's directory."""
+        return data_of(self.name(number), container)
+
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for. Two conversions of one recipe from one source give the same bytes."""
@@ -140,6 +144,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     """What the user named, for people to read: it is never loaded."""
     recipe: Recipe
+    source: Source = Source()
     cut: Cut | None = None
     columns: list[Column] = []
     shape: str = "dict"
@@ -157,7 +162,6 @@ class Manifest(Conversion, frozen=True, kw_only=True):
     """Records."""
     samples: int
     """Samples of the source, those without a record included."""
-    source: Source = Source()
     checksum: str = "crc32"
     parts: list[Part]
     digest: str = ""
@@ -187,6 +191,11 @@ class Manifest(Conversion, frozen=True, kw_only=True):
 def part_name(number: int, generation: int = 0) -> str:
     """What a part's files are called, without suffix."""
     return f"{number:05d}-{generation}" if generation else f"{number:05d}"
+
+
+def data_of(name: str, container: str) -> Path:
+    """The data file of a part of this name, below the cache's directory."""
+    return Path("parts", f"{name}{SUFFIXES[container]}")
 
 
 def beside(data: Path, suffix: str) -> Path:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from pipefix.caches import rows
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.manifest import Manifest
+from pipefix.caches.tokenizer import TOKENS, tokenizer_of
 from pipefix.vocabulary.errors import CacheDamaged
 
 _GROUP_ROWS = 1024
@@ -40,9 +41,7 @@ class RowsWriter:
         self._writer = pq.ParquetWriter(
             str(path), self._schema, compression="zstd", use_dictionary=numbers, write_page_index=True, write_page_checksum=True
         )
-        recipe = blueprint.recipe
-        self._text = recipe.text if recipe.tokenizer is not None else None
-        self._tokenise = rows.tokeniser(recipe.tokenizer) if recipe.tokenizer is not None else None
+        self._tokenizer = tokenizer_of(blueprint.recipe)
         self._samples: list[int] = []
         self._rows: list[dict[str, Any]] = []
 
@@ -61,8 +60,8 @@ class RowsWriter:
         self._samples, self._rows = [], []
 
     def _array(self, name: str, kind: Any) -> Any:
-        if self._tokenise is not None and name == rows.TOKENS and self._text is not None:
-            return pa.array(self._tokenise([row[self._text] or "" for row in self._rows]), kind)
+        if self._tokenizer is not None and name == TOKENS:
+            return pa.array(self._tokenizer.ids(self._rows), kind)
         return pa.array([row.get(name) for row in self._rows], kind)
 
     def close(self) -> list[tuple[int, int, int, int]]:

@@ -6,6 +6,7 @@ beside a photo is a map of labels, whose values must stay values, so it is picke
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pipefix.caches.record import Picture, Pixels, Unstorable
 from pipefix.kernels.errors import BadPicture
 from pipefix.kernels.header import is_cut_short, read_header
 from pipefix.vocabulary.errors import CacheDamaged
+from pipefix.vocabulary.nested import map_leaves
 
 _ORIENTATION = 0x0112
 _MAPS = ("P", "1", "I", "I;16", "I;16B", "I;16L", "F", "PA")
@@ -161,6 +163,11 @@ def raw(image: Any, like: str) -> Pixels:
     return Pixels(np.asarray(image), image.mode, bytes(palette) if palette else None, like)
 
 
+def as_pixels(value: Any) -> Any:
+    """A sample with the pixels of its PIL images in their place."""
+    return map_leaves(lambda leaf: raw(*as_pil(leaf)) if is_pil(leaf) else leaf, value)
+
+
 # -- and back --------------------------------------------------------------------------------------------------------------
 
 FORMS = ("as-was", "image", "tensor", "array", "none")
@@ -174,7 +181,9 @@ def picture_as(form: str) -> Any:
 
     def give(picture: Picture) -> Any:
         wanted = picture.like if form == "as-was" else form
-        return _tensor_of(picture) if wanted == "tensor" else _image_of(picture) if wanted == "image" else _array_of(picture)
+        if wanted == "tensor":
+            return _tensor_of(picture)
+        return _image_of(picture) if wanted == "image" else _channels(_image_of(picture))
 
     return give
 
@@ -189,13 +198,8 @@ def pixels_as(form: str) -> Any:
             raise ValueError(f"an image of {pixels.array.ndim} dimensions")
         if wanted == "image":
             return _from_pixels(pixels)
-        array = pixels.array if pixels.array.flags.writeable else pixels.array.copy()
-        array = array if array.ndim == 3 else array[:, :, None]
-        if wanted == "array":
-            return array
-        import torch
-
-        return torch.from_numpy(array).permute(2, 0, 1)
+        array = _channels(pixels.array if pixels.array.flags.writeable else pixels.array.copy())
+        return array if wanted == "array" else _as_tensor(array)
 
     return give
 
@@ -229,43 +233,38 @@ def _image_of(picture: Picture) -> Any:
     return image
 
 
-def _array_of(picture: Picture) -> Any:
+def _channels(image: Any) -> Any:
+    """Height x width x channels."""
     import numpy as np
 
-    array = np.array(_image_of(picture))
+    array = image if isinstance(image, np.ndarray) else np.array(image)
     return array if array.ndim == 3 else array[:, :, None]
 
 
-def _tensor_of(picture: Picture) -> Any:
+def _as_tensor(array: Any) -> Any:
     import torch
 
+    return torch.from_numpy(array).permute(2, 0, 1)
+
+
+def _tensor_of(picture: Picture) -> Any:
+    header = None
     if picture.kind == "jpeg":
-        size = _jpeg_size(picture.data)
-        if size is not None:
-            _check_size(size, picture)
-            from torchvision.io import decode_jpeg
+        with contextlib.suppress(BadPicture):  # what our reader does not know is left to PIL, which checks for itself
+            header = read_header(picture.data)
+    if header is None:
+        image = _image_of(picture)
+        if image.mode in ("P", "PA"):
+            image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
+        return _as_tensor(_channels(image))
+    _check_size((header.width, header.height), picture)
+    import torch
+    from torchvision.io import decode_jpeg
 
-            data = torch.frombuffer(bytearray(picture.data), dtype=torch.uint8)
-            try:
-                return decode_jpeg(data)
-            except RuntimeError as error:
-                raise CacheDamaged(f"A picture in the cache cannot be decoded: {error}.") from error
-    image = _image_of(picture)
-    if image.mode in ("P", "PA"):
-        image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
-    import numpy as np
-
-    array = np.array(image)
-    return torch.from_numpy(array if array.ndim == 3 else array[:, :, None]).permute(2, 0, 1)
-
-
-def _jpeg_size(data: Any) -> tuple[int, int] | None:
-    """Width and height as the decoder will find them; None for kinds that are left to PIL, which checks for itself."""
     try:
-        header = read_header(data)
-    except BadPicture:
-        return None
-    return header.width, header.height
+        return decode_jpeg(torch.frombuffer(bytearray(picture.data), dtype=torch.uint8))
+    except RuntimeError as error:
+        raise CacheDamaged(f"A picture in the cache cannot be decoded: {error}.") from error
 
 
 def _check_size(size: tuple[int, int], picture: Picture) -> None:

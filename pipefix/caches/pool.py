@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -25,16 +24,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from pipefix.caches.pictures import forget_threads
-from pipefix.caches.writer import Facts, Tell, frames, program_ended
+from pipefix.caches.writer import Facts, Tell, program_ended
 from pipefix.vocabulary.errors import PipefixError, TargetError
 from pipefix.vocabulary.garbage import existing_objects_skipped
+from pipefix.vocabulary.tracebacks import frames, summary
 
 Make = Callable[[int, Tell], Facts]
 Ready = Callable[[], AbstractContextManager[Make]]
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Of mallopt(3)."""
 _TELL_SECONDS = 0.1
-_WATCH_PARENT_SECONDS = 1.0
 
 
 class Moved(NamedTuple):
@@ -50,39 +49,32 @@ class PartDone(NamedTuple):
     facts: Facts
 
 
-class _Told:
-    """Sums up what a part tells, and passes it on ten times a second."""
+class _SampleCounts:
+    """How far the samples of a process are, in memory that its parent sees."""
 
-    def __init__(self, send: Callable[[Any], None], place: Any) -> None:
-        self._send, self._place = send, place
-        self._next = time.monotonic() + _TELL_SECONDS
-        self._watch = time.monotonic() + _WATCH_PARENT_SECONDS
-        self._parent = os.getppid()
-        self._from: int | None = None
-        self._at = self._read = self._written = 0
-
-    def begin(self) -> None:
-        self._from = None
+    def __init__(self, cells: Any, parent: int | None = None) -> None:
+        self._cells, self._parent = cells, parent
+        """At which sample it is; samples that are done, bytes read and written."""
+        self._seen = Moved(0, 0, 0)
 
     def __call__(self, index: int, read: int, written: int) -> None:
-        self._place.value = index
-        if self._from is None:
-            self._from = index
-        self._at, self._read, self._written = index, self._read + read, self._written + written
-        if read or written:
-            now = time.monotonic()
-            if now >= self._next:
-                self.flush()
-                self._next = now + _TELL_SECONDS
-            if now >= self._watch:
-                self._watch = now + _WATCH_PARENT_SECONDS
-                if os.getppid() != self._parent:
-                    os._exit(1)
+        """The sample before ``index`` is done: that took so many bytes."""
+        cells = self._cells
+        cells[1], cells[2], cells[3] = cells[1] + 1, cells[2] + read, cells[3] + written
+        self.at(index)
 
-    def flush(self) -> None:
-        if self._from is not None:
-            self._send(Moved(self._at - self._from, self._read, self._written))
-            self._from, self._read, self._written = self._at, 0, 0
+    def at(self, index: int) -> None:
+        """A sample begins. A process whose parent is gone ends."""
+        self._cells[0] = index
+        if self._parent is not None and os.getppid() != self._parent:
+            os._exit(1)
+
+    def moved(self) -> Moved:
+        """Since the last time that this was asked."""
+        now = Moved(*self._cells[1:])
+        since = Moved(*(new - old for new, old in zip(now, self._seen, strict=True)))
+        self._seen = now
+        return since
 
 
 def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | PartDone]:
@@ -101,15 +93,15 @@ def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | P
             crew[worker.connection] = worker
             worker.give(waiting)
         while crew:
-            for connection in wait(list(crew)):
-                worker = crew[connection]
-                said = worker.progress()
-                if said is None:
-                    crew.pop(connection).end()
-                    continue
-                if isinstance(said, PartDone):
+            heard = wait(list(crew), _TELL_SECONDS)
+            for connection, worker in list(crew.items()):
+                made = worker.made() if connection in heard else None
+                yield worker.counts.moved()
+                if made is not None:
                     worker.give(waiting)
-                yield said
+                    yield made
+                elif connection in heard:
+                    crew.pop(connection).end()
     finally:
         for worker in crew.values():
             worker.end()
@@ -129,10 +121,12 @@ def _has_thread(named: str) -> bool:
 
 
 def apart(work: Callable[[Any], bytes]) -> bytes:
-    """What ``work`` gives in a forked process; what it raises there is raised here.
+    """What ``work`` gives in a forked process; what it raises there is raised here. Its argument it tells which sample it is at.
 
-    It notes in its argument's ``value`` which sample it is at.
+    Where nothing can be forked it is done here, and has nobody to tell.
     """
+    if not can_fork():
+        return work(None)
     process = _Process(_work_apart, work, [])
     try:
         try:
@@ -149,11 +143,11 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
     return bytes(said)
 
 
-def _work_apart(connection: Any, work: Callable[[Any], bytes], place: Any) -> None:
+def _work_apart(connection: Any, work: Callable[[Any], bytes], counts: _SampleCounts) -> None:
     try:
-        found = work(place)
+        found = work(counts.at)
     except ConnectionError as error:
-        raise TargetError(f"A sample cannot be read: {type(error).__name__}: {error}", user_traceback=frames(error)) from error
+        raise TargetError(f"A sample cannot be read: {summary(error)}", user_traceback=frames(error)) from error
     connection.send(found)
 
 
@@ -163,11 +157,12 @@ class _Process:
     def __init__(self, run: Callable[[Any, Any, Any], None], work: Any, others: list[Any]) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, inner = context.Pipe()
-        self._place = context.RawValue("q", -1)
+        self._cells = context.RawArray("q", (-1, 0, 0, 0))
+        self.counts = _SampleCounts(self._cells)
         self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
         sys.stdout.flush()
         sys.stderr.flush()
-        given = (run, inner, [self.connection, *others], work, self._place, self._last_frames)
+        given = (run, inner, [self.connection, *others], work, _SampleCounts(self._cells, os.getpid()), self._last_frames)
         self._process = context.Process(target=_inside, args=given, daemon=True)
         try:
             with existing_objects_skipped():
@@ -182,8 +177,6 @@ class _Process:
     def hear(self) -> Any:
         """What it said; raises what it raised, and EOFError or OSError where it is gone."""
         said = self.connection.recv()
-        if isinstance(said, Carried):
-            raise said.unpacked()
         if isinstance(said, BaseException):
             raise said
         return said
@@ -191,7 +184,7 @@ class _Process:
     def ended(self) -> str:
         """How it ended, and at which sample."""
         self._process.join()
-        code, sample = self._process.exitcode or 0, self._place.value
+        code, sample = self._process.exitcode or 0, self._cells[0]
         how = f"was ended by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
         return f"{how} while it made sample {sample}" if sample >= 0 else f"{how} before it made its first sample"
 
@@ -213,7 +206,7 @@ class _Process:
 
 
 def _inside(
-    run: Callable[[Any, Any, Any], None], connection: Any, others: list[Any], work: Any, place: Any, last_frames: Any
+    run: Callable[[Any, Any, Any], None], connection: Any, others: list[Any], work: Any, counts: _SampleCounts, last_frames: Any
 ) -> None:
     """The life of a process."""
     faulthandler.enable(last_frames, all_threads=False)
@@ -224,7 +217,7 @@ def _inside(
     try:
         forget_threads()
         _keep_freed_memory()
-        run(connection, work, place)
+        run(connection, work, counts)
     except (EOFError, ConnectionError):
         os._exit(1)  # the parent is gone
     except BaseException as error:  # noqa: BLE001 - handed to the parent, which raises it
@@ -236,20 +229,12 @@ def _inside(
 
 def _here(numbers: Iterable[int], make: Ready) -> Iterator[Moved | PartDone]:
     """In this process, where nothing can be forked or nobody wants it."""
-    said: list[Moved] = []
-    told = _Told(said.append, _SampleCounter())
-    with make() as one:
+    counts = _SampleCounts([-1, 0, 0, 0])
+    with make() as make_part:
         for number in numbers:
-            told.begin()
-            facts = one(number, told)
-            told.flush()
-            yield from said
-            said.clear()
+            facts = make_part(number, counts)
+            yield counts.moved()
             yield PartDone(number, facts.brief())
-
-
-class _SampleCounter:
-    value = 0
 
 
 class _Worker(_Process):
@@ -264,10 +249,10 @@ class _Worker(_Process):
         with contextlib.suppress(ConnectionError):  # it ended: that is heard next
             self.connection.send(waiting.popleft() if waiting else None)
 
-    def progress(self) -> Moved | PartDone | None:
-        """How far it is; None once it left after its last part."""
+    def made(self) -> PartDone | None:
+        """The part that it made; None once it left after its last one."""
         try:
-            said = self.hear()
+            number, facts = self.hear()
         except (EOFError, ConnectionError):
             how = self.ended()
             if not self._busy:
@@ -278,20 +263,14 @@ class _Worker(_Process):
                 "What is done is kept.",
                 user_traceback=self.last_words(),
             ) from None
-        if isinstance(said, Moved):
-            return said
-        number, facts = said
         return PartDone(number, msgspec.msgpack.decode(facts, type=Facts))
 
 
-def _work(connection: Any, make: Ready, place: Any) -> None:
+def _work(connection: Any, make: Ready, counts: _SampleCounts) -> None:
     """It takes numbers until there are none."""
-    told = _Told(connection.send, place)
-    with make() as one:
+    with make() as make_part:
         while (number := connection.recv()) is not None:
-            told.begin()
-            facts = one(number, told)
-            told.flush()
+            facts = make_part(number, counts)
             connection.send((number, msgspec.msgpack.encode(facts.brief())))
 
 
@@ -310,19 +289,7 @@ def sendable(error: BaseException) -> BaseException:
     if isinstance(error, SystemExit):
         error = program_ended(error, "The dataset")
     if isinstance(error, PipefixError):
-        return Carried(type(error), str(error), error.advice, error.user_traceback)
+        return error
     if isinstance(error, OSError):
         return OSError(error.errno, error.strerror or str(error), error.filename)
     return RuntimeError(f"{type(error).__name__}: {error}\n" + "".join(traceback.format_exception(error)))
-
-
-class Carried(Exception):
-    """One of our errors on its way out of a worker."""
-
-    def __init__(self, kind: type[PipefixError], what: str, advice: str, frames: str | None) -> None:
-        super().__init__(kind, what, advice, frames)
-
-    def unpacked(self) -> PipefixError:
-        kind, what, advice, frames = self.args
-        found: PipefixError = kind(what, advice=advice, user_traceback=frames)
-        return found

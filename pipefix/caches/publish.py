@@ -18,7 +18,6 @@ from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches.convert import Converted, State
 from pipefix.caches.convert import Progress as Converting
-from pipefix.caches.far import beside_name, data_name
 from pipefix.caches.layout import MANIFEST
 from pipefix.caches.manifest import Manifest, Recipe, beside
 from pipefix.stores.opening import open_store
@@ -34,16 +33,13 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> in
     made = 0
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
-        data = folder / data_name(part, number, manifest.recipe.container)
-        files = [(data, part.bytes), (beside(data, ".idx"), part.index_bytes)]
-        facts, facts_name = beside(data, ".facts"), beside_name(part, number, ".facts")
-        names = [path.relative_to(folder).as_posix() for path, _ in files]
-        sizes = [size for _, size in files]
-        if facts_name in there and [there.get(name) for name in names] == sizes and store.get(facts_name) == facts.read_bytes():
+        data = part.data(number, manifest.recipe.container)
+        *names, facts = (path.as_posix() for path in (data, beside(data, ".idx"), beside(data, ".facts")))
+        whole = facts in there and [there.get(name) for name in names] == [part.bytes, part.index_bytes]
+        if whole and store.get(facts) == (folder / facts).read_bytes():
             continue
-        for name, (path, _) in zip(names, files, strict=True):
-            store.put(name, path)
-        store.put(facts_name, facts)
+        for name in (*names, facts):
+            store.put(name, folder / name)
         made += 1
     text = (folder / MANIFEST).read_bytes()
     if not store.put_if_absent(MANIFEST, text):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from pipefix.caches.maker import getter
 from pipefix.caches.streams import EndOfStream
 from pipefix.caches.witness import Reads, Witness
-from pipefix.caches.writer import frames
 from pipefix.vocabulary.errors import PipefixError, TargetError
+from pipefix.vocabulary.tracebacks import frames, summary
 from pipefix.vocabulary.urls import is_far
 
 _LEARNED_FROM = 6
@@ -22,14 +22,10 @@ class Reading(NamedTuple):
     """Of a sample, on average."""
     unseen_bytes: float
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
-    stop_at: int | None
-    """As in the blueprint, and so are the next two."""
-    by_path: bool
-    maps: bool
 
 
 def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
-    """Run some samples whole, then only as far as their reading goes."""
+    """Run some samples whole, then only as far as their reading goes: the witness then knows how far that is."""
     get = getter(dataset, None)
     runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
     chosen = [index for index, _ in runs]
@@ -41,7 +37,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
             advice="Store the samples themselves instead: --store sample",
         )
     # A client that the first sample of a process makes may decode on the way (botocore its JSON): stopped there, it never asks.
-    learned = not any(map(is_far, files)) and witness.learn(get, chosen)
+    learned = not any(map(is_far, files)) and witness.learn(get, chosen, seen)
     sizes = [_held(reads) for reads in seen]
     if learned:
         sizes = [_held(reads) for _, reads in good(lambda index: witness.read_only(get, index), indices)]
@@ -49,9 +45,6 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
         files=files,
         record_bytes=sum(sizes) / len(sizes),
         unseen_bytes=statistics.median(unseen),
-        stop_at=witness.stop_at if learned else None,
-        by_path=learned and witness.by_path,
-        maps=witness.maps,
     )
 
 
@@ -73,7 +66,7 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
         if given == count:
             break
     if not given:
-        said = f": {type(last).__name__}: {last}" if last is not None else ""
+        said = f": {summary(last)}" if last is not None else ""
         raise TargetError(
             f"None of the samples that were looked at could be read{said}",
             advice="Run dataset[0] by itself to see the error in full.",
@@ -98,4 +91,4 @@ def _steady(
 
 def _held(reads: Reads) -> int:
     """Bytes that were read; of a shard, not those of its other samples."""
-    return sum(len(data) for read in reads.files.values() for _, data in read.runs())
+    return sum(len(data) for read in reads.files.values() for data in read.chunks)

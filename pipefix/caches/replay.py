@@ -89,16 +89,7 @@ class Shelf:
         return self._known[path][0]
 
     def whole(self, path: str) -> bytes | None:
-        found = self._known.get(path)
-        if found is None:
-            return None
-        size, pieces = found
-        if not pieces:
-            return b"" if size == 0 else None
-        offset, length, place, holder = pieces[0]
-        if offset or length != size or len(pieces) > 1:
-            return None
-        return bytes(self._data(place, length, holder))
+        return self._range(path, 0, self._known[path][0]) if path in self._known else None
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
         found = self._known.get(path)
@@ -110,7 +101,9 @@ class Shelf:
         for begin, length, place, holder in pieces:
             if begin <= offset < begin + length:
                 skipped = offset - begin
-                return bytes(self._data(place + skipped, min(count, length - skipped), holder))
+                held = self._record if holder < 0 else self._get(holder)
+                assert held is not None
+                return bytes(piece_of(held, place + skipped, min(count, length - skipped)))
         return None
 
     def put_object(self, answer: Answer) -> None:
@@ -151,11 +144,6 @@ class Shelf:
             parts.append(data)
             begin += len(data)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _data(self, place: int, length: int, holder: int) -> memoryview:
-        held = self._record if holder < 0 else self._get(holder)
-        assert held is not None
-        return piece_of(held, place, length)
 
 
 def _makes_sense(told: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Samples as rows of typed columns: tables, text, token ids, pictures. Text is tokenised on the way, a row group at a time.
+"""Samples as rows of typed columns: tables, text, token ids, pictures.
 
 A picture is its file's bytes and a path, and named in the schema's metadata as Hugging Face ``datasets`` has it, which opens such
 files as they are.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,8 @@ import pyarrow as pa
 from pipefix.caches.manifest import Column
 from pipefix.caches.pictures import kind_of
 from pipefix.caches.record import Picture, Unstorable
-from pipefix.vocabulary.errors import BadUsage
-from pipefix.vocabulary.extras import need
 
-TOKENS, SAMPLE = "input_ids", "sample"
+SAMPLE = "sample"
 _PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double", "bool",
           "string", "binary", "large_string")  # fmt: skip
@@ -81,10 +78,9 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
     raise Unstorable(f"field {name!r} is a {kind.__qualname__}: columns hold numbers, text, bytes, lists of them and PIL images")
 
 
-def infer(samples: Sequence[Any], tokenise: str | None) -> tuple[str, list[Column]]:
-    """Columns that fit these samples."""
+def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
+    """The shape of these samples, and columns that fit them."""
     shapes = [fields(sample) for sample in samples]
-    shape, first = shapes[0]
     columns = []
     for name in dict.fromkeys(key for _, one in shapes for key in one):
         if name == SAMPLE:
@@ -92,26 +88,17 @@ def infer(samples: Sequence[Any], tokenise: str | None) -> tuple[str, list[Colum
         told = [plain(name, one.get(name)) for _, one in shapes]
         like = next((like for value, like, _ in told if value is not None), "scalar")
         asked = next((asked for _, _, asked in told if asked is not None), None)
-        if name == tokenise:
-            columns.append(Column(name=TOKENS, type="list<int32>", like="array"))
-            continue
         try:
             kind = asked if asked is not None else pa.array([value for value, _, _ in told]).type
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise Unstorable(f"field {name!r} has no one type: {error}") from None
         kind_name = str(kind).replace("item: ", "").replace("element: ", "")
         columns.append(Column(name=name, type="string" if kind_name == "null" else kind_name, like=like))
-    if tokenise is not None and tokenise not in first:
-        raise BadUsage(
-            f"There is no field {tokenise!r} to tokenise; a sample has {', '.join(first)}.",
-            advice=f"Name one: --text {next(iter(first))}",
-        )
-    for column in columns:
         try:
-            type_of(column.type)
+            type_of(columns[-1].type)
         except ValueError as error:
-            raise Unstorable(f"field {column.name!r}: {error}") from None
-    return shape, columns
+            raise Unstorable(f"field {name!r}: {error}") from None
+    return shapes[0][0], columns
 
 
 def schema_of(columns: Sequence[Column]) -> Any:
@@ -120,34 +107,16 @@ def schema_of(columns: Sequence[Column]) -> Any:
     return schema.with_metadata({"huggingface": json.dumps({"info": {"features": pictured}})}) if pictured else schema
 
 
-def tokeniser(name: str) -> Callable[[list[str]], list[list[int]]]:
-    """A function over batches of texts: a tokenizer.json, or the name of a model whose tokenizer is in the local cache."""
-    library: Any = need("tokenizers", extra="text", why="Tokenising text")
-    try:
-        found = library.Tokenizer.from_file(name) if Path(name).is_file() else library.Tokenizer.from_pretrained(name)
-    except Exception as error:
-        raise BadUsage(
-            f"No tokenizer could be made of {name!r}: {error}.", advice="Give a tokenizer.json: --tokenizer FILE"
-        ) from error
-
-    def batch(texts: list[str]) -> list[list[int]]:
-        return [one.ids for one in found.encode_batch(texts)]
-
-    return batch
-
-
-def row_of(sample: Any, columns: dict[str, Any], text: str | None) -> dict[str, Any]:
+def row_of(sample: Any, columns: dict[str, Any]) -> dict[str, Any]:
     """A sample's fields, each checked against its column's type, so that a misfit is told of the sample that it is in."""
     _, found = fields(sample)
     row = {}
     for name, value in found.items():
         held, _, _ = plain(name, value)
         kind = columns.get(name)
-        if kind is None and name != text:
+        if kind is None:
             raise Unstorable(f"field {name!r} was not in the samples that the columns were made from")
-        if name == text and not isinstance(held, (str, type(None))):
-            raise Unstorable(f"field {name!r} is a {type(held).__name__}, not text")
-        if kind is not None and held is not None and not _fits(held, kind):
+        if held is not None and not _fits(held, kind):
             raise Unstorable(f"field {name!r} is {type(held).__name__} {str(held)[:40]!r}, and its column holds {kind}")
         row[name] = held
     return row

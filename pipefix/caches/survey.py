@@ -16,20 +16,20 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import cut as cuts
-from pipefix.caches import pictures, pool, reading, record, rows
+from pipefix.caches import pictures, pool, reading, record, rows, tokenizer
 from pipefix.caches.blueprint import Blueprint, boot
 from pipefix.caches.cut import Holder, Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.maker import TreeMaker, getter
-from pipefix.caches.manifest import Cut, Recipe
+from pipefix.caches.manifest import Cut, Recipe, Source
 from pipefix.caches.record import Unstorable
-from pipefix.caches.streams import is_stream, stream
+from pipefix.caches.streams import is_stream
 from pipefix.caches.witness import Witness
-from pipefix.caches.writer import frames, is_users, program_ended
+from pipefix.caches.writer import not_stored, program_ended
 from pipefix.hooks.install import loaded_libraries
 from pipefix.vocabulary.errors import BadUsage, PipefixError, TargetError
-from pipefix.vocabulary.nested import map_leaves
 from pipefix.vocabulary.random_state import RandomState, seeded
+from pipefix.vocabulary.tracebacks import frames, is_raised_here, summary
 from pipefix.vocabulary.urls import is_far
 
 _LOOKED_AT = 32
@@ -48,9 +48,6 @@ class Surveyed:
     blueprint: Blueprint
     holders: list[Holder] = field(default_factory=list)
     """Attributes that hold the transforms."""
-    record_bytes: float = 0.0
-    source_bytes: float = 0.0
-    """Of a sample, on average."""
     unseen_bytes: float = 0.0
     """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
 
@@ -66,8 +63,14 @@ class Surveyed:
             yield hook
 
 
-def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
-    """Settle everything, or raise what stands in the way."""
+def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) -> Surveyed:
+    """Settle everything, or raise what stands in the way.
+
+    Args:
+        apart: in a process of its own: connections and files that samples open there are not inherited by those who make parts.
+    """
+    if apart and not is_stream(dataset):
+        return _survey_apart(dataset, recipe, target)
     try:
         return _survey(dataset, recipe, target)
     except SystemExit as error:
@@ -75,34 +78,27 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     except PipefixError:
         raise
     except Exception as error:
-        if not is_users(error):
+        if is_raised_here(error):
             raise
         raise TargetError(
-            f"The dataset cannot be looked at: {type(error).__name__}: {error}",
+            f"The dataset cannot be looked at: {summary(error)}",
             advice="Run len(dataset) and dataset[0] by themselves, twice, to see where that comes from.",
             user_traceback=frames(error),
         ) from error
 
 
-def survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
-    """`survey` in a process of its own: connections and files that samples open there are not inherited by those who make parts."""
-    if is_stream(dataset) or not pool.can_fork():
-        return survey(dataset, recipe, target)
-
-    def look(place: Any) -> bytes:
-        Witness.place = place
+def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
+    def look(at: Any) -> bytes:
+        Witness.at = staticmethod(at) if at is not None else None
         found = survey(dataset, recipe, target)
-        return msgspec.msgpack.encode(
-            (loaded_libraries(), found.blueprint, found.record_bytes, found.source_bytes, found.unseen_bytes)
-        )
+        return msgspec.msgpack.encode((loaded_libraries(), found.blueprint, found.unseen_bytes))
 
-    told = pool.apart(look)
-    libraries, blueprint, *sizes = msgspec.msgpack.decode(told, type=tuple[list[str], Blueprint, float, float, float])
+    libraries, blueprint, unseen = msgspec.msgpack.decode(pool.apart(look), type=tuple[list[str], Blueprint, float])
     for library in libraries:  # what a sample imports must have its hook before a worker's first sample
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
     cut = blueprint.cut
-    return Surveyed(dataset, blueprint, cuts.holders(dataset) if cut is not None and cut.attribute is not None else [], *sizes)
+    return Surveyed(dataset, blueprint, cuts.holders(dataset) if cut is not None and cut.attribute is not None else [], unseen)
 
 
 def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
@@ -125,13 +121,14 @@ def _survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
         before, rows_before = _held(dataset, samples, look.indices)
         plan = look.settle(Blueprint(target=target, recipe=recipe, samples=samples, classes=_classes(dataset), boot=boot()))
         after, rows_after = _held(dataset, samples, look.indices)
-    named = Fingerprint(dataset, samples, [plan.root]).attributes
-    plan = msgspec.structs.replace(
-        plan,
+    named = Fingerprint(dataset, samples, [plan.source.root]).attributes
+    source = Source(
+        root=plan.source.root,
         attributes={name: named[name] for name in before if after.get(name) == before[name]},
         volatile=[name for name in rows_after if rows_before.get(name) != rows_after[name]],
     )
-    return Surveyed(dataset, plan, look.holders, look.record_bytes, look.source_bytes, look.unseen_bytes)
+    plan = msgspec.structs.replace(plan, source=source)
+    return Surveyed(dataset, plan, look.holders, look.unseen_bytes)
 
 
 def _held(dataset: Any, samples: int | None, indices: list[int]) -> tuple[dict[str, str], dict[str, str]]:
@@ -165,7 +162,7 @@ class _Look:
         self.samples = samples
         self.indices = _spread(samples, _ROWS_LOOKED_AT if recipe.store == "rows" else _LOOKED_AT)[: recipe.limit]
         self.holders: list[Holder] = []
-        self.record_bytes = self.source_bytes = self.unseen_bytes = 0.0
+        self.unseen_bytes = 0.0
 
     def settle(self, plan: Blueprint) -> Blueprint:
         if self.recipe.store == "source":
@@ -176,11 +173,11 @@ class _Look:
 
     def _source(self, plan: Blueprint) -> Blueprint:
         found = reading.learn(self.dataset, self.indices, self.witness)
-        self.record_bytes = self.source_bytes = found.record_bytes
         self.unseen_bytes = found.unseen_bytes
         return msgspec.structs.replace(
-            plan, stop_at=found.stop_at, by_path=found.by_path, maps=found.maps, root=_root(self.dataset, found.files),
-            part_samples=_part_samples(self.samples, self.record_bytes),
+            plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
+            source=Source(root=_root(self.dataset, found.files)),
+            part_samples=_part_samples(self.samples, found.record_bytes),
         )  # fmt: skip
 
     # -- samples as they are -------------------------------------------------------------------------------------------
@@ -216,55 +213,50 @@ class _Look:
         inputs = []
         spy = _Spy(holder.value)
         with cuts.replaced(self.holders, spy):
-            for _ in reading.good(self._getter(None), self.indices, 3):
+            for _ in reading.good(getter(self.dataset, None), self.indices, 3):
                 inputs += spy.calls
                 spy.calls = []
         return cuts.fixed_operations(holder, inputs, _same) if inputs else 0
 
     def _call(self, hook: Hook) -> Any:
         with cuts.replaced(self.holders, hook):
-            calls = [cuts.call_of(hook, sample) for _, sample in reading.good(self._getter(hook), self.indices, 3)]
+            calls = [cuts.call_of(hook, sample) for _, sample in reading.good(getter(self.dataset, hook), self.indices, 3)]
         return calls[0] if calls and all(call == calls[0] for call in calls) else None
-
-    def _getter(self, hook: Hook | None) -> Any:
-        return stream(self.dataset, hook) if self.samples is None else getter(self.dataset, hook)
 
     def _tree(self, plan: Blueprint, hook: Hook | None) -> Blueprint:
         maker, is_rows = TreeMaker(plan, self.witness), self.recipe.store == "rows"
-        get = self._getter(hook)
+        get = getter(self.dataset, hook)
         self._check_fixed(get)
         before = RandomState()
-        made, sources, files = [], [], {}
+        made, files = [], {}
 
         def make(index: int) -> Any:
             try:
                 return maker.row(index, get) if is_rows else len(maker.make(index, get))
             except Unstorable as error:
-                raise _not_stored(error, index, self.recipe) from error
+                raise not_stored(error, index, self.recipe) from error
 
         for _, value in reading.good(make, self.indices):
             made.append(value)
-            sources.append(sum(read.size for read in maker.reads.files.values()))
             files.update(dict.fromkeys(maker.reads.files))
             if self.recipe.store == "resized" and not maker.images:
                 raise TargetError(
                     "There is no image in the samples, so there is nothing to make smaller.",
                     advice="Store them as they are: --store sample",
                 )
-        plan = msgspec.structs.replace(plan, seeded=before.changed(), root=_root(self.dataset, list(files)))
+        plan = msgspec.structs.replace(plan, seeded=before.changed(), source=Source(root=_root(self.dataset, list(files))))
         sizes = made
         if is_rows:
             plan, sizes = self._rows(plan, made)
-        self.record_bytes, self.source_bytes = sum(sizes) / len(sizes), sum(sources) / len(sources)
-        return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, self.record_bytes))
+        return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, sum(sizes) / len(sizes)))
 
     def _rows(self, plan: Blueprint, values: list[Any]) -> tuple[Blueprint, list[int]]:
         try:
-            shape, columns = rows.infer(values, self.recipe.text if self.recipe.tokenizer else None)
+            shape, columns = rows.infer(values)
         except Unstorable as error:
-            raise _not_stored(error, self.indices[0], self.recipe) from error
-        if self.recipe.tokenizer is not None:
-            rows.tokeniser(self.recipe.tokenizer)
+            raise not_stored(error, self.indices[0], self.recipe) from error
+        columns = tokenizer.stored(columns, self.recipe)
+        tokenizer.tokenizer_of(self.recipe)  # raises what stands in its way
         sizes = [len(record.encode(list(rows.fields(value)[1].values()))) for value in values]
         return msgspec.structs.replace(plan, shape=shape, columns=columns), sizes
 
@@ -297,22 +289,12 @@ class _Spy:
         return self.inner(*args, **kwargs)
 
 
-def _not_stored(error: Unstorable, index: int, recipe: Recipe) -> TargetError:
-    other = "sample" if recipe.store == "rows" else "source"
-    return TargetError(f"Sample {index} cannot be stored as {recipe.store}: {error}.", advice=f"Keep it otherwise: --store {other}")
-
-
 def _same(one: Any, other: Any) -> bool:
     """Whether two samples are equal to the last bit."""
     try:
-        return record.encode(plain(one)) == record.encode(plain(other))
+        return record.encode(pictures.as_pixels(one)) == record.encode(pictures.as_pixels(other))
     except Unstorable:
         return True  # told when it is to be stored
-
-
-def plain(value: Any) -> Any:
-    """With PIL images as pixels."""
-    return map_leaves(lambda leaf: pictures.raw(*pictures.as_pil(leaf)) if pictures.is_pil(leaf) else leaf, value)
 
 
 def _spread(samples: int | None, count: int) -> list[int]:

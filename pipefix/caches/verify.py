@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipefix.caches import far, layout, pictures, replay
+from pipefix.caches import far, pictures, replay
 from pipefix.caches import manifest as manifests
 from pipefix.caches.index import DataFile, Index
 from pipefix.caches.maker import path_of
-from pipefix.caches.manifest import SUFFIXES, Manifest, Part, beside
+from pipefix.caches.manifest import Manifest, Part, beside
 from pipefix.caches.record import Decoder
 from pipefix.caches.writer import Facts, read_facts
 from pipefix.stores.opening import open_store
+from pipefix.stores.store import is_store
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.urls import is_far
 
@@ -51,42 +52,24 @@ class Checked:
         return not self.damage
 
 
-def verify(folder: Path, *, progress: Progress | None = None) -> Checked:
-    """Check a whole cache; raises only where there is no manifest to go by."""
-    folder = Path(os.path.abspath(folder))
-    manifest = manifests.read(folder)
-    found = Checked(folder, manifest)
+def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
+    """Check a whole cache; raises only where there is no manifest to go by. Of one in a store each part is fetched whole, and
+    removed again."""
+    store = open_store(str(cache)) if is_store(cache) else None
+    place = Path(os.path.abspath(cache)) if store is None else Path(store.url)
+    manifest = manifests.read(place) if store is None else far.read_manifest(store)
+    found = Checked(place, manifest, url=store.url if store is not None else None)
     for number, part in enumerate(manifest.parts):
         if progress is not None:
             progress(number, len(manifest.parts))
-        _look_into(PartCheck(folder, manifest, number, part), found)
+        with nullcontext(place) if store is None else far.brought(store, manifest, number) as folder:
+            check = PartCheck(folder, manifest, number, part)
+            problems = [text.replace(f"{folder}/", f"{found.url or folder}/") for text in check.problems()]
+        found.records += check.looked_at
+        if problems:
+            found.damage[number] = problems
+        _against_source(check, found)
     return found
-
-
-def verify_in_store(url: str, *, progress: Progress | None = None) -> Checked:
-    """The same of a cache in a store: each part is fetched whole, and removed again."""
-    store = open_store(url)
-    manifest = far.read_manifest(store)
-    found = Checked(Path(store.url), manifest, url=store.url)
-    for number, part in enumerate(manifest.parts):
-        if progress is not None:
-            progress(number, len(manifest.parts))
-        with tempfile.TemporaryDirectory(prefix="pipefix-verify-") as place:
-            found.folder = Path(place)
-            for name in layout.FOLDERS:
-                (found.folder / name).mkdir()
-            far.bring(store, manifest, number, found.folder)
-            _look_into(PartCheck(found.folder, manifest, number, part), found)
-    return found
-
-
-def _look_into(check: PartCheck, found: Checked) -> None:
-    problems = list(check.problems())
-    found.records += check.looked_at
-    if problems:
-        where = f"{found.folder}/"
-        found.damage[check.number] = [text.replace(where, f"{found.url}/") for text in problems] if found.url else problems
-    _against_source(check, found)
 
 
 class PartCheck:
@@ -94,7 +77,7 @@ class PartCheck:
 
     def __init__(self, folder: Path, manifest: Manifest, number: int, part: Part) -> None:
         self.manifest, self.number, self.part = manifest, number, part
-        self.path = folder / "parts" / (part.name(number) + SUFFIXES[manifest.recipe.container])
+        self.path = folder / part.data(number, manifest.recipe.container)
         self.looked_at = 0
         self.facts: Facts | None = None
 

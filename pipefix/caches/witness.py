@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from pipefix.hooks.byte_ranges import Bytes, FileRanges
 from pipefix.hooks.install import install_all
 from pipefix.hooks.objects import HEAD, Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.result_store import MISSING
 from pipefix.hooks.sample_timer import SampleTimer
+from pipefix.vocabulary.files import read_regular
 from pipefix.vocabulary.stage import Stage
 from pipefix.vocabulary.urls import is_far
 
@@ -41,48 +43,44 @@ def last_changed(path: str, status: Callable[[str], os.stat_result] = os.stat) -
         return 0
 
 
-class FileRead:
-    """What was read of one file. Pieces may overlap, and are in the order of reading."""
+class FileRead(FileRanges):
+    """What was read of one file."""
 
-    __slots__ = ("changed", "pieces", "size")
+    __slots__ = ("after", "changed", "read")
 
-    def __init__(self, size: int, changed: int) -> None:
-        self.size = size
+    def __init__(self, size: int, changed: int, after: int = 0) -> None:
+        super().__init__(size)
+        self.after = after
+        """How many decodes of the sample were begun when it was opened."""
         self.changed = changed
         """When it was last changed, in nanoseconds, as of the first read; of an object of a far store its `Answer.mark`."""
-        self.pieces: list[tuple[int, bytes]] = []
+        self.read = 0
+        """Bytes, those that were read twice counted twice."""
 
-    def whole(self) -> bytes | None:
-        """The file from end to end; None where some of it was not read."""
-        if len(self.pieces) == 1 and self.pieces[0][0] == 0 and len(self.pieces[0][1]) == self.size:
-            return self.pieces[0][1]
-        runs = self.runs()
-        if self.size == 0:
-            return b""
-        return runs[0][1] if len(runs) == 1 and runs[0][0] == 0 and len(runs[0][1]) == self.size else None
+    def put(self, offset: int, data: Bytes) -> int:
+        self.read += len(data)
+        return super().put(offset, data)
+
+    def fill(self, data: bytes) -> None:
+        """All of it was read after all."""
+        self.starts, self.chunks, self.size, self.read = [0], [data], len(data), len(data)
 
     def runs(self) -> list[tuple[int, bytes]]:
-        """Pieces joined where they touch, sorted by place."""
-        found: list[tuple[int, bytearray]] = []
-        for offset, data in sorted(self.pieces, key=lambda piece: (piece[0], -len(piece[1]))):
-            end = found[-1][0] + len(found[-1][1]) if found else -1
-            if offset <= end:
-                found[-1][1].extend(data[end - offset :])
-            elif data:
-                found.append((offset, bytearray(data)))
-        return [(offset, bytes(data)) for offset, data in found]
+        """Ranges with their bytes, sorted by place."""
+        return list(zip(self.starts, map(bytes, self.chunks), strict=True))
 
     @property
     def head(self) -> bytes:
-        return next((data[:_HEAD] for offset, data in self.pieces if offset == 0), b"")
+        return bytes(self.chunks[0][:_HEAD]) if self.starts[:1] == [0] else b""
 
 
 class Reads:
     """The files of one sample, in the order in which they were opened. The hooks' `ByteStore` while recording."""
 
-    def __init__(self, *, maps: bool = True) -> None:
+    def __init__(self, *, maps: bool = True, timer: _Watch | None = None) -> None:
         self.files: dict[str, FileRead] = {}
         self.maps = maps
+        self._timer = timer
         self.given: set[str] = set()
         """Files that were mapped into memory, or whose descriptor was asked for."""
 
@@ -91,18 +89,18 @@ class Reads:
             return
         found = self.files.get(path)
         if found is None:
-            found = self.files[path] = FileRead(size, last_changed(path))
+            found = self.files[path] = FileRead(size, last_changed(path), self._decodes())
         if len(data):
-            found.pieces.append((offset, bytes(data)))
+            found.put(offset, data)
 
     def put_object(self, answer: Answer) -> None:
         """Objects are files too, with what was told of them in a second one. The hooks' `ObjectStore` while recording."""
         head = self.files.setdefault(HEAD + answer.url, FileRead(0, 0))
-        told = json.loads(head.pieces[0][1]) if head.pieces else {}
+        told = json.loads(head.chunks[0]) if head.chunks else {}
         if "status" in answer.told and told:
             return  # another library followed the redirection by itself: what it got stands for the object
         told.pop("status", None)
-        found = self.files.setdefault(answer.url, FileRead(answer.size, 1))
+        found = self.files.setdefault(answer.url, FileRead(answer.size, 1, self._decodes()))
         sized, is_sized = bool(told) and "size_unknown" not in told, "size_unknown" not in answer.told
         if is_sized and (answer.data is not None or not sized):
             found.size = answer.size
@@ -113,10 +111,12 @@ class Reads:
         told = {"headers": {}, **told, **answer.told}
         if sized or is_sized:
             told.pop("size_unknown", None)
-        text = json.dumps(told, sort_keys=True).encode()
-        head.size, head.pieces = len(text), [(0, text)]
+        head.fill(json.dumps(told, sort_keys=True).encode())
         if answer.data:
-            found.pieces.append((answer.begin, answer.data))
+            found.put(answer.begin, answer.data)
+
+    def _decodes(self) -> int:
+        return self._timer.decodes if self._timer is not None else 0
 
     def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
         return None
@@ -169,8 +169,8 @@ class _Watch(SampleTimer):
 class Witness:
     """Runs samples in this process with the hooks in place. Use it as a context; afterwards everything is as it was."""
 
-    place: Any = None
-    """In a process whose end is to be told: its ``value`` is the sample that is made."""
+    at: Callable[[int], None] | None = None
+    """In a process whose end is to be told: told which sample is made."""
 
     def __init__(self) -> None:
         self.timer = _Watch()
@@ -209,9 +209,9 @@ class Witness:
     @contextmanager
     def watching(self, unit: object) -> Iterator[_Watch]:
         timer = self.timer
-        if self.place is not None and isinstance(unit, int):
-            self.place.value = unit
-        timer.reads, timer.decodes = Reads(maps=self.maps), 0
+        if self.at is not None and isinstance(unit, int):
+            self.at(unit)
+        timer.reads, timer.decodes = Reads(maps=self.maps, timer=timer), 0
         timer.recording = self
         timer.begin(unit)
         try:
@@ -236,7 +236,7 @@ class Witness:
         by_system, by_hooks = _read_by_system(), timer.bytes_read
         _, reads = self.whole(make, index)
         past = max(_read_by_system() - by_system, timer.bytes_read - by_hooks)
-        past -= sum(len(data) for read in reads.files.values() for _, data in read.pieces)
+        past -= sum(read.read for read in reads.files.values())
         return reads, past if past > _SLACK else 0
 
     def read_only(self, make: Callable[[int], Any], index: int) -> Reads:
@@ -254,28 +254,21 @@ class Witness:
             timer.stop_at = None
         return timer.reads
 
-    def learn(self, make: Callable[[int], Any], indices: Sequence[int]) -> bool:
-        """Find out where these samples can be stopped; True where there is such a place and it gave the very same bytes."""
-        self.stop_at = None
-        runs = []
-        for index in indices:
-            opened: dict[str, int] = {}
-            with self.watching(index) as timer:
-                timer.reads = _Noting(timer, opened)
-                make(index)
-            runs.append((timer.reads, opened))
+    def learn(self, make: Callable[[int], Any], indices: Sequence[int], runs: Sequence[Reads]) -> bool:
+        """Find out where these samples, which ran whole, can be stopped; True where there is such a place and it gave the very same
+        bytes."""
         # Opening by path inside a decoder counts that decode as begun.
-        places = {max(opened.values(), default=0) for _, opened in runs}
-        if len(places) != 1 or not all(reads.files for reads, _ in runs):
+        places = {max((read.after for read in reads.files.values()), default=0) for reads in runs}
+        if len(places) != 1 or not all(reads.files for reads in runs):
             return False
-        if any(read.whole() is None for reads, _ in runs for read in reads.files.values()):
+        if any(read.whole() is None for reads in runs for read in reads.files.values()):
             return False  # of a shard only its own part: what the decoder would have read of it cannot be told
         last = places.pop()
         for place, self.by_path in ((last - 1, True), (last - 1, False), (last, False), (last, True)):
             self.stop_at = place
-            if place >= 0 and all(self._same(make, index, reads) for index, (reads, _) in zip(indices, runs, strict=True)):
+            if place >= 0 and all(self._same(make, index, reads) for index, reads in zip(indices, runs, strict=True)):
                 return True
-        self.stop_at = None
+        self.stop_at, self.by_path = None, False
         return False
 
     def _same(self, make: Callable[[int], Any], index: int, whole: Reads) -> bool:
@@ -286,22 +279,6 @@ class Witness:
         return short.files.keys() == whole.files.keys() and all(
             short.files[path].runs() == found.runs() for path, found in whole.files.items()
         )
-
-
-class _Noting(Reads):
-    """Also notes how far the sample was when each file appeared."""
-
-    def __init__(self, timer: _Watch, opened: dict[str, int]) -> None:
-        super().__init__(maps=timer.reads.maps)
-        self._timer, self._opened = timer, opened
-
-    def put(self, path: str, offset: int, data: Any, size: int) -> None:
-        self._opened.setdefault(path, self._timer.decodes)
-        super().put(path, offset, data, size)
-
-    def put_object(self, answer: Answer) -> None:
-        self._opened.setdefault(answer.url, self._timer.decodes)
-        super().put_object(answer)
 
 
 def _read_by_system() -> int:
@@ -318,26 +295,9 @@ def _complete(reads: Reads, first: Any) -> None:
     if isinstance(first, (str, bytes, os.PathLike)):
         path = os.path.abspath(os.fsdecode(first))
         if path not in reads.files:
-            changed, data = last_changed(path), read_file(path)
+            changed, data = last_changed(path), read_regular(Path(path))
             reads.files[path] = FileRead(len(data), changed)
-            reads.files[path].pieces = [(0, data)]
+            reads.files[path].fill(data)
     for path, found in reads.files.items():
-        if not is_far(path) and sum(len(data) for _, data in found.pieces) < found.size:
-            found.pieces = [(0, read_file(path))]
-
-
-def read_file(path: str) -> bytes:
-    """A regular file, whole."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is not a regular file")
-        parts = []
-        left = status.st_size + 1
-        while left > 0 and (data := os.read(descriptor, left)):
-            parts.append(data)
-            left -= len(data)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-    finally:
-        os.close(descriptor)
+        if not is_far(path) and sum(map(len, found.chunks)) < found.size:
+            found.fill(read_regular(Path(path)))

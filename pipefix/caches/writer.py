@@ -7,36 +7,41 @@ renamed into place last: a part without them was not finished, and is made anew.
 from __future__ import annotations
 
 import os
-import traceback
 import zlib
-from collections.abc import Callable
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from pipefix.caches import maker as makers
-from pipefix.caches import rows
+from pipefix.caches import rows, tokenizer
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.cut import Hook
 from pipefix.caches.fingerprint import Fingerprint
 from pipefix.caches.index import Index
-from pipefix.caches.manifest import SUFFIXES, Part, PartSizes, beside, part_name
+from pipefix.caches.manifest import Part, PartSizes, Recipe, beside
 from pipefix.caches.record import Unstorable
-from pipefix.caches.streams import EndOfStream, stream
+from pipefix.caches.streams import EndOfStream
 from pipefix.caches.witness import Witness, last_changed
 from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
+from pipefix.vocabulary.tracebacks import frames, summary
 from pipefix.vocabulary.urls import is_far
 
-_HERE = str(Path(__file__).resolve().parent.parent)
 _LONGEST = 16
-_TELL_EVERY = 16
-"""Samples between two words on how far it is."""
 
-Tell = Callable[[int, int, int], None]
-"""Called with the number of the sample that comes next, and the bytes read and written since the last call."""
+
+class Tell(Protocol):
+    """Told how far it is."""
+
+    def at(self, index: int) -> None:
+        """This sample begins."""
+
+    def __call__(self, index: int, read: int, written: int) -> None:
+        """The sample before ``index`` is done; bytes that it read, and that were written of it."""
 
 
 class DamagedSample(msgspec.Struct, frozen=True):
@@ -79,24 +84,22 @@ class OpenedSource:
     def __init__(self, dataset: Any, blueprint: Blueprint, hook: Hook | None, witness: Witness) -> None:
         self.blueprint = blueprint
         self.witness = witness
-        self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.root])
-        self.text = blueprint.recipe.text if blueprint.recipe.tokenizer is not None else None
+        self.fingerprint = Fingerprint(dataset, blueprint.samples, [blueprint.source.root])
         source = blueprint.recipe.store == "source"
         self.maker: Any = (makers.SourceMaker if source else makers.TreeMaker)(blueprint, witness)
-        self.columns = {one.name: rows.type_of(one.type) for one in blueprint.columns}
-        self.get = stream(dataset, hook) if blueprint.samples is None else makers.getter(dataset, hook)
+        self.columns = {column.name: rows.type_of(column.type) for column in tokenizer.given(blueprint.columns, blueprint.recipe)}
+        self.get = makers.getter(dataset, hook)
 
     def make(self, index: int) -> Any:
         if self.blueprint.recipe.store == "rows":
-            return rows.row_of(self.maker.row(index, self.get), self.columns, self.text)
+            return rows.row_of(self.maker.row(index, self.get), self.columns)
         return self.maker.make(index, self.get)
 
 
-def make_part(number: int, opened: OpenedSource, folder: Path, tell: Tell, *, generation: int = 0) -> Facts:
-    """Write the part's data into ``folder`` and the rest beside it; the facts appear last, when all is done."""
+def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Facts:
+    """Write the part's data file and the rest beside it; the facts appear last, when all is done."""
     blueprint = opened.blueprint
     start, stop = blueprint.range(number)
-    data = folder / f"{part_name(number, generation)}{SUFFIXES[blueprint.recipe.container]}"
     with drafted(data) as draft:
         writer = _writer(draft, blueprint)
         try:
@@ -107,51 +110,55 @@ def make_part(number: int, opened: OpenedSource, folder: Path, tell: Tell, *, ge
             raise
         index = Index.of(blocks, draft).to_bytes()
         facts = Facts(
-            start=start, stop=made.stop, records=made.records, bytes=draft.stat().st_size, index_bytes=len(index),
-            index_crc=zlib.crc32(index), source_bytes=made.source_bytes, bad=made.bad, files=_as_of_now(made.files, blueprint.root),
-            file_count=len(made.files), ended=made.ended,
-            lists=opened.fingerprint.part(start, made.stop, blueprint.volatile),
-        )  # fmt: skip
+            start=start,
+            stop=made.stop,
+            records=made.records,
+            bytes=draft.stat().st_size,
+            index_bytes=len(index),
+            index_crc=zlib.crc32(index),
+            source_bytes=made.source_bytes,
+            bad=made.bad,
+            files=_as_of_now(made.files, blueprint.source.root),
+            file_count=len(made.files),
+            ended=made.ended,
+            lists=opened.fingerprint.part(start, made.stop, blueprint.source.volatile),
+        )
         text = msgspec.msgpack.encode(facts)
     write_whole(beside(data, ".idx"), index, durable=False)
     write_whole(beside(data, ".facts"), text + zlib.crc32(text).to_bytes(4, "little"), durable=False)
     return facts
 
 
+@dataclass
 class _PartFigures:
-    def __init__(self, start: int) -> None:
-        self.stop = start
-        self.records = 0
-        self.source_bytes = 0
-        self.bad: list[DamagedSample] = []
-        self.files: dict[str, tuple[int, int]] = {}
-        """Of each file that was read its size, and when it was last changed, as of the first read."""
-        self.ended = False
+    stop: int
+    records: int = 0
+    source_bytes: int = 0
+    bad: list[DamagedSample] = field(default_factory=list)
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each file that was read its size, and when it was last changed, as of the first read."""
+    ended: bool = False
 
 
-def _fill(writer: Any, opened: OpenedSource, start: int, stop: int | None, tell: Tell) -> _PartFigures:
+def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) -> _PartFigures:
     made = _PartFigures(start)
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     opened.maker.begin()
-    read = written = 0
     index = start
     limit = opened.blueprint.recipe.limit
-    while stop is None or index < stop:
+    tell.at(index)
+    while index < stop:
         if limit is not None and index >= limit:
             made.ended = True
             break
-        if (index - start) % _TELL_EVERY == 0 or written > (1 << 20):
-            tell(index, read, written)
-            read = written = 0
-        else:
-            tell(index, 0, 0)
+        read = written = 0
         try:
             record = opened.make(index)
         except EndOfStream:
             made.ended = True
             break
         except Unstorable as error:
-            raise _unstorable(error, index, opened.blueprint) from error
+            raise not_stored(error, index, opened.blueprint.recipe) from error
         except PipefixError:
             raise
         except SystemExit as error:
@@ -161,23 +168,19 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int | None, tell:
         else:
             writer.add(index, record)
             made.records += 1
-            written += len(record)
+            written = len(record)
         for path, found in opened.maker.reads.files.items():
             if path.startswith(HEAD):
                 continue
-            if path not in seen:
-                seen[path] = 0
-                made.files[path] = (found.size, found.changed)
+            made.files.setdefault(path, (found.size, found.changed))
             # Of a shard only what these samples read of it, and nothing twice.
-            fresh = min(sum(len(data) for _, data in found.pieces), found.size - seen[path])
+            fresh = min(sum(map(len, found.chunks)), found.size - seen[path])
             seen[path] += fresh
             read += fresh
             made.source_bytes += fresh
         index += 1
-        if opened.blueprint.samples is None and index - start >= opened.blueprint.part_samples:
-            break
+        tell(index, read, written)
     made.stop = index
-    tell(index, read, written)
     return made
 
 
@@ -209,33 +212,18 @@ def program_ended(error: SystemExit, where: str) -> TargetError:
 
 
 def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
-    text, files = makers.told(error, opened.maker.reads)
+    named = getattr(error, "filename", None)
+    files = list(opened.maker.reads.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
+    text = summary(error)
     if opened.blueprint.recipe.on_bad == "raise":
-        named = f" ({', '.join(files[:3])})" if files else ""
-        raise BadSample(f"Sample {index}{named} cannot be read: {text}", user_traceback=frames(error)) from error
-    return DamagedSample(index, text, [makers.name_of(path, opened.blueprint.root) for path in files[:_LONGEST]])
+        where = f" ({', '.join(files[:3])})" if files else ""
+        raise BadSample(f"Sample {index}{where} cannot be read: {text}", user_traceback=frames(error)) from error
+    return DamagedSample(index, text, [makers.name_of(path, opened.blueprint.source.root) for path in files[:_LONGEST]])
 
 
-def is_users(error: BaseException) -> bool:
-    """Whether it was raised in code that is not ours, and called by it."""
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    return any(not frame.filename.startswith(_HERE) for frame in last)
-
-
-def frames(error: BaseException) -> str:
-    """The traceback without frames of ours."""
-    told = traceback.TracebackException.from_exception(error)
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not frame.filename.startswith(_HERE)])
-    told.__cause__ = told.__context__ = None
-    return "".join(told.format())
-
-
-def _unstorable(error: Unstorable, index: int, blueprint: Blueprint) -> TargetError:
-    store = blueprint.recipe.store
-    other = "sample" if store == "rows" else "source"
-    return TargetError(
-        f"Sample {index} cannot be stored as {store}: {error}.", advice=f"Keep what it reads instead: --store {other}"
-    )
+def not_stored(error: Unstorable, index: int, recipe: Recipe) -> TargetError:
+    other = "sample" if recipe.store == "rows" else "source"
+    return TargetError(f"Sample {index} cannot be stored as {recipe.store}: {error}.", advice=f"Keep it otherwise: --store {other}")
 
 
 def read_facts(path: Path, crc: int | None = None) -> Facts:

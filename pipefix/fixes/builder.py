@@ -57,8 +57,6 @@ class Builder:
         try:
             self._connection.send((recipe, folder))
             while (told := self._connection.recv()) is not None:
-                if isinstance(told, pool.Carried):
-                    raise told.unpacked()
                 if isinstance(told, BaseException):
                     raise told
                 say(*told)

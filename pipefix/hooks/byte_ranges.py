@@ -12,8 +12,8 @@ from collections.abc import Iterator
 Bytes = bytes | bytearray | memoryview
 
 
-class _File:
-    """One file's extents: non-overlapping, sorted, and no two of them touch."""
+class FileRanges:
+    """What of one file is held: ranges that do not overlap, sorted, no two of which touch."""
 
     __slots__ = ("chunks", "size", "starts")
 
@@ -34,7 +34,7 @@ class _File:
         else:
             at += 1
             self.starts.insert(at, offset)
-            self.chunks.insert(at, bytearray(data))
+            self.chunks.insert(at, bytes(data))
             grown = len(data)
         while at + 1 < len(self.starts) and self.starts[at + 1] <= end:
             following = self.chunks[at + 1]
@@ -84,7 +84,7 @@ class ByteRanges:
         """Whether something was not kept for the limit's sake."""
         self.limit = limit
         """Beyond this many bytes nothing more is kept; None for no limit."""
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, FileRanges] = {}
         self._lock = threading.Lock()
 
     def put(self, path: str, offset: int, data: Bytes, size: int) -> None:
@@ -97,7 +97,7 @@ class ByteRanges:
             if file is None or file.size != size:
                 if file is not None:
                     self.nbytes -= sum(map(len, file.chunks))
-                file = self._files[path] = _File(size)
+                file = self._files[path] = FileRanges(size)
             if len(data):
                 self.nbytes += file.put(offset, data)
 

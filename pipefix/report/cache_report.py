@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches.convert import Converted
-from pipefix.caches.forecast import Forecast
+from pipefix.caches.estimate import Forecast
 from pipefix.caches.manifest import Manifest
 from pipefix.caches.verify import Checked
 from pipefix.report.document import CommandLine, Document, Paragraph, Section

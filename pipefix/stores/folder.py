@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pipefix.stores.store import NoSuchObject, RequestLedger, Span
@@ -17,54 +18,48 @@ class FolderStore:
         self.ledger = RequestLedger()
 
     def get(self, name: str) -> bytes:
-        try:
+        with self._told(name):
             data = (self.folder / name).read_bytes()
-        except FileNotFoundError:
-            raise NoSuchObject(name) from None
-        except OSError as error:
-            raise self._unreadable(name, error) from error
         self.ledger.count("get", received=len(data))
         return data
 
     def ranges(self, spans: Sequence[Span]) -> list[bytes]:
         found = []
         for name, begin, length in spans:
-            try:
-                with (self.folder / name).open("rb") as file:
-                    file.seek(begin)
-                    found.append(file.read(length))
-            except FileNotFoundError:
-                raise NoSuchObject(name) from None
-            except OSError as error:
-                raise self._unreadable(name, error) from error
+            with self._told(name), (self.folder / name).open("rb") as file:
+                file.seek(begin)
+                found.append(file.read(length))
         self.ledger.count("range", requests=len(spans), received=sum(map(len, found)))
         return found
 
     def put(self, name: str, data: bytes | Path) -> None:
         path, told = self.folder / name, data.read_bytes() if isinstance(data, Path) else data
-        try:
+        with self._told(name):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, told)
-        except OSError as error:
-            raise self._unreadable(name, error) from error
         self.ledger.count("put", sent=len(told))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         path = self.folder / name
         self.ledger.count("put", sent=len(data))
-        try:
+        with self._told(name):
             path.parent.mkdir(parents=True, exist_ok=True)
             return write_new(path, data)
-        except OSError as error:
-            raise self._unreadable(name, error) from error
 
     def list(self) -> dict[str, int]:
         self.ledger.count("list")
         files = (path for path in self.folder.rglob("*") if path.is_file() and not DRAFT.match(path.name))
         return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
 
-    def _unreadable(self, name: str, error: OSError) -> UnreadableFile:
-        return UnreadableFile(
-            f"{self.url}/{name} cannot be reached: {error.strerror or error}.",
-            advice=f"Check the path and its permissions: {self.folder}",
-        )
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """What the system says of an object's file, in the words of a store."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise NoSuchObject(name) from None
+        except OSError as error:
+            raise UnreadableFile(
+                f"{self.url}/{name} cannot be reached: {error.strerror or error}.",
+                advice=f"Check the path and its permissions: {self.folder}",
+            ) from error

@@ -1,21 +1,18 @@
-"""The user's code raised: what it was doing, what it said, and their own frames without ours."""
+"""The user's code raised: what it was doing, as an error of ours."""
 
 from __future__ import annotations
 
 import dis
-import os
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from pipefix.vocabulary.errors import PipefixError, TargetError
+from pipefix.vocabulary.tracebacks import LONGEST_MESSAGE as LONGEST_MESSAGE
+from pipefix.vocabulary.tracebacks import frames as frames
+from pipefix.vocabulary.tracebacks import is_ours as is_ours
+from pipefix.vocabulary.tracebacks import summary as summary
 
-_HERE = os.path.join(Path(__file__).resolve().parent.parent, "")
-_BETWEEN = ("torch/utils/data/_utils", "torch/utils/data/dataloader.py", "<frozen importlib", "<frozen runpy")
-"""Frames between ours and the user's that say nothing about either."""
 ALONE = "Run the file alone (python FILE.py) to see the error in full, mend it, then probe again."
-LONGEST_MESSAGE = 300
 
 Advice = Callable[[BaseException], "str | None"]
 
@@ -49,36 +46,3 @@ def is_raised_by_code(interrupt: KeyboardInterrupt) -> bool:
     if trace is None or is_ours(trace.tb_frame.f_code.co_filename):
         return False  # the handler of a signal, which raises it as well, is ours
     return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
-
-
-def summary(error: BaseException) -> str:
-    """``ValueError: the first line of its message``."""
-    try:
-        text = str(error)
-    except Exception as failed:  # noqa: BLE001 - the user's own __str__
-        text = f"(its message could not be read: {type(failed).__name__})"
-    lines = text.strip().splitlines()
-    line = lines[0][:LONGEST_MESSAGE] if lines else ""
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
-
-
-def frames(error: BaseException) -> str:
-    """The traceback as Python prints it, with the user's frames only."""
-    try:
-        told = traceback.TracebackException.from_exception(error)
-        _trim(told)
-        return "".join(told.format())
-    except Exception:  # noqa: BLE001 - the user's own __str__ or __repr__
-        return summary(error)
-
-
-def _trim(told: traceback.TracebackException) -> None:
-    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not is_ours(frame.filename)])
-    for inner in (told.__cause__, told.__context__):
-        if inner is not None:
-            _trim(inner)
-
-
-def is_ours(filename: str) -> bool:
-    """Whether a frame belongs to us, or to what lies between us and the user's code."""
-    return filename.startswith(_HERE) or any(part in filename.replace("\\", "/") for part in _BETWEEN)

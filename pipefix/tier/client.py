@@ -2,6 +2,11 @@
 
 One process a tier fetches (`pipefix.tier.fetcher`). It is started by whoever wishes for something while none runs, and leaves once
 nobody holds the tier any more: readers hold a shared lock, which the system takes from them however they end.
+
+Parts come in the order in which they were first wanted, as long as the budget has room (a smaller one may follow one too large);
+none goes. Each is read once an epoch, in an order that differs every time. So whatever is thrown out for another is as likely to be
+wanted next as what it was thrown out for: over epochs, keeping half of the parts answers half of the reads, and the least recently
+used half answers a sixth.
 """
 
 from __future__ import annotations
@@ -17,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from pipefix.tier.plan import place_and_budget
-from pipefix.vocabulary.errors import UnreadableFile
+from pipefix.vocabulary import amounts
+from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 from pipefix.vocabulary.files import write_whole
 
 CLIENTS, FETCHER, WANTED, ORIGIN = "clients.lock", "fetcher.lock", "wanted", "origin"
@@ -43,8 +48,17 @@ class Tier:
 
     @classmethod
     def at(cls, told: str) -> Tier:
-        folder, budget = place_and_budget(told)
-        return cls(Path(os.path.abspath(folder)), budget)
+        """Of ``DIR:SIZE``, such as ``/nvme/tier:200GB``."""
+        place, _, budget = told.rpartition(":")
+        try:
+            most = amounts.size(budget)
+        except ValueError:
+            most = 0
+        if not place or not most:
+            raise BadUsage(
+                f"A tier of {told!r} has no budget.", advice="Name a directory and the bytes that it may take: /nvme/tier:200GB"
+            )
+        return cls(Path(os.path.abspath(place)), most)
 
     def of_cache(self, url: str, digest: str) -> TieredCache:
         """``digest``: of the cache's manifest. Another cache at the same URL is another cache."""

@@ -19,7 +19,6 @@ import msgspec
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.tier.client import CLIENTS, FETCHER, ORIGIN, WANTED, WISH, Wanted, is_locked
-from pipefix.tier.plan import Wish, admitted
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError
 from pipefix.vocabulary.files import DRAFT, drafted, remove
 
@@ -57,7 +56,7 @@ class Fetcher:
             cache = path.parent.parent
             try:
                 wanted = msgspec.msgpack.decode(path.read_bytes(), type=Wanted)
-                if not admitted([Wish(wanted.name, wanted.bytes)], self.held(), self.budget):
+                if self.held() + wanted.bytes > self.budget:
                     continue
                 self._fetch(cache, wanted)
             except (OSError, ValueError, PipefixError, NoSuchObject):

@@ -106,7 +106,7 @@ def _names(kind: type) -> tuple[tuple[str, Any], ...]:
         names.update(vars(base).get("__annotations__", ()))
         for member in vars(base).values():
             for function in _functions(member):
-                names.update(_in_code(function.__code__))
+                names.update(names_in(function.__code__))
     inherited = {name: _of_class(kind, name) for name in sorted(names)}
     known = _KNOWN[kind] = tuple((name, there) for name, there in inherited.items() if _harmless(there))
     return known
@@ -127,8 +127,9 @@ def _functions(member: Any) -> Iterator[FunctionType]:
     return (part for part in parts if isinstance(part, FunctionType))
 
 
-def _in_code(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """What a function's code names: attributes and globals, those of functions inside it included."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _in_code(constant)
+            yield from names_in(constant)

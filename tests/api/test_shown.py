@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pipefix
-from pipefix.caches.forecast import Forecast
+from pipefix.caches.estimate import Forecast
 from pipefix.report.cache_report import ShownForecast
 from pipefix.report.shown import Shown, shown_as
 from tests.cli.test_fix import UNDONE

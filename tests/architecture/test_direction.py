@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {
         "vocabulary", "subject.subject", "hooks.recording", "measurement.measurement", "measurement.experiments",
         "diagnosis.diagnosis", "plan.plan", "plan.planfile", "fixes.outcome", "caches.manifest", "caches.convert",
-        "caches.forecast", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
+        "caches.estimate", "caches.verify", "augment.swap", "augment.split", "augment.parity", "augment.distribution",
         "tuning.tuner", "tuning.block_figures", "tuning.space", "tuning.limits", "tuning.results",
     },
     "api": {*FIXES, "fixes", "programs", "report", "watching"},

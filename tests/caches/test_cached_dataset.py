@@ -53,6 +53,15 @@ def test_the_index_of_a_large_cache_stays_in_its_file(files, make, monkeypatch):
     assert few.raw(5)
 
 
+def test_a_file_system_that_gives_a_few_bytes_at_a_time(files, make, monkeypatch):
+    """As those over a network may, and all of them beyond 2 GB: only what ends a file is missing."""
+    folder = make(files, "resized").folder
+    expected = CachedDataset(folder)
+    real = os.preadv
+    monkeypatch.setattr("pipefix.caches.index._preadv", lambda file, held, offset: real(file, [memoryview(held[0])[:100]], offset))
+    assert CachedDataset(folder).raw(3) == expected.raw(3)
+
+
 def test_indices(files, make):
     cached = CachedDataset(make(files, "decoded").folder)
     assert cached[-1][1] == 11 and cached[np.int64(3)][1] == 3 and cached[torch.tensor(4)][1] == 4

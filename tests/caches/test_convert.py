@@ -21,14 +21,13 @@ from PIL import Image
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from pipefix.caches import forecast as forecasting
+from pipefix.caches import estimate, pool
 from pipefix.caches import manifest as manifests
-from pipefix.caches import pool
 from pipefix.caches.blueprint import Blueprint
 from pipefix.caches.building import Building, _sync
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.forecast import forecast
+from pipefix.caches.estimate import forecast
 from pipefix.caches.verify import verify
 from pipefix.caches.witness import Witness
 from pipefix.vocabulary import files as whole_files
@@ -128,7 +127,7 @@ def test_a_limit_is_for_streams(files, make):
 
 def test_what_a_stream_would_take(pictures, tmp_path, monkeypatch):
     looks = itertools.count(1)  # of a clock that stands still but for a microsecond each: no round counts as long enough
-    monkeypatch.setattr(forecasting, "time", SimpleNamespace(perf_counter=lambda: next(looks) * 1e-6))
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: next(looks) * 1e-6))
     told = forecast(Endless(pictures), recipe_of("lmdb", "resized", 22, limit=40), tmp_path / "x", workers=0)
     assert (told.samples, told.tried) == (40, 40) and told.bytes > 0 and told.gain is not None
     with pytest.raises(BadUsage, match=r"How long a stream is") as raised:
@@ -377,13 +376,6 @@ def test_garbage_of_the_program_is_not_freed_in_a_worker(make):
         gc.enable()
 
 
-def test_other_things_in_the_directory_are_left_alone(files, make, tmp_path):
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "thesis.tex").write_text("mine")
-    with pytest.raises(BadUsage, match=r"holds other things, such as 'thesis.tex'"):
-        make(files, "source")
-
-
 def test_another_recipe_does_not_overwrite(files, make):
     make(files, "source")
     with pytest.raises(BadUsage, match=r"is a finished cache already, of another recipe: source in lmdb"):
@@ -494,9 +486,10 @@ def test_too_many_are_a_mistake_elsewhere(make):
                 raise ValueError("not mounted")
             return super().__getitem__(index)
 
-    with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 1.0 %. The first is sample 0"):
-        make(Broken(), "sample", on_bad="skip")
-    assert make(Broken(), "sample", on_bad="skip", max_bad=0.5, name="more").manifest.length == 80
+    for limit in (0.01, 0.01, 0.1):  # the same command goes on, and ends no better
+        with pytest.raises(TargetError, match=r"20 of 100 samples cannot be read, more than 10?(\.0)? %. The first is sample 0"):
+            make(Broken(), "sample", on_bad="skip", max_bad=limit)
+    assert make(Broken(), "sample", on_bad="skip", max_bad=0.5).manifest.length == 80
 
 
 def test_none_is_no_sample(make):

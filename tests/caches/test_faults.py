@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import random
 from collections.abc import Iterator
@@ -14,13 +15,11 @@ import pytest
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from pipefix.caches import building, pool, witness
-from pipefix.caches import forecast as forecasting
+from pipefix.caches import building, estimate, pool, witness
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.dataset import CachedDataset
-from pipefix.caches.forecast import forecast
+from pipefix.caches.estimate import forecast
 from pipefix.caches.index import Index
-from pipefix.caches.maker import SourceMaker
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import Interrupted, TargetError
 from tests.caches.sources import Files, Numbers, draw
@@ -125,26 +124,10 @@ def test_a_shard_is_not_read_whole_for_a_part_of_it(tmp_path: Path, make: Any, m
     data = draw(tmp_path / "one.png", 1).read_bytes()
     each = len(data) + 1000
     (tmp_path / "shard").write_bytes(data.ljust(each, b"\0") * 6)
-    monkeypatch.setattr(witness, "read_file", lambda path: pytest.fail(f"{path} is read whole"))
+    monkeypatch.setattr(witness, "read_regular", lambda path: pytest.fail(f"{path} is read whole"))
     dataset = Scattered(tmp_path / "shard", each)
     cached = CachedDataset(make(dataset, "source").folder, dataset=dataset)
     assert cached[3][1] == 3
-
-
-def test_ranges_of_a_file_are_found_without_looking_at_all() -> None:
-    looked = 0
-
-    class Counted(tuple[int, ...]):
-        def __getitem__(self, at: Any) -> Any:
-            nonlocal looked
-            looked += 1
-            return super().__getitem__(at)
-
-    maker = SourceMaker.__new__(SourceMaker)
-    maker._stored = {"shard": [Counted((at * 10, 10, at, 0)) for at in range(4096)]}  # type: ignore[dict-item]
-    assert maker._known("shard", 20_003, 5) == [20_003, 5, 3, 2000]
-    assert maker._known("shard", 20_003, 8) is None and maker._known("other", 0, 1) is None
-    assert looked < 100
 
 
 def test_an_interrupted_update_goes_on_where_it_was(files: Files, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +163,13 @@ def test_no_more_processes_than_a_quota_allows(tmp_path: Path, monkeypatch: pyte
     assert asked == [1]
 
 
+def test_without_workers_the_end_of_the_parent_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversion that a shell began goes on after the shell; a worker's parent is the conversion, and it ends with that."""
+    parents = itertools.chain([os.getppid()], itertools.repeat(1))
+    monkeypatch.setattr("os.getppid", lambda: next(parents))
+    assert convert(Numbers(), recipe_of("lmdb", "sample"), tmp_path / "cache", workers=0).manifest.length == len(Numbers())
+
+
 def test_what_a_killed_forecast_left_goes_with_the_next(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
@@ -190,7 +180,7 @@ def test_what_a_killed_forecast_left_goes_with_the_next(files: Files, tmp_path: 
     before = sorted(tmp_path.iterdir())
     with monkeypatch.context() as patched:
         patched.setattr(building.Building, "settle", killed)
-        patched.setattr(forecasting.folders, "remove", lambda folder: None)
+        patched.setattr(estimate.folders, "remove", lambda folder: None)
         with pytest.raises(Killed):
             forecast(files, recipe_of("lmdb", "source"), tmp_path / "cache", workers=0)
     assert [path.name for path in sorted(tmp_path.iterdir()) if path not in before] == ["cache.trial.building"]
@@ -213,7 +203,7 @@ class Noted(Numbers):
 
 @pytest.mark.parametrize("what", ["convert", "forecast"])
 def test_samples_are_not_run_where_workers_are_forked(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasting, "_ENOUGH_S", 0.0)  # of a forecast the first round is enough, which leaves some samples out
+    monkeypatch.setattr(estimate, "_ENOUGH_S", 0.0)  # of a forecast the first round is enough, which leaves some samples out
     dataset = Noted(tmp_path / "note")
     run: Any = convert if what == "convert" else forecast
     run(dataset, recipe_of("lmdb", "sample"), tmp_path / "cache", workers=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipefix.caches import manifest as manifests
-from pipefix.caches import parquet, pictures, record
+from pipefix.caches import parquet, record
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.index import Index
-from pipefix.caches.record import Decoder, Picture
+from pipefix.caches.record import Decoder
 from pipefix.caches.verify import verify
 from pipefix.vocabulary.errors import CacheDamaged, UnreadableFile
 from pipefix.vocabulary.files import write_whole
@@ -107,22 +106,6 @@ def test_shapes_of_nothing_take_nothing(shape: list[int], tag: str) -> None:
     except CacheDamaged:
         return
     assert 0 in found.shape
-
-
-def _jpeg(before_frame: bytes) -> bytes:
-    """A JPEG that says it has 30,000 x 20,000 pixels, behind segments that tell otherwise."""
-    frame = b"\xff\xc0\x00\x11\x08" + struct.pack(">HH", 20_000, 30_000) + b"\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
-    return b"\xff\xd8" + before_frame + frame + b"\xff\xd9"
-
-
-def test_a_false_frame_behind_a_filling_byte() -> None:
-    false = b"\xff\xc0\x00\x11\x08" + struct.pack(">HH", 8, 8) + b"\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
-    # Read without the filling byte, its length leads to the false frame; read rightly, a comment holds it.
-    comment = b"\xff\xff\xfe" + struct.pack(">H", 2 + 240 + len(false)) + bytes(240) + false
-    data = _jpeg(comment)
-    assert pictures._jpeg_size(data) in ((30_000, 20_000), None)
-    with pytest.raises(CacheDamaged):
-        pictures.picture_as("tensor")(Picture(data, "jpeg", 8, 8, "tensor"))
 
 
 class Named(Numbers):

@@ -1,4 +1,7 @@
-"""What lies in a directory and is not a cache's own is never changed and never lost, whatever it is called."""
+"""What lies in a directory and is not a cache's own is never changed and never lost, whatever it is called.
+
+`tests/attacks/test_convert.py` has the folders of an attack, by the command line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from pipefix.caches.building import Building
 from pipefix.caches.convert import convert, recipe_of
 from pipefix.caches.layout import building_of
 from pipefix.caches.verify import verify
-from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, TargetError, UnreadableFile
+from pipefix.vocabulary.errors import BadUsage, Interrupted, PipefixError, TargetError
 
 pytestmark = pytest.mark.usefixtures("fence")
 
@@ -67,84 +70,7 @@ def laid_out(templates: Path, state: str, folder: Path) -> Path:
     return Path(shutil.copytree(templates / state, building_of(folder) if state == "begun" else folder))
 
 
-# -- what was found in an attack -------------------------------------------------------------------------------------------
-
-
-def test_a_folder_with_files_in_parts_is_refused(tmp_path: Path) -> None:
-    for number in range(30):
-        (tmp_path / "parts").mkdir(exist_ok=True)
-        (tmp_path / "parts" / f"{number:05d}.parquet").write_bytes(b"theirs")
-    with pytest.raises(BadUsage, match="holds other things, such as 'parts'") as raised:
-        make(tmp_path)
-    assert len(os.listdir(tmp_path / "parts")) == 30 and os.listdir(tmp_path) == ["parts"]
-    assert "rm " not in raised.value.advice
-
-
-@pytest.mark.parametrize("name", ["plan.json", "manifest.json", "quarantine.jsonl", "plan.json.draft"])
-def test_a_file_with_a_name_of_ours_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(FOREIGN)
-    for act in (make, verify):
-        with contextlib.suppress(UnreadableFile, BadUsage):
-            act(tmp_path)
-    with pytest.raises(BadUsage, match=f"holds other things, such as '{name}'"):
-        make(tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: FOREIGN}
-
-
-def test_no_advice_to_remove_what_is_not_ours(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_bytes(FOREIGN)
-    with pytest.raises(UnreadableFile, match="is not the manifest of a pipefix cache") as raised:
-        verify(tmp_path)
-    assert "rm " not in raised.value.advice
-
-
-@pytest.mark.parametrize("state", ["new", "begun", "finished"])
-@pytest.mark.parametrize("name", ["parts", "index"])
-def test_linked_folders_are_not_followed(tmp_path: Path, templates: Path, state: str, name: str) -> None:
-    place = laid_out(templates, state, tmp_path / "cache")
-    elsewhere = tmp_path / "elsewhere"
-    if state == "new":
-        elsewhere.mkdir()
-    else:
-        (place / name).rename(elsewhere)
-    (place / name).symlink_to(elsewhere)
-    before = contents(elsewhere)
-    with pytest.raises((BadUsage, UnreadableFile), match=name):
-        make(tmp_path / "cache", update=True)
-    assert contents(elsewhere) == before
-
-
-def test_linked_files_are_not_replaced(tmp_path: Path, templates: Path) -> None:
-    place = laid_out(templates, "begun", tmp_path / "cache")
-    (tmp_path / "theirs").write_bytes(b"theirs")
-    link = place / "parts" / "00002.mdb"
-    link.symlink_to(tmp_path / "theirs")
-    with pytest.raises(BadUsage, match=r"holds what is not of a cache: .*00002\.mdb"):
-        make(tmp_path / "cache")
-    assert link.is_symlink() and (tmp_path / "theirs").read_bytes() == b"theirs"
-
-
-def test_a_foreign_manifest_in_a_cache_is_not_overwritten(tmp_path: Path, templates: Path) -> None:
-    shutil.copytree(templates / "finished", tmp_path / "cache")
-    (tmp_path / "cache" / "manifest.json").write_bytes(FOREIGN)
-    for update in (False, True):
-        with pytest.raises(BadUsage, match="holds other things") as raised:
-            make(tmp_path / "cache", update=update)
-        assert "rm " not in raised.value.advice
-    assert (tmp_path / "cache" / "manifest.json").read_bytes() == FOREIGN
-
-
-def test_a_damaged_part_is_mended_beside_a_folder_called_repair(tmp_path: Path, templates: Path) -> None:
-    folder = tmp_path / "cache"
-    shutil.copytree(templates / "finished", folder)
-    (folder / ".repair").mkdir()
-    (folder / ".repair" / "photo.jpg").write_bytes(b"theirs")
-    (folder / "parts" / "00001.mdb").write_bytes(b"damage")
-    assert make(folder, update=True).made == 1 and verify(folder).sound
-    assert (folder / ".repair" / "photo.jpg").read_bytes() == b"theirs"
-
-
-# -- and in general --------------------------------------------------------------------------------------------------------
+# -- in general ------------------------------------------------------------------------------------------------------------
 
 NAMES = (
     "notes.txt", "plan.json", "plan.json.draft", "manifest.json", "manifest.json.draft", "quarantine.jsonl", ".lock", ".repair/a",

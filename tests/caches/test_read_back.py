@@ -13,8 +13,8 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pipefix.api.try_sample_cache import record
-from pipefix.caches import read_back as trial
-from pipefix.caches.read_back import read_back
+from pipefix.caches import estimate
+from pipefix.caches.estimate import read_back
 from pipefix.measurement.consumer import Consumer
 from pipefix.measurement.measurement import KeptRecord
 from pipefix.subject.load import load
@@ -27,7 +27,7 @@ def vector(index: int) -> Any:
 
 def test_each_copy_is_read_so_many_times(tmp_path: Path) -> None:
     found = read_back([vector(index) for index in range(9)], [0, 4, 8], tmp_path)
-    assert len(found.seconds) == trial.MOST_RECORDS * trial.TIMES
+    assert len(found.seconds) == estimate.MOST_RECORDS * estimate.TIMES
     assert 256 < found.bytes < 512
     assert all(spent > 0 for spent in found.seconds)
 
@@ -35,12 +35,12 @@ def test_each_copy_is_read_so_many_times(tmp_path: Path) -> None:
 def test_larger_samples_are_copied_less_often(tmp_path: Path) -> None:
     image = Image.new("RGB", (640, 480))
     found = read_back([image] * 4, [0, 2], tmp_path)
-    assert len(found.seconds) == trial.TIMES * int(trial.MOST_BYTES // found.bytes)
+    assert len(found.seconds) == estimate.TIMES * int(estimate.MOST_BYTES // found.bytes)
     assert found.bytes == pytest.approx(640 * 480 * 3, rel=0.01)
 
 
 def test_samples_so_large_that_only_copying_counts_are_left(tmp_path: Path) -> None:
-    assert read_back([torch.zeros(1_000_000)], [0], tmp_path) == trial.ReadBack()
+    assert read_back([torch.zeros(1_000_000)], [0], tmp_path) == estimate.ReadBack()
     assert not list(tmp_path.iterdir())
 
 

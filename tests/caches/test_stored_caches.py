@@ -13,7 +13,7 @@ from pipefix.caches import publish
 from pipefix.caches.convert import recipe_of
 from pipefix.caches.dataset import CachedDataset
 from pipefix.caches.publish import convert_to_store, staging_of
-from pipefix.caches.verify import verify_in_store
+from pipefix.caches.verify import verify
 from pipefix.stores.folder import FolderStore
 from pipefix.stores.opening import open_store
 from pipefix.vocabulary.errors import BadUsage, CacheDamaged, UnreadableFile
@@ -48,7 +48,7 @@ def test_the_same_samples_as_from_a_disk(url, make, kind):
     assert [plain(one) for one in far.__getitems__(order)] == [plain(local[index]) for index in order]
     assert [plain(far[index]) for index in order] == [plain(local[index]) for index in order]
     assert plain(pickle.loads(pickle.dumps(far))[5]) == plain(local[5])
-    found = verify_in_store(url)
+    found = verify(url)
     assert found.sound and found.records == 60
     assert far.ledger is not None and local.ledger is None
 
@@ -140,15 +140,15 @@ def test_damage_is_told_before_it_is_used(url, kind):
     assert plain(far[3])
     with pytest.raises(CacheDamaged, match=r"do not fit their checksum"):
         far.__getitems__(list(range(16, 32)))
-    assert list(verify_in_store(url).damage) == [1]
+    assert list(verify(url).damage) == [1]
     data.unlink()
     with pytest.raises(CacheDamaged, match="is missing"):
         CachedDataset(url).__getitems__([20])
-    assert list(verify_in_store(url).damage) == [1]
+    assert list(verify(url).damage) == [1]
     (folder_of(url) / "index" / "00002.idx").write_bytes(b"short")
     with pytest.raises(CacheDamaged, match="its checksum does not fit"):
         CachedDataset(url)[40]
-    assert list(verify_in_store(url).damage) == [1, 2]
+    assert list(verify(url).damage) == [1, 2]
 
 
 def test_a_byte_that_the_network_flipped_is_fetched_again(url, monkeypatch):

@@ -23,7 +23,7 @@ MEASUREMENT = (
 """Whatever tells the time of batches and of the budget. Limits on what hangs keep the real clock."""
 PROBE = (
     *MEASUREMENT, "pipefix.api.probe",
-    "pipefix.caches.read_back", "pipefix.fixes.speedup",
+    "pipefix.caches.estimate", "pipefix.fixes.speedup",
 )  # fmt: skip
 """And what tries fixes beside the pipeline."""
 CELLS = 64

@@ -7,39 +7,28 @@ import zlib
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipefix.stores.opening import open_store
 from pipefix.tier.client import FETCHER, WANTED, Tier, Wanted, is_locked
 from pipefix.tier.fetcher import Fetcher, run
-from pipefix.tier.plan import Wish, admitted, place_and_budget
 from pipefix.vocabulary.errors import BadUsage
 from pipefix.vocabulary.files import draft_beside
 
 
-@given(st.lists(st.integers(0, 50)), st.integers(0, 60), st.integers(0, 100))
-def test_a_budget_is_never_passed(sizes, held, budget):
-    found = admitted([Wish(str(at), size) for at, size in enumerate(sizes)], held, budget)
-    assert not found or held + sum(wish.bytes for wish in found) <= budget
-    assert [int(wish.name) for wish in found] == sorted(int(wish.name) for wish in found)
-    left = budget - held - sum(wish.bytes for wish in found)
-    assert all(size > left for at, size in enumerate(sizes) if str(at) not in {wish.name for wish in found})
-
-
 def test_places_and_budgets():
-    assert place_and_budget("/nvme/tier:200GB")[1] == 200 * 10**9
+    assert Tier.at("/nvme/tier:200GB").budget == 200 * 10**9
     for wrong in ("/nvme", "/nvme:", "/nvme:much", ":5GB", "/nvme:0"):
         with pytest.raises(BadUsage, match="has no budget"):
-            place_and_budget(wrong)
+            Tier.at(wrong)
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """A cache's place in a tier of 100 bytes, over a store with five parts of 40; nothing is fetched by itself."""
+    """A cache's place in a tier of 100 bytes, over a store with five parts of 40 and one of 15; nothing is fetched by itself."""
     store = open_store(f"file://{tmp_path}/bucket")
     for number in range(5):
         store.put(f"parts/{number}", bytes([number]) * 40)
+    store.put("parts/5", bytes(15))
     found = Tier(tmp_path / "tier", 100).of_cache(store.url, "digest")
     monkeypatch.setattr(type(found), "_start", lambda self: None)
     return found
@@ -58,12 +47,13 @@ def fetch(tmp_path):
 
 
 def test_parts_come_in_the_order_of_first_need_until_the_budget_is_full(cache, tmp_path):
-    assert [cache.part(wanted(number)) for number in (3, 1, 0)] == [None, None, None]
-    for place, number in enumerate((3, 1, 0)):
+    smaller = Wanted("parts/5", 15, [(0, 15, zlib.crc32(bytes(15)))])
+    assert [cache.part(part) for part in (wanted(3), wanted(1), wanted(0), smaller)] == [None] * 4
+    for place, number in enumerate((3, 1, 0, 5)):
         os.utime(cache.path(WANTED) / str(number), ns=(place, place))
     fetcher = fetch(tmp_path)
-    assert [cache.arrived(f"parts/{number}") for number in (3, 1, 0)] == [True, True, False]
-    assert cache.part(wanted(3)).read_bytes() == bytes([3]) * 40 and fetcher.held() == 80 and fetcher.wishes() == []
+    assert [cache.arrived(f"parts/{number}") for number in (3, 1, 0, 5)] == [True, True, False, True]
+    assert cache.part(wanted(3)).read_bytes() == bytes([3]) * 40 and fetcher.held() == 95 and fetcher.wishes() == []
 
 
 def test_a_part_that_is_not_what_was_written_never_arrives(cache, tmp_path):

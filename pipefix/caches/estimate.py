@@ -1,0 +1,209 @@
+"""What a cache would take and bring, from a little of it that is really made and read again."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pipefix.caches import convert as converting
+from pipefix.caches import folder as folders
+from pipefix.caches import pool, record
+from pipefix.caches.building import Building
+from pipefix.caches.convert import State
+from pipefix.caches.dataset import CachedDataset
+from pipefix.caches.maker import getter
+from pipefix.caches.manifest import Manifest, Recipe
+from pipefix.caches.pictures import as_pixels
+from pipefix.caches.streams import is_stream, told_length
+from pipefix.caches.survey import Surveyed, survey
+from pipefix.system.resources import cores
+from pipefix.vocabulary.errors import BadUsage, PipefixError
+
+_ENOUGH_S = 2.0
+"""A round that took this long tells the pace; a shorter one tells how many samples the next one takes."""
+_BLOCKS = 24
+_READ_AT_MOST = 128
+_READ_TIMES = 5
+MOST_BYTES = 16e6
+"""Written for `read_back`."""
+MOST_RECORDS, LEAST_RECORDS = 2048, 8
+"""Copies of the few samples: as many as find no room in a core's own caches, as the records of a real cache do not."""
+TIMES = 3
+
+
+@dataclass(frozen=True)
+class Forecast:
+    samples: int
+    """In the source."""
+    tried: int
+    """Converted for this forecast."""
+    bytes: float
+    source_bytes: float
+    seconds: float
+    gain: float | None
+    """Samples a second over the cache, over those of the dataset; one process, files in memory. None for damaged samples only."""
+    free: int
+    """Bytes free on the disk that it would go to."""
+    kept: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+    unseen_bytes: float = 0.0
+    """Of a sample, what it reads in ways that a ``source`` cache cannot answer."""
+
+
+def forecast(
+    dataset: Any,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    target: str = "",
+    workers: int | None = None,
+    progress: Callable[[State], None] = converting.silent,
+) -> Forecast:
+    """Convert a few seconds' worth beside ``folder``, and remove it again: also what an earlier one left that was killed."""
+    begun = time.perf_counter()
+    source = survey(dataset, recipe, target, apart=workers != 0)
+    surveyed_s = time.perf_counter() - begun
+    samples = source.blueprint.samples or recipe.limit or told_length(dataset)
+    if samples is None:
+        raise BadUsage(
+            "How long a stream is cannot be told before it ends.",
+            advice="Say how much of it is wanted, --limit N, or convert it without --dry-run.",
+        )
+    folder = Path(os.path.abspath(folder))
+    trial = folder.with_name(f"{folder.name}.trial")
+    with converting.told_by_the_disk(trial):
+        try:
+            with folders.locked(trial) as work:
+                wanted = 8 * max(1, workers if workers is not None else int(cores()))
+                seconds, manifest = _converted(source, samples, work.path, wanted, workers, progress)
+                while wanted < samples and seconds < _ENOUGH_S:
+                    wanted = max(2 * wanted, int(1.5 * _ENOUGH_S / seconds * _tried(manifest)))
+                    seconds, manifest = _converted(source, samples, work.path, wanted, workers, progress)
+                gain = _gain(source, manifest, work.path, apart=workers != 0)
+                free = shutil.disk_usage(work.path).free
+        finally:
+            folders.remove(trial)
+    cut, tried = source.blueprint.cut, _tried(manifest)
+    share = samples / tried
+    return Forecast(
+        samples=samples,
+        tried=tried,
+        bytes=manifest.bytes * share,
+        source_bytes=manifest.source.bytes * share,
+        seconds=surveyed_s + seconds * share,
+        gain=gain,
+        free=free,
+        kept=tuple(cut.kept) if cut is not None else (),
+        live=tuple(cut.live) if cut is not None else (),
+        unseen_bytes=source.unseen_bytes,
+    )
+
+
+def _tried(manifest: Manifest) -> int:
+    return sum(part.stop - part.start for part in manifest.parts)
+
+
+def _converted(
+    source: Surveyed, samples: int, scratch: Path, wanted: int, workers: int | None, say: Callable[[State], None]
+) -> tuple[float, Manifest]:
+    """Seconds, and what was made: blocks from all over the source, or the beginning of a stream."""
+    plan = source.blueprint
+    wanted = min(wanted, samples)
+    beginning = plan.samples is None
+    blocks = 1 if beginning else max(1, min(_BLOCKS, wanted // 4))
+    each = max(1, wanted // blocks)
+    starts = sorted({(2 * at + 1) * samples // (2 * blocks) // each * each for at in range(blocks)})
+    starts = [0] if beginning else [start for start in starts if start + each <= samples] or [0]
+    trial = msgspec.structs.replace(plan, part_samples=each, starts=starts)
+    building = Building(scratch, trial)
+    building.begin()
+    begun = time.perf_counter()
+    try:
+        converting.make_parts(Surveyed(source.dataset, trial, source.holders), building, workers, State(), say)
+        building.settle()
+        seconds, manifest = time.perf_counter() - begun, building.manifest()
+    finally:
+        building.close()
+    # It is read with the very dataset that it was made from a part of.
+    source_now = msgspec.structs.replace(manifest.source, attributes={})
+    return seconds, msgspec.structs.replace(manifest, samples=plan.samples or manifest.samples, source=source_now)
+
+
+def _gain(source: Surveyed, manifest: Manifest, scratch: Path, *, apart: bool) -> float | None:
+    """The dataset and the cache, in turns, over the same samples in random order. Where ``apart``, in a process of its own, so that
+    later workers do not inherit what samples open there."""
+
+    def read(_: Any = None) -> bytes:
+        cached = CachedDataset.over(manifest, scratch, dataset=source.dataset)
+        positions = random.Random(0).sample(range(len(cached)), min(len(cached), _READ_AT_MOST))
+        if not positions:
+            return msgspec.msgpack.encode(None)
+        if source.blueprint.samples is None:
+            positions = list(range(len(positions)))  # a stream is read from its beginning, without gaps
+        get, numbers = getter(source.dataset, None), [cached.sample_number(position) for position in positions]
+        ratios = [_seconds(get, numbers) / _seconds(cached.__getitem__, positions) for _ in range(_READ_TIMES + 1)]
+        return msgspec.msgpack.encode(statistics.median(ratios[1:]))
+
+    gain: float | None = msgspec.msgpack.decode(pool.apart(read) if apart and not is_stream(source.dataset) else read())
+    return gain
+
+
+def _seconds(get: Callable[[int], Any], indices: list[int]) -> float:
+    begun = time.perf_counter()
+    for index in indices:
+        get(index)
+    return time.perf_counter() - begun
+
+
+# -- of finished samples, beside a probe -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """How long records took, in memory already and their checksums known."""
+
+    seconds: tuple[float, ...] = ()
+    """Of each record, each time; none where records are so large that only copying counts."""
+    bytes: float = 0.0
+    """Of a record, on average."""
+    cache: Path | None = None
+    """The records, for who wants to run a loader over them."""
+    why_not: str = ""
+    """Such samples cannot be stored."""
+
+
+def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
+    """Store these samples as they are in ``folder``, some of them many times over, and read them in random order."""
+    get = getter(dataset, None)
+    given = [get(index) for index in indices]
+    try:
+        each = sum(len(record.encode(as_pixels(sample))) for sample in given) / len(given)
+        copies = int(min(MOST_RECORDS, MOST_BYTES / each))
+        if copies < LEAST_RECORDS:
+            return ReadBack()
+        samples = list(itertools.islice(itertools.cycle(given), copies))
+        converting.convert(samples, converting.recipe_of("lmdb", "sample"), folder / "records", workers=0)
+    except (PipefixError, record.Unstorable) as error:
+        return ReadBack(why_not=str(error))
+    cached = CachedDataset(folder / "records")
+    order = list(range(len(cached)))
+    spent = []
+    for turn in range(TIMES + 1):
+        random.Random(turn).shuffle(order)
+        for position in order:
+            begun = time.perf_counter()
+            cached[position]
+            ended = time.perf_counter()
+            if turn:  # the first time each record's checksum is compared
+                spent.append(ended - begun)
+    return ReadBack(tuple(spent), each, folder / "records")

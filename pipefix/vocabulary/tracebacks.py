@@ -1,0 +1,50 @@
+"""What an error of the user's code says: the first line of its message, and their own frames without ours."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+_HERE = os.path.join(Path(__file__).resolve().parent.parent, "")
+_BETWEEN = ("torch/utils/data/_utils", "torch/utils/data/dataloader.py", "<frozen importlib", "<frozen runpy")
+"""Frames between ours and the user's that say nothing about either."""
+LONGEST_MESSAGE = 300
+
+
+def summary(error: BaseException) -> str:
+    """``ValueError: the first line of its message``."""
+    try:
+        text = str(error)
+    except Exception as failed:  # noqa: BLE001 - the user's own __str__
+        text = f"(its message could not be read: {type(failed).__name__})"
+    lines = text.strip().splitlines()
+    line = lines[0][:LONGEST_MESSAGE] if lines else ""
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def frames(error: BaseException) -> str:
+    """The traceback as Python prints it, with the user's frames only."""
+    try:
+        told = traceback.TracebackException.from_exception(error)
+        _trim(told)
+        return "".join(told.format())
+    except Exception:  # noqa: BLE001 - the user's own __str__ or __repr__
+        return summary(error)
+
+
+def _trim(told: traceback.TracebackException) -> None:
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not is_ours(frame.filename)])
+    for inner in (told.__cause__, told.__context__):
+        if inner is not None:
+            _trim(inner)
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a frame belongs to us, or to what lies between us and the user's code."""
+    return filename.startswith(_HERE) or any(part in filename.replace("\\", "/") for part in _BETWEEN)
+
+
+def is_raised_here(error: BaseException) -> bool:
+    """Whether our own code raised it, and no code that ours called."""
+    return traceback.extract_tb(error.__traceback__)[-1].filename.startswith(_HERE)

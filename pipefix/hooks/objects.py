@@ -246,10 +246,30 @@ def received(
     return answer
 
 
-def asked_of(client: str, timer: SampleTimer, url: str, span: tuple[int | None, int | None], ask: Callable[[], Answer]) -> Answer:
-    """For libraries that answer with bytes: from the recording, or by asking, and then kept."""
-    found = known(timer, url, *span)
-    if found is None:
-        found = ask()
-        keep(timer, found, client)
-    return found
+def asked_of(
+    client: str,
+    timer: SampleTimer,
+    op: str,
+    url: str,
+    span: tuple[int | None, int | None],
+    ask: Callable[[], Answer],
+    needed: str = "",
+) -> Answer:
+    """For libraries that answer with bytes: from the recording, or by asking, and then kept.
+
+    ``needed`` is what has to be told of the object in a recorded answer.
+    """
+
+    def asking() -> Answer:
+        answer = ask()
+        timer.bytes_read += len(answer.data or b"")
+        return answer
+
+    recorded = known(timer, url, *span)
+    if recorded is not None and (not needed or needed in recorded.told):
+        return recorded
+    noted(timer, url)
+    # A recording without a place for objects keeps the answer as the result of the call.
+    answer: Answer = timer.timed_call(_STORAGE, op, asking, replayable=player(timer) is None)
+    keep(timer, answer, client)
+    return answer

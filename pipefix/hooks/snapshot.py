@@ -177,17 +177,7 @@ def _find_copier(kind: type) -> Copier:
         return known[2]
     if issubclass(kind, tuple):
         return _named_tuple if hasattr(kind, "_make") else _deep
-    if kind.__module__.partition(".")[0] in (
-        "_thread",
-        "threading",
-        "socket",
-        "ssl",
-        "select",
-        "subprocess",
-        "lmdb",
-        "sqlite3",
-        "_sqlite3",
-    ):
+    if kind.__module__.partition(".")[0] in _HANDLES:
         return _never
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
         return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep

@@ -61,7 +61,6 @@ else:
     ParentWatchdog = _find(_WORKER, "ManagerWatchdog", needed=True) or _Absent
 
 DatasetKind = _find(_DATALOADER, "_DatasetKind", needed=True)
-ResumeIteration: Any = _find(_WORKER, "_ResumeIteration", needed=True) or type(None)
 MapFetcher = _find(_FETCH, "_MapDatasetFetcher", needed=True)
 STATUS_CHECK_S: float = _find("torch.utils.data._utils", "MP_STATUS_CHECK_INTERVAL") or 5.0
 """Seconds after which a worker, and whoever waits for one, looks whether the other still lives."""
@@ -285,6 +284,3 @@ def forks_without_cuda() -> bool:
         os._exit(bool(told()))
     poisoned = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     return poisoned and torch.cuda.device_count() > 0
-
-
-# -- trees -------------------------------------------------------------------------------------------------------------------

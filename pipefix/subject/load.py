@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
@@ -39,15 +39,13 @@ def load(
     """
     _check_numbers(batch_size, workers)
     begun = time.perf_counter()
-    module: ModuleType | None = None
-    choice = ""
     if isinstance(target, (str, Path)):
-        name = str(target)
-        found, module, label, choice = _resolve(name, directories)
+        resolved = _resolve(str(target), directories)
     else:
-        found, label = target, f"<{type(target).__name__} object>"
+        resolved = Resolved(target, f"<{type(target).__name__} object>")
+    module, label = resolved.module, resolved.label
     with importing.as_a_script(getattr(module, "__file__", None)):
-        given = unwrapped(_call(found, label), label)
+        given = unwrapped(_call(resolved.value, label), label)
     found = given.found
     loader, assumed = _loader(found, label, batch_size, workers)
     _check_length(loader, label, given=isinstance(found, DataLoader))
@@ -58,8 +56,8 @@ def load(
     return Subject(
         target=label,
         loader=loader,
-        assumed=assumed,
-        choice=choice,
+        assumed=(*assumed, *resolved.assumed),
+        choice=resolved.choice,
         wrapper=given.words,
         consumer=step if callable(step) else None,
         model=model if isinstance(model, nn.Module) else None,
@@ -79,12 +77,25 @@ def _check_numbers(batch_size: int | None, workers: int | None) -> None:
 # -- what is named -----------------------------------------------------------------------------------------------------
 
 
-def _resolve(name: str, directories: Sequence[Directory]) -> tuple[Any, ModuleType | None, str, str]:
+class Resolved(NamedTuple):
+    """What a target names."""
+
+    value: Any
+    label: str
+    """As it is called from now on."""
+    module: ModuleType | None = None
+    choice: str = ""
+    """What else its file holds, and how to name it, where nothing of it was named."""
+    assumed: tuple[str, ...] = ()
+
+
+def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     place = naming.named(name)
     if isinstance(place, naming.Directory):
-        known = (found for directory in directories if (found := directory(place.path)) is not None)
-        found = next(known, None)
-        return image_folder.dataset(place.path) if found is None else found, None, name, ""
+        known = next((made for directory in directories if (made := directory(place.path)) is not None), None)
+        if known is not None:
+            return Resolved(known, name)
+        return Resolved(image_folder.dataset(place.path), name, assumed=(image_folder.ASSUMPTION,))
     module = importing.from_file(place.path) if isinstance(place, naming.PythonFile) else importing.from_name(place.location)
     if place.attribute:
         value = candidates.named(module, place.attribute, place.location)
@@ -95,9 +106,9 @@ def _resolve(name: str, directories: Sequence[Directory]) -> tuple[Any, ModuleTy
                     advice=f"Name it without them: {place.location}:{place.attribute}",
                 )
             value = partial(value, *place.given.positional, **dict(place.given.named))
-        return value, module, name, ""
+        return Resolved(value, name, module)
     choice = candidates.chosen(module, place.location)
-    return choice.value, module, f"{place.location}:{choice.name}", choice.words
+    return Resolved(choice.value, f"{place.location}:{choice.name}", module, choice.words)
 
 
 def _call(found: Any, label: str) -> Any:

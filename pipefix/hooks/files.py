@@ -159,9 +159,9 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if files is not None and files.knows(key):
             timer.pause()
             data = files.whole(key)
-            found = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
+            from_memory = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
             timer.resume(_STORAGE)
-            return found
+            return from_memory
         timer.misses += files is not None
         raw = timer.timed_call(_STORAGE, "open", kind, (path,), replayable=False)
         raw.key = key

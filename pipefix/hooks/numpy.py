@@ -128,8 +128,8 @@ def _text_opener(patches: Patches) -> None:
 
     @functools.wraps(original)
     def getitem(self: Any, key: Any) -> Any:
-        found = original(self, key)
-        return open if found is ORIGINAL_OPEN else found
+        opener = original(self, key)
+        return open if opener is ORIGINAL_OPEN else opener
 
     patches.replace(openers, "__getitem__", getitem)
 

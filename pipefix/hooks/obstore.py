@@ -118,9 +118,9 @@ def _told(meta: Any) -> dict[str, Any]:
 
 def _get(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: dict[str, Any]) -> Any:
     def ask() -> Answer:
-        found = real()
-        told = {**_told(found.meta), "attributes": dict(found.attributes)}
-        return Answer(url, found.meta["size"], 0, bytes(found.bytes()), told)
+        result = real()
+        told = {**_told(result.meta), "attributes": dict(result.attributes)}
+        return Answer(url, result.meta["size"], 0, bytes(result.bytes()), told)
 
     return RecordedGet(answered((0, None), ask))
 

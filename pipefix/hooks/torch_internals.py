@@ -101,11 +101,11 @@ def why_plain() -> str | None:
 
 def _names_in(kind: Any, method: str) -> set[str]:
     """Attributes that a method, and those of the same name that it overrides, name."""
-    found: set[str] = set()
+    names: set[str] = set()
     for base in inspect.getmro(kind):
         code = getattr(vars(base).get(method), "__code__", None)
-        found.update(code.co_names if code is not None else ())
-    return found
+        names.update(code.co_names if code is not None else ())
+    return names
 
 
 # -- collating and pinning ---------------------------------------------------------------------------------------------------

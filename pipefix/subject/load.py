@@ -46,9 +46,9 @@ def load(
     module, label = resolved.module, resolved.label
     with importing.as_a_script(getattr(module, "__file__", None)):
         given = unwrapped(_call(resolved.value, label), label)
-    found = given.found
-    loader, assumed = _loader(found, label, batch_size, workers)
-    _check_length(loader, label, given=isinstance(found, DataLoader))
+    value = given.value
+    loader, assumed = _loader(value, label, batch_size, workers)
+    _check_length(loader, label, given=isinstance(value, DataLoader))
     names = vars(module) if module is not None else {}
     package = module.__name__.partition(".")[0] if module is not None and not staging.is_users(module.__name__) else ""
     staging.count_as_users(package)
@@ -111,32 +111,32 @@ def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     return Resolved(choice.value, f"{place.location}:{choice.name}", module, choice.words)
 
 
-def _call(found: Any, label: str) -> Any:
+def _call(value: Any, label: str) -> Any:
     """Call a maker; leave datasets and loaders as they are."""
-    if not callable(found) or isinstance(found, (Dataset, DataLoader)):
-        return found
-    if candidates.is_dataset(found) and not inspect.isclass(found):
-        return found
-    if not candidates.callable_bare(found):
+    if not callable(value) or isinstance(value, (Dataset, DataLoader)):
+        return value
+    if candidates.is_dataset(value) and not inspect.isclass(value):
+        return value
+    if not candidates.callable_bare(value):
         raise TargetError(
-            f"{label} takes arguments: {_signature(found)}.",
-            advice=_how_to_give(label, found),
+            f"{label} takes arguments: {_signature(value)}.",
+            advice=_how_to_give(label, value),
         )
     with failure.as_target_error(f"Calling {label}"):
-        return found()
+        return value()
 
 
-def _how_to_give(label: str, found: Any) -> str:
+def _how_to_give(label: str, value: Any) -> str:
     """Arguments of what a target names; an object of Python's own is given them by whoever hands it over."""
     bare = "name a callable that needs none: a function or a functools.partial of your file that gives them."
     if ":" not in label:
         return bare.capitalize()
-    return f"Give them: {label.partition('(')[0]} {candidates.arguments_of(found)}; or {bare}"
+    return f"Give them: {label.partition('(')[0]} {candidates.arguments_of(value)}; or {bare}"
 
 
-def _signature(found: Any) -> str:
+def _signature(value: Any) -> str:
     try:
-        return str(inspect.signature(found))
+        return str(inspect.signature(value))
     except (TypeError, ValueError):
         return "(unknown)"
 
@@ -144,13 +144,13 @@ def _signature(found: Any) -> str:
 # -- the loader --------------------------------------------------------------------------------------------------------
 
 
-def _loader(found: Any, label: str, batch_size: int | None, workers: int | None) -> tuple[DataLoader[Any], tuple[str, ...]]:
-    if isinstance(found, DataLoader):
+def _loader(value: Any, label: str, batch_size: int | None, workers: int | None) -> tuple[DataLoader[Any], tuple[str, ...]]:
+    if isinstance(value, DataLoader):
         if batch_size is None and workers is None:
-            return found, ()
-        return _rebuilt(found, batch_size, workers), ()
-    if not candidates.is_dataset(found) or isinstance(found, ModuleType):
-        raise TargetError(_not_a_dataset(found, label), advice=_how_to_make_one(found))
+            return value, ()
+        return _rebuilt(value, batch_size, workers), ()
+    if not candidates.is_dataset(value) or isinstance(value, ModuleType):
+        raise TargetError(_not_a_dataset(value, label), advice=_how_to_make_one(value))
     assumed = []
     if batch_size is None:
         batch_size = ASSUMED_BATCH_SIZE
@@ -158,22 +158,22 @@ def _loader(found: Any, label: str, batch_size: int | None, workers: int | None)
     if workers is None:
         workers = 0
         assumed.append("num_workers=0")
-    shuffle = not candidates.is_stream(found) and bool(_length(found, label))
+    shuffle = not candidates.is_stream(value) and bool(_length(value, label))
     if shuffle:
         assumed.append("shuffle=True")
-    return DataLoader(found, batch_size=batch_size, shuffle=shuffle or None, num_workers=workers), tuple(assumed)
+    return DataLoader(value, batch_size=batch_size, shuffle=shuffle or None, num_workers=workers), tuple(assumed)
 
 
-def _not_a_dataset(found: Any, label: str) -> str:
+def _not_a_dataset(value: Any, label: str) -> str:
     wanted = "not a Dataset, an IterableDataset, a DataLoader or a callable that returns one"
-    what = "None" if found is None else f"of type {type(found).__name__}"
+    what = "None" if value is None else f"of type {type(value).__name__}"
     return f"{label} is {what}, {wanted}."
 
 
-def _how_to_make_one(found: Any) -> str | None:
-    if found is None:
+def _how_to_make_one(value: Any) -> str | None:
+    if value is None:
         return "Let the function return what it makes."
-    if hasattr(type(found), "__iter__"):
+    if hasattr(type(value), "__iter__"):
         return "What can only be iterated becomes a target inside a subclass of torch.utils.data.IterableDataset."
     return None
 

@@ -97,13 +97,13 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
             self.watches.pop().close()
 
 
-def _loaders(found: Any) -> list[Any]:
+def _loaders(held: Any) -> list[Any]:
     """One loader, or a list, dict or CombinedLoader of them."""
-    if found is None:
+    if held is None:
         return []
-    flattened = getattr(found, "flattened", None)
+    flattened = getattr(held, "flattened", None)
     if flattened is not None:
         return list(flattened)
-    if isinstance(found, dict):
-        return [one for each in found.values() for one in _loaders(each)]
-    return [one for each in found for one in _loaders(each)] if isinstance(found, (list, tuple)) else [found]
+    if isinstance(held, dict):
+        return [loader for each in held.values() for loader in _loaders(each)]
+    return [loader for each in held for loader in _loaders(each)] if isinstance(held, (list, tuple)) else [held]

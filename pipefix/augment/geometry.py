@@ -92,7 +92,7 @@ def weights(start: torch.Tensor, length: torch.Tensor, size: int, source: int, i
 def _resample(
     images: torch.Tensor, window: tuple[torch.Tensor, ...], size: tuple[int, int], interpolation: str, antialias: bool
 ) -> torch.Tensor:
-    top, left, height, width = (one.to(torch.float32) for one in window)
+    top, left, height, width = (number.to(torch.float32) for number in window)
     down = weights(top, height, size[0], images.shape[-2], interpolation, antialias)
     across = weights(left, width, size[1], images.shape[-1], interpolation, antialias)
     if interpolation.startswith("nearest") and not images.is_floating_point():

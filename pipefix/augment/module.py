@@ -143,7 +143,7 @@ def _one_each(batch: Any, programs: Sequence[Program]) -> list[torch.Tensor] | N
         ]
         if all(picture is not None for picture in each):
             return each
-    return next((found for value in values if (found := _one_each(value, programs)) is not None), None)
+    return next((pictures for value in values if (pictures := _one_each(value, programs)) is not None), None)
 
 
 # -- what is done to them ------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class _Catch:
 def pictures(dataset: Any, place: FoundTransforms, count: int) -> list[Any]:
     """Up to ``count`` of them, from all over the dataset."""
     catching = replaced(dataset, place.path, _Catch())
-    found: list[Any] = []
+    checked: list[Any] = []
     for item in places(dataset, count):
         try:
             if isinstance(dataset, IterableDataset):
@@ -47,17 +47,17 @@ def pictures(dataset: Any, place: FoundTransforms, count: int) -> list[Any]:
             else:
                 catching[item]
         except _Caught as caught:
-            found.append(_checked(caught.picture))
+            checked.append(_checked(caught.picture))
         except StopIteration:
             break
         if isinstance(dataset, IterableDataset):
             break
-    if not found:
+    if not checked:
         raise TargetError(
             f"The dataset's {'.'.join(place.path)} was not called for any sample, so there is nothing to check it on.",
             advice="Leave --check away, or name a dataset that applies its transforms in __getitem__.",
         )
-    return found
+    return checked
 
 
 class _Recorder:
@@ -103,7 +103,7 @@ def refuse_more_than_pictures(dataset: Any, place: FoundTransforms, count: int =
 def _more_than_a_picture(calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]], sample: Any, *, stream: bool) -> str | None:
     for given, named, _ in calls:
         beside = [*given[1:], *(value for name, value in named.items() if name != "image")]
-        if named.keys() - {"image"} or any(_has_unmarked(one) for one in beside):
+        if named.keys() - {"image"} or any(_has_unmarked(value) for value in beside):
             return "they are called with a mask, boxes or other values beside the picture, which would not follow it"
     if len(calls) > 1 and not stream:  # a stream may read ahead
         return f"a sample calls them {len(calls)} times, and only one picture of it would be transformed"
@@ -126,7 +126,7 @@ def _has_unmarked(value: Any, depth: int = 0) -> bool:
     if isinstance(value, (torch.Tensor, np.ndarray)):
         return value.ndim > 1
     inner = members(value) if depth < DEEPEST else None
-    return isinstance(value, Image.Image) or any(_has_unmarked(one, depth + 1) for _, one in inner or ())
+    return isinstance(value, Image.Image) or any(_has_unmarked(member, depth + 1) for _, member in inner or ())
 
 
 def _holds(value: Any, picture: Any, depth: int = 0) -> int:
@@ -138,7 +138,7 @@ def _holds(value: Any, picture: Any, depth: int = 0) -> int:
     inner = members(value)
     if inner is None:
         inner = list(getattr(value, "__dict__", {}).items())  # a class of the user's own
-    return sum(_holds(one, picture, depth + 1) for _, one in inner)
+    return sum(_holds(member, picture, depth + 1) for _, member in inner)
 
 
 def refuse_other_files(dataset: Any, place: FoundTransforms, files: Sequence[Any], labels: Sequence[int], count: int = 8) -> None:

@@ -44,7 +44,7 @@ def _dali_cuda() -> str:
     """The CUDA version in the name of the installed distribution."""
     from importlib.metadata import distributions
 
-    names = [found.metadata["Name"] or "" for found in distributions()]
-    found = next((name for name in names if name.startswith("nvidia-dali-cuda")), "")
-    digits = found.removeprefix("nvidia-dali-cuda")
+    names = [distribution.metadata["Name"] or "" for distribution in distributions()]
+    name_of_dali = next((name for name in names if name.startswith("nvidia-dali-cuda")), "")
+    digits = name_of_dali.removeprefix("nvidia-dali-cuda")
     return f"{digits[:2]}.{digits[2:]}" if digits else ""

@@ -20,8 +20,10 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
 from pipefix.augment.record import RecordedImage
+from pipefix.vocabulary.held_transforms import held_transforms
 
-_NAMES = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
+_USUAL = ("transform", "transforms", "augmentation", "augmentations", "augment", "aug", "tfm", "tfms", "preprocess")
+"""Of several attributes that hold transforms, the first of these names is meant."""
 SIZES = ((600, 700), (700, 600), (812, 640))
 """Heights and widths of the pictures without pixels that a list is tried with, where those of the dataset are not known."""
 TRIALS = 8
@@ -42,24 +44,17 @@ class FoundTransforms:
 
 
 def find(dataset: Any, named: str | None = None) -> FoundTransforms | None:
-    """The transforms of a dataset, or of the one that it wraps: under a usual name, or the attribute that is ``named``."""
+    """The transforms of a dataset, or else of the one that it wraps; the attribute that is ``named``.
+
+    None where there are none, or several of which none has a usual name.
+    """
     if named is not None:
         return _named(dataset, tuple(named.split(".")))
-    path: tuple[str, ...] = ()
-    owner = dataset
-    for _ in range(8):
-        for name in _NAMES:
-            value = getattr(owner, name, None)
-            if value is not None and callable(value) and not isinstance(value, type) and name in vars(owner):
-                # A torchvision dataset wraps what it was given as transform= once more.
-                if name == "transforms" and getattr(owner, "transform", None) is not None:
-                    continue
-                return FoundTransforms((*path, name), value)
-        inner = getattr(owner, "dataset", None)
-        if inner is None:
-            return None
-        owner, path = inner, (*path, "dataset")
-    return None
+    held = [each for each in held_transforms(dataset) if set(each.path[:-1]) <= {"dataset"}]
+    beside = {each.name: each for each in held if len(each.path) == len(held[0].path)}
+    usual = next((name for name in _USUAL if name in beside), None)
+    chosen = beside[usual] if usual is not None else held[0] if len(beside) == 1 else None
+    return FoundTransforms(chosen.path, chosen.value) if chosen is not None else None
 
 
 def _named(dataset: Any, path: tuple[str, ...]) -> FoundTransforms | None:

@@ -13,9 +13,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pipefix.caches.code import holds_generator
-from pipefix.caches.fingerprint import TARGETS, TRANSFORMS, digest_of
+from pipefix.caches.fingerprint import digest_of
 from pipefix.caches.manifest import Call, Cut
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.held_transforms import held_transforms
 from pipefix.vocabulary.nested import members, with_members
 from pipefix.vocabulary.random_state import RandomState, seeded
 
@@ -107,30 +108,7 @@ def replaced(holders: Sequence[Holder], stand_in: Any) -> Iterator[None]:
 
 def holders(dataset: Any) -> list[Holder]:
     """The attributes of a dataset, and of those it wraps, that hold transforms."""
-    found: list[Holder] = []
-    waiting: list[Any] = [dataset]
-    seen: set[int] = set()
-    while waiting and len(seen) < 64:
-        one = waiting.pop(0)
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        own = getattr(one, "__dict__", {})
-        names = [name for name in own if TRANSFORMS.search(name) and not TARGETS.search(name) and callable(own[name])]
-        if "transform" in names and "transforms" in names:
-            names.remove("transforms")
-        elif "transforms" in names and _is_standard(own["transforms"]):
-            names.remove("transforms")  # made of a transform that is None and one for targets
-        found += [Holder(one, name) for name in names if own[name] is not None]
-        inner = own.get("datasets")
-        waiting += [
-            value for value in (own.get("dataset"), *(inner if isinstance(inner, (list, tuple)) else ())) if value is not None
-        ]
-    return found
-
-
-def _is_standard(value: Any) -> bool:
-    return type(value).__name__ == "StandardTransform" and getattr(value, "transform", None) is None
+    return [Holder(held.owner, held.name) for held in held_transforms(dataset)]
 
 
 def listed(value: Any) -> list[Any]:

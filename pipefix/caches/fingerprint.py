@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 
 from pipefix.caches import code
+from pipefix.vocabulary.held_transforms import names_transforms
 
 _DEEPEST = 6
 _STEP = 4096
@@ -27,9 +27,6 @@ _CLIENTS = frozenset({
 """Libraries whose objects change with every request: connections are no state of a dataset, only where they lead is."""
 _SKIPPED = ("_pipefix", "_cache", "_lock")
 _OF_MODULES = ("_modules", "_parameters", "_buffers")
-TRANSFORMS = re.compile(r"(^|_)(transforms?|aug\w*|preprocess\w*|pipeline)(_|$)", re.IGNORECASE)
-"""Names of attributes that hold transforms: what of them is stored is compared by itself, and the live rest may change."""
-TARGETS = re.compile(r"target", re.IGNORECASE)
 CODE = "its code"
 
 
@@ -188,7 +185,8 @@ def _own_roots(dataset: Any) -> Iterator[str]:
 
 
 def _is_state(key: str) -> bool:
-    return not key.startswith(_SKIPPED) and (TARGETS.search(key) is not None or TRANSFORMS.search(key) is None)
+    """What of transforms is stored is compared by itself, and the live rest may change."""
+    return not key.startswith(_SKIPPED) and not names_transforms(key)
 
 
 def _feed_array(digest: Any, values: Any) -> None:

@@ -153,6 +153,7 @@ def _makes_sense(told: dict[str, Any]) -> bool:
         isinstance(headers, dict)
         and all(isinstance(value, str) and "\n" not in value for value in headers.values())
         and isinstance(told.get("info", {}), dict)
+        and isinstance(told.get("attributes", {}), dict)
         and isinstance(told.get("status", 302), int)
         and isinstance(told.get("url", ""), str)
         and isinstance(told.get("client", ""), str)

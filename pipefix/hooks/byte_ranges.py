@@ -60,8 +60,8 @@ class FileRanges:
         if at < 0:
             return None
         begin = offset - self.starts[at]
-        found = bytes(memoryview(self.chunks[at])[begin : begin + count])
-        return found or None if count else b""
+        part = bytes(memoryview(self.chunks[at])[begin : begin + count])
+        return part or None if count else b""
 
     def whole(self) -> bytes | None:
         if self.size == 0:

@@ -7,7 +7,8 @@ import functools
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, MutableMapping
 from enum import Enum, auto
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -39,6 +40,8 @@ class How(Enum):
     """The call gives an iterator, each of whose steps is an operation of its own."""
     PROPERTY = auto()
     """As RESULT, of a property."""
+    FUTURE = auto()
+    """The call gives a future at once; `wait_stage` tells whoever waits for it what stage that wait belongs to."""
     CLASS = auto()
     """A class written in C: making one is timed."""
 
@@ -106,6 +109,8 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
         return _file(timer, original, stage, label, row.parts)
     if row.how is How.STEPS:
         return _steps(timer, original, stage, label)
+    if row.how is How.FUTURE:
+        return _future(timer, original, stage)
     replayable, into = row.how is How.RESULT, row.into
     called = original if row.counts is None else _counted(timer, original, row.counts)
 
@@ -123,7 +128,7 @@ def _wrapper(row: Calls, timer: SampleTimer, original: Any, label: str, position
         of = stage if isinstance(stage, Stage) else stage(args[0])
         return timer.timed_call(of, label, original, args, kwargs, replayable=not written)
 
-    return wrapper_into if into else wrapper
+    return wrapper_into if into or not isinstance(stage, Stage) else wrapper
 
 
 def _counted(timer: SampleTimer, original: Callable[..., Any], counts: Callable[[Any], int]) -> Callable[..., Any]:
@@ -146,6 +151,25 @@ def _steps(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label
         return timed(iter(iterator)) if timer.live else iterator
 
     return wrapper
+
+
+_awaited: MutableMapping[Any, Stage] = weakref.WeakKeyDictionary()
+"""By future: the stage of the call that gave it."""
+
+
+def _future(timer: SampleTimer, original: Callable[..., Any], stage: Any) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        future = original(self, *args, **kwargs)
+        if timer.live:
+            _awaited[future] = stage if isinstance(stage, Stage) else stage(self)
+        return future
+
+    return wrapper
+
+
+def wait_stage(future: Any) -> Stage:
+    return _awaited.get(future, STORAGE)
 
 
 def _stream(timer: SampleTimer, original: Callable[..., Any], stage: Stage, label: str) -> Callable[..., Any]:

@@ -19,10 +19,9 @@ import sys
 import weakref
 from typing import Any
 
-from pipefix.hooks.byte_ranges import ByteRanges as ByteRanges
 from pipefix.hooks.byte_ranges import Bytes
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered
+from pipefix.hooks.recorded_files import MemoryFile, PartialFile, fill, keep_whole, key_of, note, remembered, replayed
 from pipefix.hooks.result_store import Reads
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -114,16 +113,11 @@ class TimedFileIO(io.FileIO):
 
     def _remembered(self, offset: int | None, count: int) -> bytes | None:
         """What was recorded at the current position, which moves on; None where nothing was."""
-        timer = self.timer
-        files = remembered(timer)
-        if files is None or offset is None:
+        if offset is None:
             return None
-        timer.pause()
-        data = files.get(self._key(), offset, count)
+        data = replayed(self.timer, self._key(), offset, count)
         if data is not None:
             _SEEK(self, offset + len(data))
-        timer.resume(_STORAGE)
-        timer.misses += data is None
         return data
 
     def _note(self, offset: int | None, data: Bytes) -> None:
@@ -165,9 +159,9 @@ def install(timer: SampleTimer, patches: Patches) -> None:
         if files is not None and files.knows(key):
             timer.pause()
             data = files.whole(key)
-            found = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
+            from_memory = MemoryFile(data, path, timer) if data is not None else PartialFile(files, key, path, timer)
             timer.resume(_STORAGE)
-            return found
+            return from_memory
         timer.misses += files is not None
         raw = timer.timed_call(_STORAGE, "open", kind, (path,), replayable=False)
         raw.key = key

@@ -108,15 +108,15 @@ def _on_tape(
     if questions is None:
         return ask()
     if playing is not None:
-        found = [playing.find_object(*question) for question in questions]
-        answers = [one for one in found if one is not None and _tells(one, name)]
+        recorded = [playing.find_object(*question) for question in questions]
+        answers = [answer for answer in recorded if answer is not None and _tells(answer, name)]
         if len(answers) == len(questions):
             return _value(held, name, args, answers)
         return ask()  # it counts as a miss there
     with objects.one_question():  # what answers it may ask by another client, whose answer is this one once more
         value = ask()
     if name == "_info" and isinstance(value, dict) and isinstance(value.get("size"), int) and value.get("type") == "file":
-        info = {key: one for key, one in value.items() if isinstance(one, _PLAIN)}
+        info = {key: fact for key, fact in value.items() if isinstance(fact, _PLAIN)}
         objects.keep(timer, Answer(questions[0][0], value["size"], 0, None, {"info": info}), LIBRARY)
     elif name == "_size" and isinstance(value, int):
         objects.keep(timer, Answer(questions[0][0], value, 0, None, {}), LIBRARY)
@@ -183,8 +183,8 @@ def _parts(held: Any, name: str, value: Any) -> list[bytes]:
         return []
     if name == "async_fetch_all":  # it leaves what it got in the file's cache
         return [bytes(held.cache.data)]
-    found = [value[key] for key in sorted(value, key=lambda key: _url(held, key))] if isinstance(value, dict) else [value]
-    return found if all(isinstance(one, bytes) for one in found) else []
+    parts = [value[key] for key in sorted(value, key=lambda key: _url(held, key))] if isinstance(value, dict) else [value]
+    return parts if all(isinstance(part, bytes) for part in parts) else []
 
 
 def _value(held: Any, name: str, args: tuple[Any, ...], answers: list[Answer]) -> Any:

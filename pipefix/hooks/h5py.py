@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import keep_whole, key_of, remembered
+from pipefix.hooks.recorded_files import keep_whole, key_of, remembered, replayed
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
@@ -59,10 +59,10 @@ def _opener(timer: SampleTimer, original: Callable[..., None]) -> Callable[..., 
             return original(self, name, mode, *args, **kwargs)
         plain = mode == "r" and not args and kwargs.get("driver") is None
         key = key_of(name) if plain and (timer.recording is not None or timer.replaced) else None
-        held = _held(timer, key) if key is not None else None
+        held = replayed(timer, key) if key is not None else None
         if held is not None:
             return original(self, io.BytesIO(held), "r", **kwargs)
-        timer.misses += remembered(timer) is not None
+        timer.misses += key is None and remembered(timer) is not None
         timer.timed_call(Stage.STORAGE, "h5py.File", original, (self, name, mode, *args), kwargs, replayable=False)
         if key is not None and timer.recording is not None:
             file = _OPEN(key, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
@@ -73,17 +73,6 @@ def _opener(timer: SampleTimer, original: Callable[..., None]) -> Callable[..., 
         return None
 
     return init
-
-
-def _held(timer: SampleTimer, key: str) -> bytes | None:
-    """The bytes of a whole recorded file."""
-    files = remembered(timer)
-    if files is None or not files.knows(key):
-        return None
-    timer.pause()
-    data = files.whole(key)
-    timer.resume(Stage.STORAGE if data is not None else None)
-    return data
 
 
 def _stage_of(dataset: Any) -> Stage:

@@ -43,10 +43,10 @@ class _StandIn(metaclass=_Meta):
         self._real = _classes[type(self).__name__](*map(_real, args), **{name: _real(value) for name, value in kwargs.items()})
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._real, name)
-        if not callable(found):
-            return found
-        return lambda *args, **kwargs: found(*map(_real, args), **{key: _real(value) for key, value in kwargs.items()})
+        member = getattr(self._real, name)
+        if not callable(member):
+            return member
+        return lambda *args, **kwargs: member(*map(_real, args), **{key: _real(value) for key, value in kwargs.items()})
 
     def __enter__(self) -> Any:
         self._real.__enter__()

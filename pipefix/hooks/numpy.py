@@ -18,7 +18,7 @@ import numpy as np
 from pipefix.hooks.files import ORIGINAL_OPEN, TimedFileIO
 from pipefix.hooks.mmap import is_memory
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import is_recorded, key_of, note, remembered
+from pipefix.hooks.recorded_files import is_recorded, key_of, note, remembered, replayed
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
@@ -88,13 +88,12 @@ def _from_memory(timer: SampleTimer, file: Any, dtype: np.dtype[Any], count: int
     path, begin = _where(file, offset)
     if files is None or path is None:
         return None
-    timer.pause()
     key = key_of(path)
     wanted = count * dtype.itemsize if count >= 0 else (files.size(key) - begin if files.knows(key) else sys.maxsize)
-    data = files.get(key, begin, wanted)
-    short = data is None or (len(data) < wanted and begin + len(data) < files.size(key))
-    timer.resume(None if short else _STORAGE)
-    if data is None or short:
+    data = replayed(timer, key, begin, wanted)
+    if data is None:
+        return None
+    if len(data) < wanted and begin + len(data) < files.size(key):
         timer.misses += 1
         return None
     array = np.frombuffer(bytearray(data), dtype, len(data) // dtype.itemsize)
@@ -129,8 +128,8 @@ def _text_opener(patches: Patches) -> None:
 
     @functools.wraps(original)
     def getitem(self: Any, key: Any) -> Any:
-        found = original(self, key)
-        return open if found is ORIGINAL_OPEN else found
+        opener = original(self, key)
+        return open if opener is ORIGINAL_OPEN else opener
 
     patches.replace(openers, "__getitem__", getitem)
 

@@ -120,9 +120,9 @@ def known(timer: SampleTimer, url: str, begin: int | None = 0, end: int | None =
     recording = player(timer)
     if recording is None:
         return None
-    found = recording.find_object(url, begin, end)
-    timer.misses += found is None
-    return found
+    answer = recording.find_object(url, begin, end)
+    timer.misses += answer is None
+    return answer
 
 
 def noted(timer: SampleTimer, url: str) -> None:
@@ -167,12 +167,12 @@ def span(asked: str | None) -> tuple[int | None, int | None] | None:
     """Of a Range header, or of none, begin and end as `ObjectStore.find_object` takes them; None for several ranges."""
     if not asked:
         return 0, None
-    found = _RANGE.match(asked.replace(" ", ""))
-    if found is None or not (found[1] or found[2]):
+    ends = _RANGE.match(asked.replace(" ", ""))
+    if ends is None or not (ends[1] or ends[2]):
         return None
-    if not found[1]:
-        return None, int(found[2])
-    return int(found[1]), int(found[2]) + 1 if found[2] else None
+    if not ends[1]:
+        return None, int(ends[2])
+    return int(ends[1]), int(ends[2]) + 1 if ends[2] else None
 
 
 def of_response(url: str, status: int, headers: Iterable[tuple[str, str]], body: bytes, final: str | None = None) -> Answer | None:
@@ -235,10 +235,10 @@ def received(
     """
     url, asked = question or ("", None)
     places = span(asked) if question is not None else None
-    found = known(timer, key_of(url), *places) if places is not None else None
-    if found is not None:
-        status, reason, headers = response_of(found, asked)
-        return Received(found.data or b"", status, reason, list(headers.items()), found.told.get("url", url))
+    recorded = known(timer, key_of(url), *places) if places is not None else None
+    if recorded is not None:
+        status, reason, headers = response_of(recorded, asked)
+        return Received(recorded.data or b"", status, reason, list(headers.items()), recorded.told.get("url", url))
     noted(timer, url)
     answer = timer.timed_call(_STORAGE, op, read_whole, replayable=player(timer) is None)
     if question is not None:
@@ -246,10 +246,30 @@ def received(
     return answer
 
 
-def asked_of(client: str, timer: SampleTimer, url: str, span: tuple[int | None, int | None], ask: Callable[[], Answer]) -> Answer:
-    """For libraries that answer with bytes: from the recording, or by asking, and then kept."""
-    found = known(timer, url, *span)
-    if found is None:
-        found = ask()
-        keep(timer, found, client)
-    return found
+def asked_of(
+    client: str,
+    timer: SampleTimer,
+    op: str,
+    url: str,
+    span: tuple[int | None, int | None],
+    ask: Callable[[], Answer],
+    needed: str = "",
+) -> Answer:
+    """For libraries that answer with bytes: from the recording, or by asking, and then kept.
+
+    ``needed`` is what has to be told of the object in a recorded answer.
+    """
+
+    def asking() -> Answer:
+        answer = ask()
+        timer.bytes_read += len(answer.data or b"")
+        return answer
+
+    recorded = known(timer, url, *span)
+    if recorded is not None and (not needed or needed in recorded.told):
+        return recorded
+    noted(timer, url)
+    # A recording without a place for objects keeps the answer as the result of the call.
+    answer: Answer = timer.timed_call(_STORAGE, op, asking, replayable=player(timer) is None)
+    keep(timer, answer, client)
+    return answer

@@ -21,11 +21,11 @@ _STORAGE = Stage.STORAGE
 class RecordedGet:
     """What ``get`` answered, from memory."""
 
-    def __init__(self, data: bytes, meta: dict[str, Any], begin: int) -> None:
-        self._data = data
-        self.meta = meta
-        self.attributes: dict[str, str] = {}
-        self.range = (begin, begin + len(data))
+    def __init__(self, answer: Answer) -> None:
+        self._data = answer.data or b""
+        self.meta = _meta(answer)
+        self.attributes: dict[str, str] = answer.told.get("attributes", {})
+        self.range = (0, len(self._data))
 
     def bytes(self) -> Any:
         from obstore import Bytes
@@ -66,29 +66,25 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     import obstore
     from obstore import store
 
-    seen = {"get": _get, "get_range": _get_range, "get_ranges": _get_ranges, "head": _head}
-    for name, ask in seen.items():
-        label = f"obstore.{name}"
+    for name, ask in {"get": _get, "get_range": _get_range, "get_ranges": _get_ranges, "head": _head}.items():
         for owner in (obstore, store.ObjectStoreMethods):
-            _cut(timer, patches, owner, name, label, ask)
+            _cut(timer, patches, owner, name, ask)
 
 
-def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, label: str, ask: Callable[..., Any]) -> None:
-    original = getattr(owner, name)
+def _cut(timer: SampleTimer, patches: Patches, owner: Any, name: str, ask: Callable[..., Any]) -> None:
+    original, op = getattr(owner, name), f"obstore.{name}"
 
     @functools.wraps(original)
     def wrapper(held: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
         if not timer.live or timer.stage is _STORAGE:
             return original(held, path, *args, **kwargs)
-
-        def real() -> Any:
-            return timer.timed_call(_STORAGE, label, original, (held, path, *args), kwargs, replayable=name != "get")
-
-        url = _url(held, path) if timer.recording is not None or objects.player(timer) is not None else None
-        if objects.keeper(timer) is None and objects.player(timer) is None:
-            objects.noted(timer, url or "")
-            return real()
-        return real() if url is None or (name == "get" and (args or kwargs)) else ask(timer, url, real, kwargs)
+        url = _url(held, path) if timer.recording is not None or timer.replaced else None
+        if url is None or (name == "get" and (args or kwargs)):
+            value = timer.timed_call(_STORAGE, op, original, (held, path, *args), kwargs, replayable=name != "get")
+            timer.bytes_read += sum(map(len, value if name == "get_ranges" else [value] if name == "get_range" else []))
+            return value
+        answered = functools.partial(objects.asked_of, LIBRARY, timer, op, url)
+        return ask(answered, functools.partial(original, held, path, *args, **kwargs), url, kwargs)
 
     patches.replace(owner, name, wrapper, everywhere=owner.__name__ == "obstore")
 
@@ -120,47 +116,43 @@ def _told(meta: Any) -> dict[str, Any]:
     return {"info": {**meta, "last_modified": changed.isoformat() if changed is not None else None}}
 
 
-def _get(timer: SampleTimer, url: str, real: Callable[[], Any], _: dict[str, Any]) -> Any:
+def _get(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: dict[str, Any]) -> Any:
     def ask() -> Answer:
-        found = real()
-        meta = found.meta
-        return Answer(url, meta["size"], 0, bytes(found.bytes()), _told(meta))
+        result = real()
+        told = {**_told(result.meta), "attributes": dict(result.attributes)}
+        return Answer(url, result.meta["size"], 0, bytes(result.bytes()), told)
 
-    answer = objects.asked_of(LIBRARY, timer, url, (0, None), ask)
-    return RecordedGet(answer.data or b"", _meta(answer), 0)
+    return RecordedGet(answered((0, None), ask))
 
 
-def _get_range(timer: SampleTimer, url: str, real: Callable[[], Any], kwargs: dict[str, Any]) -> Any:
+def _get_range(answered: Callable[..., Answer], real: Callable[[], Any], url: str, kwargs: dict[str, Any]) -> Any:
     from obstore import Bytes
 
     begin, end = kwargs["start"], kwargs.get("end")
     end = begin + kwargs["length"] if end is None else end
-
-    def ask() -> Answer:
-        return Answer(url, end, begin, bytes(real()), {"size_unknown": True})
-
-    return Bytes(objects.asked_of(LIBRARY, timer, url, (begin, end), ask).data or b"")
+    answer = answered((begin, end), lambda: Answer(url, end, begin, bytes(real()), {"size_unknown": True}))
+    return Bytes(answer.data or b"")
 
 
-def _get_ranges(timer: SampleTimer, url: str, real: Callable[[], Any], kwargs: dict[str, Any]) -> Any:
+def _get_ranges(answered: Callable[..., Answer], real: Callable[[], Any], url: str, kwargs: dict[str, Any]) -> Any:
     from obstore import Bytes
 
     starts, ends = list(kwargs["starts"]), kwargs.get("ends")
     ends = [start + length for start, length in zip(starts, kwargs["lengths"], strict=True)] if ends is None else list(ends)
-    found = [objects.known(timer, url, begin, end) for begin, end in zip(starts, ends, strict=True)]
-    known = [one for one in found if one is not None]
-    if len(known) < len(starts):
-        parts = [bytes(part) for part in real()]
-        known = [Answer(url, *place, {"size_unknown": True}) for place in zip(ends, starts, parts, strict=True)]
-        for answer in known:
-            objects.keep(timer, answer, LIBRARY)
-    return [Bytes(answer.data or b"") for answer in known]
+    parts = functools.cache(lambda: [bytes(part) for part in real()])  # one request, as soon as one of them is not known
+
+    def part(at: int) -> Answer:
+        return Answer(url, ends[at], starts[at], parts()[at], {"size_unknown": True})
+
+    answers = [
+        answered((begin, end), functools.partial(part, at)) for at, (begin, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+    return [Bytes(answer.data or b"") for answer in answers]
 
 
-def _head(timer: SampleTimer, url: str, real: Callable[[], Any], _: dict[str, Any]) -> Any:
-    found = objects.known(timer, url, 0, 0)
-    if found is not None and "info" in found.told:
-        return _meta(found)
-    meta = real()
-    objects.keep(timer, Answer(url, meta["size"], 0, None, _told(meta)), LIBRARY)
-    return meta
+def _head(answered: Callable[..., Answer], real: Callable[[], Any], url: str, _: dict[str, Any]) -> Any:
+    def ask() -> Answer:
+        meta = real()
+        return Answer(url, meta["size"], 0, None, _told(meta))
+
+    return _meta(answered((0, 0), ask, "info"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipefix.hooks.calls import How, cut
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered
+from pipefix.hooks.recorded_files import IN_MEMORY, descriptor, key_behind, key_of, note, remember_name, remembered, replayed
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
@@ -80,15 +80,17 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
         key, at = None, 0
         if status is not None and stat.S_ISREG(status.st_mode):
             key = key_behind(fd, status)
+            if key == IN_MEMORY:
+                timer.pause()
+                got = original(fd, what, *offset)
+                timer.resume(_STORAGE)
+                return got
             at = offset[0] if offset else _SEEK(fd, 0, os.SEEK_CUR)
-            timer.pause()
-            known = original(fd, what, *offset) if key == IN_MEMORY else _known(timer, key, at, what, into)
-            if known is not None and not offset and key != IN_MEMORY:
-                _SEEK(fd, at + (known if into else len(known)), os.SEEK_SET)
-            timer.resume(_STORAGE if known is not None else None)
-            if known is not None:
-                return known
-            timer.misses += remembered(timer) is not None
+            data = replayed(timer, key, at, sum(map(len, map(_bytes_of, what))) if into else what)
+            if data is not None:
+                if not offset:
+                    _SEEK(fd, at + len(data), os.SEEK_SET)
+                return _spread(data, what) if into else data
         got = timer.timed_call(_STORAGE, f"os.{name}", original, (fd, what, *offset), replayable=False)
         timer.bytes_read += got if into else len(got)
         if key is not None and status is not None and timer.recording is not None:
@@ -98,15 +100,14 @@ def _replace_read(timer: SampleTimer, patches: Patches, name: str) -> None:
     patches.replace(os, name, read, everywhere=True)
 
 
-def _known(timer: SampleTimer, key: str, at: int, what: Any, into: bool) -> Any:
-    """What such a read gives of recorded bytes; None where none were recorded at this place."""
-    files = remembered(timer)
-    views = [memoryview(each).cast("B") for each in what] if into else []
-    data = files.get(key, at, sum(map(len, views)) if into else what) if files is not None else None
-    if data is None or not into:
-        return data
+def _bytes_of(buffer: Any) -> memoryview:
+    return memoryview(buffer).cast("B")
+
+
+def _spread(data: bytes, buffers: Any) -> int:
+    """Into one buffer after the other, as far as it goes."""
     left = memoryview(data)
-    for view in views:
+    for view in map(_bytes_of, buffers):
         part, left = left[: len(view)], left[len(view) :]
         view[: len(part)] = part
     return len(data)

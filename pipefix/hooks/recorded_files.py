@@ -121,6 +121,21 @@ def remembered(timer: SampleTimer) -> ByteStore | None:
     return timer.playing.files
 
 
+def replayed(timer: SampleTimer, key: str, offset: int = 0, count: int | None = None) -> bytes | None:
+    """Recorded bytes in the place of a read: ``count`` from ``offset``, or the whole file. None where the file is to be read."""
+    files = remembered(timer)
+    if files is None:
+        return None
+    timer.pause()
+    if count is None:
+        data = files.whole(key) if files.knows(key) else None
+    else:
+        data = files.get(key, offset, count)
+    timer.resume(None if data is None else _STORAGE)
+    timer.misses += data is None
+    return data
+
+
 class MemoryFile(io.BytesIO):
     """The raw file of a whole recorded file. Its `fileno()` is that of a file in memory, or of the real one where there is none."""
 

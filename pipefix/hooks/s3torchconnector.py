@@ -9,11 +9,9 @@ from pipefix.hooks import objects
 from pipefix.hooks.objects import Answer
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
-from pipefix.vocabulary.stage import Stage
 
 LIBRARY = "s3torchconnector"
 
-_STORAGE = Stage.STORAGE
 _CLIENT = "s3torchconnector._s3client._s3client"
 
 
@@ -45,44 +43,35 @@ def install(timer: SampleTimer, patches: Patches) -> None:
     client: Any = importlib.import_module(_CLIENT).S3Client
     stream, head = client._get_object_stream, client.head_object
 
-    def read_whole(self: Any, bucket: str, key: str, start: int | None, end: int | None) -> StreamInMemory:
-        data = b"".join(stream(self, bucket, key, start, end))
-        timer.bytes_read += len(data)
-        return StreamInMemory(data, start or 0)
-
     @functools.wraps(stream)
     def get_object_stream(self: Any, bucket: str, key: str, start: int | None = None, end: int | None = None) -> Any:
         if not timer.live:
             return stream(self, bucket, key, start, end)
-        # Read at once, so that its waiting is seen; a reader reads to the end unless it is left.
         url, begin = f"s3://{bucket}/{key}", start or 0
-        objects.noted(timer, url)
-        found = objects.known(timer, url, begin, end)
-        if found is not None:
-            return StreamInMemory(found.data or b"", begin)
-        value = timer.timed_call(
-            _STORAGE, "s3torchconnector.get_object", read_whole, (self, bucket, key, start, end), replayable=False
-        )
-        if objects.keeper(timer) is not None:
-            data = b"".join(value)
-            told = {} if end is None else {"size_unknown": True}
-            objects.keep(timer, Answer(url, begin + len(data), begin, data, told), LIBRARY)
-            return StreamInMemory(data, begin)
-        return value
+
+        def ask() -> Answer:
+            # Read at once, so that its waiting is seen; a reader reads to the end unless it is left.
+            data = b"".join(stream(self, bucket, key, start, end))
+            return Answer(url, begin + len(data), begin, data, {} if end is None else {"size_unknown": True})
+
+        answer = objects.asked_of(LIBRARY, timer, "s3torchconnector.get_object", url, (begin, end), ask)
+        return StreamInMemory(answer.data or b"", begin)
 
     @functools.wraps(head)
     def head_object(self: Any, bucket: str, key: str) -> Any:
         if not timer.live:
             return head(self, bucket, key)
         url = f"s3://{bucket}/{key}"
-        found = objects.known(timer, url, 0, 0)
-        if found is not None and "info" in found.told:
-            told = found.told["info"]
-            return _result_of(told["etag"], told["size"], told["last_modified"])
-        value = timer.timed_call(_STORAGE, "s3torchconnector.head_object", head, (self, bucket, key), replayable=False)
-        info = {"etag": value.etag, "size": value.size, "last_modified": value.last_modified}
-        objects.keep(timer, Answer(url, value.size, 0, None, {"info": info}), LIBRARY)
-        return value
+        answered: list[Any] = []
+
+        def ask() -> Answer:
+            value = head(self, bucket, key)
+            answered.append(value)
+            info = {"etag": value.etag, "size": value.size, "last_modified": value.last_modified}
+            return Answer(url, value.size, 0, None, {"info": info})
+
+        told = objects.asked_of(LIBRARY, timer, "s3torchconnector.head_object", url, (0, 0), ask, "info").told["info"]
+        return answered[0] if answered else _result_of(told["etag"], told["size"], told["last_modified"])
 
     patches.replace(client, "_get_object_stream", get_object_stream)
     patches.replace(client, "head_object", head_object)

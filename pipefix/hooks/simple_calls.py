@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
-from pipefix.hooks.calls import Calls, How, install_row
+from pipefix.hooks.calls import Calls, How, install_row, wait_stage
 from pipefix.hooks.patches import Patches
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
@@ -29,6 +29,15 @@ def _zarr_stage(array: Any) -> Stage:
     except AttributeError:  # a release that knows the second version only
         packed = array.compressor or array.filters
     return DECODE if packed else STORAGE
+
+
+def _tensorstore_stage(array: Any) -> Stage:
+    """As with zarr. What each driver calls its codecs is in their JSON."""
+    codec = array.codec
+    told = codec.to_json() if codec is not None else {}
+    packing = [codec for codec in told.get("codecs", ()) if codec.get("name") not in ("bytes", "transpose", "crc32c")]
+    packing += [told.get(key) for key in ("compressor", "compression", "encoding")]
+    return STORAGE if all(codec in (None, "raw", {"type": "raw"}) for codec in packing) else DECODE
 
 
 _TORCHVISION = (
@@ -75,6 +84,10 @@ TABLE = (
     Calls("h5py", "Group", "__getitem__", STORAGE, "h5py.Group[name]", _T),
     Calls("zarr", "Array", "__getitem__ get_basic_selection get_orthogonal_selection get_mask_selection get_coordinate_selection",
           _zarr_stage, "zarr.Array[selection]", into="out"),
+    # It reads and unpacks in threads of its own: what a sample waits for is the cost.
+    Calls("tensorstore", "TensorStore", "read", _tensorstore_stage, "tensorstore.TensorStore.", How.FUTURE),
+    Calls("tensorstore", "TensorStore", "__array__", _tensorstore_stage, "tensorstore.TensorStore."),
+    Calls("tensorstore", "Future", "result", wait_stage, "tensorstore.Future."),
     Calls("scipy.signal", "", "resample resample_poly decimate lfilter filtfilt sosfilt sosfiltfilt savgol_filter medfilt medfilt2d"
           " wiener hilbert detrend fftconvolve oaconvolve convolve convolve2d correlate correlate2d spectrogram stft istft"
           " periodogram welch find_peaks", AUGMENT, "scipy.signal."),
@@ -115,6 +128,9 @@ TABLE = (
         for module in ("imageio", "imageio.v2", "imageio.v3")
     ),
     Calls("transformers.image_processing_base", "ImageProcessingMixin", "__call__ preprocess", AUGMENT, "image_processor."),
+    # Samples of WebDataset: whatever a decoder calls is part of it, except what augments.
+    Calls("webdataset.autodecode", "Decoder", "decode1", DECODE, "webdataset.Decoder."),
+    Calls("webdataset.gopen", "Pipe", "read readLine", STORAGE, "webdataset.Pipe.", _T, counts=len),
     # Medical images.
     Calls("pydicom", "", "dcmread read_file", DECODE, "pydicom."),
     Calls("pydicom", "Dataset", "pixel_array", DECODE, "pydicom.Dataset.", How.PROPERTY),
@@ -135,6 +151,27 @@ TABLE = (
           " SmoothingRecursiveGaussian CurvatureFlow CurvatureAnisotropicDiffusion N4BiasFieldCorrection HistogramMatching"
           " AdaptiveHistogramEqualization Median Crop ConstantPad MirrorPad Flip PermuteAxes DICOMOrient RegionOfInterest"
           " OtsuThreshold BinaryThreshold Expand Shrink BinShrink", AUGMENT, "SimpleITK."),
+    Calls("batchgenerators.augmentations.spatial_transformations", "", "augment_rot90 augment_resize augment_zoom augment_mirroring"
+          " augment_channel_translation augment_spatial augment_spatial_2 augment_transpose_axes augment_anatomy_informed"
+          " augment_misalign", AUGMENT, "batchgenerators."),
+    Calls("batchgenerators.augmentations.noise_augmentations", "", "augment_rician_noise augment_gaussian_noise"
+          " augment_gaussian_blur augment_blank_square_noise", AUGMENT, "batchgenerators."),
+    Calls("batchgenerators.augmentations.color_augmentations", "", "augment_contrast augment_brightness_additive"
+          " augment_brightness_multiplicative augment_gamma augment_illumination augment_PCA_shift", AUGMENT, "batchgenerators."),
+    Calls("batchgenerators.augmentations.resample_augmentations", "", "augment_linear_downsampling_scipy", AUGMENT,
+          "batchgenerators."),
+    Calls("batchgenerators.augmentations.crop_and_pad_augmentations", "", "center_crop crop random_crop pad_nd_image_and_seg",
+          AUGMENT, "batchgenerators."),
+    Calls("batchgenerators.augmentations.normalizations", "", "range_normalization min_max_normalization"
+          " zero_mean_unit_variance_normalization mean_std_normalization cut_off_outliers", AUGMENT, "batchgenerators."),
+    Calls("batchgenerators.augmentations.utils", "", "resize_segmentation resize_multichannel_image pad_nd_image"
+          " convert_seg_image_to_one_hot_encoding", AUGMENT, "batchgenerators."),
+    *(
+        Calls("batchgeneratorsv2.transforms.base.basic_transform", kind, "apply", AUGMENT, "batchgeneratorsv2.")
+        for kind in ("BasicTransform", "ImageOnlyTransform", "SegOnlyTransform")
+    ),
+    Calls("batchgeneratorsv2.transforms.spatial.spatial", "SpatialTransform", "get_parameters", AUGMENT,
+          "batchgeneratorsv2.SpatialTransform."),
     # Videos: FFmpeg reads and decodes in one call, all of which is charged to decode.
     Calls("av", "VideoFrame", "to_ndarray to_image to_rgb reformat", DECODE, "av.VideoFrame."),
     Calls("av", "AudioFrame", "to_ndarray", DECODE, "av.AudioFrame."),

@@ -99,7 +99,7 @@ def _itself(value: Any) -> Any:
 
 
 def _named_tuple(value: Any) -> Any:
-    return type(value)._make([snapshot(one) for one in value])
+    return type(value)._make([snapshot(part) for part in value])
 
 
 def _slots_and_dict(value: Any) -> Any:
@@ -177,17 +177,7 @@ def _find_copier(kind: type) -> Copier:
         return known[2]
     if issubclass(kind, tuple):
         return _named_tuple if hasattr(kind, "_make") else _deep
-    if kind.__module__.partition(".")[0] in (
-        "_thread",
-        "threading",
-        "socket",
-        "ssl",
-        "select",
-        "subprocess",
-        "lmdb",
-        "sqlite3",
-        "_sqlite3",
-    ):
+    if kind.__module__.partition(".")[0] in _HANDLES:
         return _never
     if dataclasses.is_dataclass(kind) and kind.__reduce_ex__ is object.__reduce_ex__ and "__dict__" in dir(kind):
         return _slots_and_dict if "__slots__" not in vars(kind) and not hasattr(kind, "__copy__") else _deep
@@ -205,7 +195,9 @@ def _image_bytes(value: Any) -> int:
     width, height = value.size
     per_pixel = {"1": 1, "L": 1, "P": 1, "LA": 4, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}.get(value.mode, 4)
     return (
-        int(width * height * per_pixel) + sum(len(one) for one in value.info.values() if isinstance(one, bytes)) + _OBJECT_OVERHEAD
+        int(width * height * per_pixel)
+        + sum(len(fact) for fact in value.info.values() if isinstance(fact, bytes))
+        + _OBJECT_OVERHEAD
     )
 
 
@@ -214,11 +206,11 @@ def _tensor_bytes(value: Any) -> int:
 
 
 def _sum(value: Any) -> int:
-    return _OBJECT_OVERHEAD + sum(8 + nbytes(one) for one in value)
+    return _OBJECT_OVERHEAD + sum(8 + nbytes(part) for part in value)
 
 
 def _sum_dict(value: Any) -> int:
-    return _OBJECT_OVERHEAD + sum(16 + nbytes(key) + nbytes(one) for key, one in value.items())
+    return _OBJECT_OVERHEAD + sum(16 + nbytes(key) + nbytes(part) for key, part in value.items())
 
 
 def _sum_attributes(value: Any) -> int:

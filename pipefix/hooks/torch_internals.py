@@ -61,7 +61,6 @@ else:
     ParentWatchdog = _find(_WORKER, "ManagerWatchdog", needed=True) or _Absent
 
 DatasetKind = _find(_DATALOADER, "_DatasetKind", needed=True)
-ResumeIteration: Any = _find(_WORKER, "_ResumeIteration", needed=True) or type(None)
 MapFetcher = _find(_FETCH, "_MapDatasetFetcher", needed=True)
 STATUS_CHECK_S: float = _find("torch.utils.data._utils", "MP_STATUS_CHECK_INTERVAL") or 5.0
 """Seconds after which a worker, and whoever waits for one, looks whether the other still lives."""
@@ -102,11 +101,11 @@ def why_plain() -> str | None:
 
 def _names_in(kind: Any, method: str) -> set[str]:
     """Attributes that a method, and those of the same name that it overrides, name."""
-    found: set[str] = set()
+    names: set[str] = set()
     for base in inspect.getmro(kind):
         code = getattr(vars(base).get(method), "__code__", None)
-        found.update(code.co_names if code is not None else ())
-    return found
+        names.update(code.co_names if code is not None else ())
+    return names
 
 
 # -- collating and pinning ---------------------------------------------------------------------------------------------------
@@ -303,6 +302,3 @@ def forks_without_cuda() -> bool:
         os._exit(bool(told()))
     poisoned = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     return poisoned and torch.cuda.device_count() > 0
-
-
-# -- trees -------------------------------------------------------------------------------------------------------------------

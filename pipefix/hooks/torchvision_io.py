@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipefix.hooks.patches import Patches
-from pipefix.hooks.recorded_files import key_of, note, remembered
+from pipefix.hooks.recorded_files import key_of, note, replayed
 from pipefix.hooks.sample_timer import SampleTimer
 from pipefix.vocabulary.stage import Stage
 
@@ -54,17 +54,10 @@ def install(timer: SampleTimer, patches: Patches) -> None:
 
 def _from_memory(timer: SampleTimer, path: Any) -> Any:
     """The recorded file as a tensor of its own; None where it is to be read."""
-    files = remembered(timer)
-    if files is None:
-        return None
     from torch import empty, frombuffer, uint8
 
-    timer.pause()
-    data = files.whole(key_of(path))
-    found = None if data is None else frombuffer(bytearray(data), dtype=uint8) if data else empty(0, dtype=uint8)
-    timer.resume(None if found is None else Stage.STORAGE)
-    timer.misses += found is None
-    return found
+    data = replayed(timer, key_of(path))
+    return None if data is None else frombuffer(bytearray(data), dtype=uint8) if data else empty(0, dtype=uint8)
 
 
 def _split(timer: SampleTimer, original: Callable[..., Any], read_file: Callable[..., Any]) -> Callable[..., Any]:

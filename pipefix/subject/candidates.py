@@ -54,7 +54,7 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
     wanting = [] if ranked else _wanting_arguments(module)
     if wanting:
         name, kind = wanting[0]
-        told = ", ".join(f"{one} {inspect.signature(value)}" for one, value in wanting)
+        told = ", ".join(f"{key} {inspect.signature(value)}" for key, value in wanting)
         raise NothingToProbe(
             f"{location!r} defines classes whose arguments are not known: {told}.",
             advice=f"Give them: {location}:{name} {arguments_of(kind)}",
@@ -67,14 +67,14 @@ def chosen(module: ModuleType, location: str) -> TargetChoice:
     best = min(ranked)
     alike = [pair for rank in ranked if rank == best for pair in ranked[rank]]
     if len(alike) > 1:
-        found = candidates(module)
-        every = [pair for pair in found if not inspect.isclass(pair[1])] or found
+        known = candidates(module)
+        every = [pair for pair in known if not inspect.isclass(pair[1])] or known
         listed = "\n".join(f"  {location}:{key}  ({_kind(value)})" for key, value in every)
         raise TargetError(
             f"{location!r} defines {len(every)} candidates:\n{listed}", advice="Name the one you mean, as listed above."
         )
     ((name, value),) = alike
-    others = [f"{key} ({_kind(one)})" for key, one in candidates(module) if one is not value and not inspect.isclass(one)]
+    others = [f"{key} ({_kind(other)})" for key, other in candidates(module) if other is not value and not inspect.isclass(other)]
     if not others:
         return TargetChoice(name, value)
     words = (
@@ -119,15 +119,15 @@ def _ranked(module: ModuleType) -> dict[tuple[int, int], list[tuple[str, Any]]]:
     ]
     if not any(kinds):
         kinds = [[pair for pair in public if _looks_like_a_dataset(pair[1])]]
-    found: dict[tuple[int, int], list[tuple[str, Any]]] = {}
+    ranked: dict[tuple[int, int], list[tuple[str, Any]]] = {}
     seen: set[int] = set()  # aliases are no second candidate
     for rank, kind in enumerate(kinds):
         for name, value in kind:
-            one = held_loader(value) if rank == 0 else None  # a loader and what is wrapped around it are one
-            if id(value if one is None else one) not in seen:
-                seen.add(id(value if one is None else one))
-                found.setdefault((rank, _purpose(name)), []).append((name, value))
-    return found
+            loader = held_loader(value) if rank == 0 else None  # a loader and what is wrapped around it are one
+            if id(value if loader is None else loader) not in seen:
+                seen.add(id(value if loader is None else loader))
+                ranked.setdefault((rank, _purpose(name)), []).append((name, value))
+    return ranked
 
 
 def _is_loader(value: Any) -> bool:
@@ -151,8 +151,8 @@ def parts(dataset: Any) -> list[Any]:
 def _parts(dataset: Any, depth: int) -> list[Any]:
     held = getattr(dataset, "datasets", None)
     inner = [*(held if isinstance(held, (list, tuple)) else []), getattr(dataset, "dataset", None)]
-    wrapped = [one for one in inner if is_dataset(one)] if depth < _DEEPEST else []
-    return [dataset, *(part for one in wrapped for part in _parts(one, depth + 1))]
+    wrapped = [within for within in inner if is_dataset(within)] if depth < _DEEPEST else []
+    return [dataset, *(part for within in wrapped for part in _parts(within, depth + 1))]
 
 
 def is_dataset(value: Any) -> bool:
@@ -227,11 +227,11 @@ def _returned(function: Any) -> type | None:
     for statement in ast.walk(defined):
         if not (isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call)):
             continue
-        found: Any = function.__globals__
+        named_value: Any = function.__globals__
         for part in ast.unparse(statement.value.func).split("."):
-            found = found.get(part) if isinstance(found, dict) else getattr(found, part, None)
-        if inspect.isclass(found) and issubclass(found, (Dataset, DataLoader)):
-            return found
+            named_value = named_value.get(part) if isinstance(named_value, dict) else getattr(named_value, part, None)
+        if inspect.isclass(named_value) and issubclass(named_value, (Dataset, DataLoader)):
+            return named_value
     return None
 
 
@@ -248,7 +248,7 @@ def _makes_a_loader(function: Any) -> bool:
 
 def _names(code: CodeType) -> set[str]:
     inner = (constant for constant in code.co_consts if inspect.iscode(constant))
-    return set(code.co_names).union(*(_names(one) for one in inner))
+    return set(code.co_names).union(*(_names(within) for within in inner))
 
 
 def _looks_like_a_dataset(value: Any) -> bool:

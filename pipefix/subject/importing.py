@@ -107,9 +107,12 @@ def _hides(name: str, path: Path) -> bool:
     if name in sys.stdlib_module_names:
         return True
     with suppress(ImportError, ValueError, AttributeError):
-        found = importlib.util.find_spec(name)
-        places = [(found.origin or "") if found else "", *((found.submodule_search_locations or ()) if found else ())]
-        return found is not None and not any(place and path.is_relative_to(place) for place in places)
+        specification = importlib.util.find_spec(name)
+        places = [
+            (specification.origin or "") if specification else "",
+            *((specification.submodule_search_locations or ()) if specification else ()),
+        ]
+        return specification is not None and not any(place and path.is_relative_to(place) for place in places)
     return False
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
@@ -39,18 +39,16 @@ def load(
     """
     _check_numbers(batch_size, workers)
     begun = time.perf_counter()
-    module: ModuleType | None = None
-    choice = ""
     if isinstance(target, (str, Path)):
-        name = str(target)
-        found, module, label, choice = _resolve(name, directories)
+        resolved = _resolve(str(target), directories)
     else:
-        found, label = target, f"<{type(target).__name__} object>"
+        resolved = Resolved(target, f"<{type(target).__name__} object>")
+    module, label = resolved.module, resolved.label
     with importing.as_a_script(getattr(module, "__file__", None)):
-        given = unwrapped(_call(found, label), label)
-    found = given.found
-    loader, assumed = _loader(found, label, batch_size, workers)
-    _check_length(loader, label, given=isinstance(found, DataLoader))
+        given = unwrapped(_call(resolved.value, label), label)
+    value = given.value
+    loader, assumed = _loader(value, label, batch_size, workers)
+    _check_length(loader, label, given=isinstance(value, DataLoader))
     names = vars(module) if module is not None else {}
     package = module.__name__.partition(".")[0] if module is not None and not staging.is_users(module.__name__) else ""
     staging.count_as_users(package)
@@ -58,8 +56,8 @@ def load(
     return Subject(
         target=label,
         loader=loader,
-        assumed=assumed,
-        choice=choice,
+        assumed=(*assumed, *resolved.assumed),
+        choice=resolved.choice,
         wrapper=given.words,
         consumer=step if callable(step) else None,
         model=model if isinstance(model, nn.Module) else None,
@@ -79,12 +77,25 @@ def _check_numbers(batch_size: int | None, workers: int | None) -> None:
 # -- what is named -----------------------------------------------------------------------------------------------------
 
 
-def _resolve(name: str, directories: Sequence[Directory]) -> tuple[Any, ModuleType | None, str, str]:
+class Resolved(NamedTuple):
+    """What a target names."""
+
+    value: Any
+    label: str
+    """As it is called from now on."""
+    module: ModuleType | None = None
+    choice: str = ""
+    """What else its file holds, and how to name it, where nothing of it was named."""
+    assumed: tuple[str, ...] = ()
+
+
+def _resolve(name: str, directories: Sequence[Directory]) -> Resolved:
     place = naming.named(name)
     if isinstance(place, naming.Directory):
-        known = (found for directory in directories if (found := directory(place.path)) is not None)
-        found = next(known, None)
-        return image_folder.dataset(place.path) if found is None else found, None, name, ""
+        known = next((made for directory in directories if (made := directory(place.path)) is not None), None)
+        if known is not None:
+            return Resolved(known, name)
+        return Resolved(image_folder.dataset(place.path), name, assumed=(image_folder.ASSUMPTION,))
     module = importing.from_file(place.path) if isinstance(place, naming.PythonFile) else importing.from_name(place.location)
     if place.attribute:
         value = candidates.named(module, place.attribute, place.location)
@@ -95,37 +106,37 @@ def _resolve(name: str, directories: Sequence[Directory]) -> tuple[Any, ModuleTy
                     advice=f"Name it without them: {place.location}:{place.attribute}",
                 )
             value = partial(value, *place.given.positional, **dict(place.given.named))
-        return value, module, name, ""
+        return Resolved(value, name, module)
     choice = candidates.chosen(module, place.location)
-    return choice.value, module, f"{place.location}:{choice.name}", choice.words
+    return Resolved(choice.value, f"{place.location}:{choice.name}", module, choice.words)
 
 
-def _call(found: Any, label: str) -> Any:
+def _call(value: Any, label: str) -> Any:
     """Call a maker; leave datasets and loaders as they are."""
-    if not callable(found) or isinstance(found, (Dataset, DataLoader)):
-        return found
-    if candidates.is_dataset(found) and not inspect.isclass(found):
-        return found
-    if not candidates.callable_bare(found):
+    if not callable(value) or isinstance(value, (Dataset, DataLoader)):
+        return value
+    if candidates.is_dataset(value) and not inspect.isclass(value):
+        return value
+    if not candidates.callable_bare(value):
         raise TargetError(
-            f"{label} takes arguments: {_signature(found)}.",
-            advice=_how_to_give(label, found),
+            f"{label} takes arguments: {_signature(value)}.",
+            advice=_how_to_give(label, value),
         )
     with failure.as_target_error(f"Calling {label}"):
-        return found()
+        return value()
 
 
-def _how_to_give(label: str, found: Any) -> str:
+def _how_to_give(label: str, value: Any) -> str:
     """Arguments of what a target names; an object of Python's own is given them by whoever hands it over."""
     bare = "name a callable that needs none: a function or a functools.partial of your file that gives them."
     if ":" not in label:
         return bare.capitalize()
-    return f"Give them: {label.partition('(')[0]} {candidates.arguments_of(found)}; or {bare}"
+    return f"Give them: {label.partition('(')[0]} {candidates.arguments_of(value)}; or {bare}"
 
 
-def _signature(found: Any) -> str:
+def _signature(value: Any) -> str:
     try:
-        return str(inspect.signature(found))
+        return str(inspect.signature(value))
     except (TypeError, ValueError):
         return "(unknown)"
 
@@ -133,13 +144,13 @@ def _signature(found: Any) -> str:
 # -- the loader --------------------------------------------------------------------------------------------------------
 
 
-def _loader(found: Any, label: str, batch_size: int | None, workers: int | None) -> tuple[DataLoader[Any], tuple[str, ...]]:
-    if isinstance(found, DataLoader):
+def _loader(value: Any, label: str, batch_size: int | None, workers: int | None) -> tuple[DataLoader[Any], tuple[str, ...]]:
+    if isinstance(value, DataLoader):
         if batch_size is None and workers is None:
-            return found, ()
-        return _rebuilt(found, batch_size, workers), ()
-    if not candidates.is_dataset(found) or isinstance(found, ModuleType):
-        raise TargetError(_not_a_dataset(found, label), advice=_how_to_make_one(found))
+            return value, ()
+        return _rebuilt(value, batch_size, workers), ()
+    if not candidates.is_dataset(value) or isinstance(value, ModuleType):
+        raise TargetError(_not_a_dataset(value, label), advice=_how_to_make_one(value))
     assumed = []
     if batch_size is None:
         batch_size = ASSUMED_BATCH_SIZE
@@ -147,22 +158,22 @@ def _loader(found: Any, label: str, batch_size: int | None, workers: int | None)
     if workers is None:
         workers = 0
         assumed.append("num_workers=0")
-    shuffle = not candidates.is_stream(found) and bool(_length(found, label))
+    shuffle = not candidates.is_stream(value) and bool(_length(value, label))
     if shuffle:
         assumed.append("shuffle=True")
-    return DataLoader(found, batch_size=batch_size, shuffle=shuffle or None, num_workers=workers), tuple(assumed)
+    return DataLoader(value, batch_size=batch_size, shuffle=shuffle or None, num_workers=workers), tuple(assumed)
 
 
-def _not_a_dataset(found: Any, label: str) -> str:
+def _not_a_dataset(value: Any, label: str) -> str:
     wanted = "not a Dataset, an IterableDataset, a DataLoader or a callable that returns one"
-    what = "None" if found is None else f"of type {type(found).__name__}"
+    what = "None" if value is None else f"of type {type(value).__name__}"
     return f"{label} is {what}, {wanted}."
 
 
-def _how_to_make_one(found: Any) -> str | None:
-    if found is None:
+def _how_to_make_one(value: Any) -> str | None:
+    if value is None:
         return "Let the function return what it makes."
-    if hasattr(type(found), "__iter__"):
+    if hasattr(type(value), "__iter__"):
         return "What can only be iterated becomes a target inside a subclass of torch.utils.data.IterableDataset."
     return None
 

@@ -72,8 +72,8 @@ def _given(written: str, target: str) -> Given:
     try:
         call = ast.parse(f"f({written})", mode="eval").body
         assert isinstance(call, ast.Call)
-        positional = tuple(ast.literal_eval(one) for one in call.args)
-        return Given(positional, tuple((one.arg or "**", ast.literal_eval(one.value)) for one in call.keywords))
+        positional = tuple(ast.literal_eval(argument) for argument in call.args)
+        return Given(positional, tuple((argument.arg or "**", ast.literal_eval(argument.value)) for argument in call.keywords))
     except (SyntaxError, ValueError, AssertionError) as error:
         raise BadUsage(
             f"The arguments in {target!r} are no literals of Python.", advice="Give texts and numbers: FILE.py:NAME --arg root=data"
@@ -89,10 +89,10 @@ def with_arguments(target: str, written: Sequence[str]) -> str:
     if not written:
         return target
     said = []
-    for one in written:
-        name, equals, value = one.partition("=")
+    for argument in written:
+        name, equals, value = argument.partition("=")
         if not equals or not name.isidentifier():
-            raise BadUsage(f"--arg {one!r} is not NAME=VALUE.", advice="Write it as in: --arg root=data")
+            raise BadUsage(f"--arg {argument!r} is not NAME=VALUE.", advice="Write it as in: --arg root=data")
         said.append(f"{name}={_literal(value)!r}")
     location, colon, _ = target.rpartition(":")
     if not colon or not location:

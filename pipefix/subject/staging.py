@@ -105,8 +105,8 @@ def data_stage(values: Iterable[Any], *, nested: bool = False) -> Stage | None:
 def _learn(kind: type) -> _Kind:
     if len(_kinds) > _MOST_KINDS:
         _kinds.clear()
-    _kinds[kind] = found = _kind_of(kind)
-    return found
+    _kinds[kind] = known = _kind_of(kind)
+    return known
 
 
 def _kind_of(kind: type) -> _Kind:

@@ -198,9 +198,14 @@ def own_sampler(sampler: Any, loader: DataLoader[Any]) -> Any:
     if type(sampler) is BatchSampler:
         return BatchSampler(own_sampler(sampler.sampler, loader), sampler.batch_size, sampler.drop_last)
     datasets = parts(loader.dataset)
-    data = [value for one in datasets for value in attributes(one).values()]
-    shared = [*datasets, *data, loader.generator, *(one for one in generators(sampler) if isinstance(one, torch.Generator))]
+    data = [value for dataset in datasets for value in attributes(dataset).values()]
+    shared = [
+        *datasets,
+        *data,
+        loader.generator,
+        *(generator for generator in generators(sampler) if isinstance(generator, torch.Generator)),
+    ]
     try:
-        return copy.deepcopy(sampler, {id(one): one for one in shared if one is not None})
+        return copy.deepcopy(sampler, {id(value): value for value in shared if value is not None})
     except Exception:  # noqa: BLE001 - open files, locks, generators: whatever the sampler holds
         return sampler

@@ -91,11 +91,11 @@ class UserCodeHooks:
     def _listed(self, held: Any, depth: int, *, dataset: bool = False) -> None:
         if depth > _DEPTH:
             return
-        for place, one in list(held.items() if isinstance(held, dict) else enumerate(held)):
-            if not isinstance(one, _FUNCTIONS):
-                self._member(one, depth + 1, dataset=dataset)
-            elif not isinstance(held, tuple) and not is_lazy(one):  # in a tuple nothing can be replaced
-                self._swap(held, place, one)
+        for place, member in list(held.items() if isinstance(held, dict) else enumerate(held)):
+            if not isinstance(member, _FUNCTIONS):
+                self._member(member, depth + 1, dataset=dataset)
+            elif not isinstance(held, tuple) and not is_lazy(member):  # in a tuple nothing can be replaced
+                self._swap(held, place, member)
 
     def _held_function(self, owner: Any, name: str, function: Any) -> None:
         """``self.transform = a_function``: replaced on the object itself."""
@@ -147,22 +147,22 @@ class UserCodeHooks:
 
     def _inside(self, operation: Any, depth: int) -> bool:
         """Cut what a Compose, a RandomApply, a StandardTransform, an albumentations list … holds. True where that is anything."""
-        found = False
+        holds_any = False
         for name, held in attributes(operation).items():
             many = type(held) in (list, tuple) or name == "_modules"
             if type(held) is list and len(held) <= _LONGEST_LIST and name == "transforms":
-                for place, one in enumerate(held):
-                    if isinstance(one, _FUNCTIONS) and not is_lazy(one):
-                        self._swap(held, place, one)
-                        self._called_by(one, 0)
-                        found = True
-            for one in (list(held.values()) if isinstance(held, dict) else list(held)) if many else [held]:
-                if isinstance(one, FunctionType):
-                    self._called_by(one, 0)
-                elif callable(one) and not isinstance(one, (type, ModuleType, *_FUNCTIONS)) and not _is_plumbing(one):
-                    self._operation(one, depth + 1)
-                    found = True
-        return found
+                for place, member in enumerate(held):
+                    if isinstance(member, _FUNCTIONS) and not is_lazy(member):
+                        self._swap(held, place, member)
+                        self._called_by(member, 0)
+                        holds_any = True
+            for member in (list(held.values()) if isinstance(held, dict) else list(held)) if many else [held]:
+                if isinstance(member, FunctionType):
+                    self._called_by(member, 0)
+                elif callable(member) and not isinstance(member, (type, ModuleType, *_FUNCTIONS)) and not _is_plumbing(member):
+                    self._operation(member, depth + 1)
+                    holds_any = True
+        return holds_any
 
     def _call(self, original: Callable[..., Any], *, composed: bool, label: Callable[[Any], str] | None) -> Callable[..., Any]:
         timer, evidence = self.timer, self.evidence
@@ -309,7 +309,7 @@ def _has_no_way_down(function: Any) -> bool:
 
 def _names(code: Any) -> set[str]:
     inner = (constant for constant in code.co_consts if inspect.iscode(constant))
-    return set(code.co_names).union(*(_names(one) for one in inner))
+    return set(code.co_names).union(*(_names(within) for within in inner))
 
 
 def _label(operation: Any) -> str:

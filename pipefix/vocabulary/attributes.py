@@ -36,7 +36,7 @@ class Overlaid:
 
 def attributes(value: Any) -> dict[str, Any]:
     """What the instance holds in its dict and its slots, without running any code of its class."""
-    held = dict(_in_dict(value))
+    held = dict(in_dict(value))
     for kind in type(value).__mro__:
         if not kind.__flags__ & _MADE_IN_PYTHON:
             continue
@@ -66,10 +66,11 @@ def own_dict(value: Any) -> dict[str, Any]:
 
 def own(value: Any, name: str, default: Any = None) -> Any:
     """One attribute of the instance itself."""
-    return _in_dict(value).get(name, default)
+    return in_dict(value).get(name, default)
 
 
-def _in_dict(value: Any) -> dict[str, Any]:
+def in_dict(value: Any) -> dict[str, Any]:
+    """What the instance holds beside slots."""
     if _LOOKING_COSTS and type(value).__flags__ & _KEPT_IN_AN_ARRAY:
         named = _by_name(value)
         if named is not None:

@@ -46,10 +46,10 @@ def from_run(run: Run, name: str) -> Baseline:
 
 def from_windows(windows: Sequence[Window], name: str) -> Baseline:
     """The medians of an earlier job, its cold first epoch left out where it has others."""
-    warm = [one for one in windows if one.epochs > 1] or list(windows)
+    warm = [each for each in windows if each.epochs > 1] or list(windows)
     values: dict[str, list[float]] = {}
-    for one in warm:
-        for figure, value in figures_of(one).items():
+    for each in warm:
+        for figure, value in figures_of(each).items():
             values.setdefault(figure, []).append(value)
     values.pop(CPU, None)
     if not values:

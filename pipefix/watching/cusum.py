@@ -69,12 +69,12 @@ def noise(values: Sequence[float]) -> float:
     """
     middle = median(values)
     off = [value - middle for value in values]
-    spread = max(_LEAST_NOISE, _MAD * median(abs(one) for one in off))
-    clipped = [max(-4 * spread, min(4 * spread, one)) for one in off]
-    square = sum(one * one for one in clipped)
+    spread = max(_LEAST_NOISE, _MAD * median(abs(value) for value in off))
+    clipped = [max(-4 * spread, min(4 * spread, value)) for value in off]
+    square = sum(value * value for value in clipped)
     # Tails that come again and again are part of the noise.
     spread = max(spread, math.sqrt(square / len(off)))
-    alike = sum(one * other for one, other in pairwise(clipped)) / square if square else 0.0
+    alike = sum(value * other for value, other in pairwise(clipped)) / square if square else 0.0
     # Few values say little about either: they are pulled towards what is usual, and to the safe side.
     count = len(values)
     alike = max(0.0, min(_MOST_ALIKE, (count * alike + 20 * _ALIKE) / (count + 20)))

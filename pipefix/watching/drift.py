@@ -120,8 +120,8 @@ class Figure:
         if self.fixed is None:
             return None
         # The level was known all the time: what taught the noise is tested as well.
-        found = [self.feed(one) for one in self.taught]
-        return next((one for one in found if one), None)
+        events = [self.feed(value) for value in self.taught]
+        return next((event for event in events if event), None)
 
     def _refine(self, value: float) -> None:
         """A few windows teach little about noise; as more come, the limit is set by them."""
@@ -191,18 +191,18 @@ class Drift:
             self._cpu.append(cpu)
             if len(self._cpu) >= self.learn:
                 self._cpu_level = median(self._cpu)
-        found = [notice for notice in map(self._died, window.died) if notice]
+        notices = [notice for notice in map(self._died, window.died) if notice]
         for start in window.starts:
-            found += self._fed(STARTS, math.log(start), window, cpu) if start > LEAST else []
+            notices += self._fed(STARTS, math.log(start), window, cpu) if start > LEAST else []
         self._pace.feed(values)
         for name, value in values.items():
             if not self._excused(name, window):
-                found += self._fed(name, value - self._pace.felt_by(name), window, cpu)
+                notices += self._fed(name, value - self._pace.felt_by(name), window, cpu)
         if self._pace.all is not None:
-            found += self._fed(MACHINE, self._pace.all, window, cpu)
-        found = _without_echoes(found)
-        self.alarms += [notice for notice in found if notice.alarm]
-        return found
+            notices += self._fed(MACHINE, self._pace.all, window, cpu)
+        notices = _without_echoes(notices)
+        self.alarms += [notice for notice in notices if notice.alarm]
+        return notices
 
     def _excused(self, name: str, window: Window) -> bool:
         """In its first epoch a job reads from a cold cache, which is no drift against a baseline that was warm."""
@@ -267,8 +267,8 @@ class Drift:
         if figure.name == MACHINE:
             return "busy-machine" if same_work else "more-work"
         # Where too few stages compute to tell what they share, those that rise together say it.
-        others = [self.figures[one] for one in (Stage.DECODE, Stage.AUGMENT, Stage.COLLATE) if one in self.figures]
-        together = len(others) > 1 and all((one.ratio or 1.0) > 1 + (ratio - 1) / 2 for one in others)
+        others = [self.figures[stage] for stage in (Stage.DECODE, Stage.AUGMENT, Stage.COLLATE) if stage in self.figures]
+        together = len(others) > 1 and all((other.ratio or 1.0) > 1 + (ratio - 1) / 2 for other in others)
         return "busy-machine" if together and same_work else None
 
     def _died(self, how: str) -> Notice:
@@ -302,9 +302,9 @@ def figures_of(window: Window) -> dict[str, float]:
     return {name: math.log(value) for name, value in values.items() if value > LEAST}
 
 
-def _without_echoes(found: list[Notice]) -> list[Notice]:
+def _without_echoes(notices: list[Notice]) -> list[Notice]:
     """Several figures that rise in one window for the same reason are one alarm: the one with most seconds."""
-    larger = [notice for notice in found if notice.kind == "larger"]
+    larger = [notice for notice in notices if notice.kind == "larger"]
     if not larger:
-        return found
-    return [notice for notice in found if notice.cause != "larger-samples"]
+        return notices
+    return [notice for notice in notices if notice.cause != "larger-samples"]

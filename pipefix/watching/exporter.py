@@ -45,6 +45,19 @@ class JsonLines:
             self._file = -1
 
 
+def scalars(window: Window) -> dict[str, float]:
+    """A window's figures by the names that they have among a training's own curves."""
+    figures: dict[str, float | None] = {
+        "samples_per_second": window.rate, "waiting": window.waiting, "workers_busy": window.busy, "bytes_a_sample": window.bytes,
+    }  # fmt: skip
+    if window.wait is not None:
+        figures |= {"wait_p50_s": window.wait.p50, "wait_p99_s": window.wait.p99}
+    figures |= {f"stage/{name}_s": cost.s for name, cost in window.stages.items()}
+    figures |= {f"machine/{name}": value for name, value in window.machine.items()}
+    figures["drifting"] = float(len(window.drifting))
+    return {f"pipefix/{name}": value for name, value in figures.items() if value is not None}
+
+
 def _refuse_other(path: Path) -> None:
     """A file of somebody else's gets no lines of ours."""
     if not path.is_file():

@@ -74,19 +74,19 @@ class Gatherer:
 
 def _stages(reading: MeterReading, looks: Sequence[TimedBatch]) -> dict[str, StageSeconds]:
     """Medians of seconds a sample, so that one slow batch in ten changes nothing."""
-    found: dict[str, StageSeconds] = {}
+    costs: dict[str, StageSeconds] = {}
     for stage in MAKING:
         values = [getattr(look, stage.value) / look.samples for look in looks]
         if any(values):
-            found[stage.value] = StageSeconds(s=median(values) / 1e9, batches=len(values))
+            costs[stage.value] = StageSeconds(s=median(values) / 1e9, batches=len(values))
     if reading.workers:
         handed = _handed(reading.steps, looks)
         if handed is not None:
-            found[Stage.IPC.value] = handed
+            costs[Stage.IPC.value] = handed
     steps = [step.step / step.samples for step in reading.steps if step.step >= 0 and step.samples]
     if steps:
-        found[Stage.STEP.value] = StageSeconds(s=median(steps) / 1e9, batches=len(steps))
-    return found
+        costs[Stage.STEP.value] = StageSeconds(s=median(steps) / 1e9, batches=len(steps))
+    return costs
 
 
 def _handed(steps: Sequence[MeteredStep], looks: Sequence[TimedBatch]) -> StageSeconds | None:

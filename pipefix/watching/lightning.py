@@ -1,4 +1,7 @@
-"""For Lightning: ``Trainer(callbacks=[LightningWatch(jsonl="watch.jsonl")])``. The training loader is watched from start to end."""
+"""For Lightning: ``Trainer(callbacks=[LightningWatch(jsonl="watch.jsonl")])``. The training loader is watched from start to end.
+
+Each window's figures also go to the trainer's own loggers, beside the curves of the training.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipefix.vocabulary.errors import BadUsage, MissingExtra
+from pipefix.watching.exporter import scalars
 from pipefix.watching.watch import Watch, watch
+from pipefix.watching.window import Window
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -30,6 +35,9 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
         super().__init__()
         self.options = options
         self.watches: list[Watch] = []
+        self._logged: Window | None = None
+        """The window that the trainer's loggers were given last."""
+        self._logs = True
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Before Lightning starts the workers: loaders that were handed to ``fit``."""
@@ -49,21 +57,37 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
                     self._watch(loader)
                 self.watches[number].turn_to(loader, iterators[number : number + 1])
 
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Loggers belong to the training thread: what the watch's own thread has made meanwhile is handed to them here."""
+        if self.watches:
+            self._log(trainer, self.watches[0].window)
+
+    def _log(self, trainer: Any, window: Window | None) -> None:
+        if window is None or window is self._logged or not self._logs:
+            return
+        self._logged, self._logs = window, False  # a logger that fails gets no more
+        with self._training_goes_on("the trainer's loggers get no more figures"):
+            for logger in trainer.loggers:
+                logger.log_metrics(scalars(window), step=trainer.global_step)
+            self._logs = True
+
     @contextmanager
-    def _training_goes_on(self) -> Iterator[None]:
+    def _training_goes_on(self, failed: str = "this loader could not be watched") -> Iterator[None]:
         try:
             yield
         except BadUsage:
             raise  # an option that makes no sense is told at the start
         except Exception:
-            log.exception("pipefix.watch: this loader could not be watched; the training goes on.")
+            log.exception("pipefix.watch: %s; the training goes on.", failed)
 
     def _watch(self, loader: Any) -> None:
         # Files and ports are one watch's: of several loaders the first has them.
         self.watches.append(watch(loader, **(self.options if not self.watches else {})))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        first = self.watches[0] if self.watches else None
         self.close()
+        self._log(trainer, first.window if first is not None else None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self.close()
@@ -73,13 +97,13 @@ class LightningWatch(Callback):  # type: ignore[misc,unused-ignore]
             self.watches.pop().close()
 
 
-def _loaders(found: Any) -> list[Any]:
+def _loaders(held: Any) -> list[Any]:
     """One loader, or a list, dict or CombinedLoader of them."""
-    if found is None:
+    if held is None:
         return []
-    flattened = getattr(found, "flattened", None)
+    flattened = getattr(held, "flattened", None)
     if flattened is not None:
         return list(flattened)
-    if isinstance(found, dict):
-        return [one for each in found.values() for one in _loaders(each)]
-    return [one for each in found for one in _loaders(each)] if isinstance(found, (list, tuple)) else [found]
+    if isinstance(held, dict):
+        return [loader for each in held.values() for loader in _loaders(each)]
+    return [loader for each in held for loader in _loaders(each)] if isinstance(held, (list, tuple)) else [held]

@@ -61,5 +61,5 @@ class SharedPace:
 
 def _agreed(excesses: Iterable[float]) -> float:
     """As much as every one of them lies above, or below: one that drifts by itself says nothing of the others."""
-    found = list(excesses)
-    return max(0.0, min(found)) + min(0.0, max(found))
+    values = list(excesses)
+    return max(0.0, min(values)) + min(0.0, max(values))

@@ -96,8 +96,10 @@ class Collector:
             yield counter
         costs = window.stages.items()
         stage = [*names, "stage"]
-        yield _gauge("pipefix_stage_seconds", "Seconds a sample (median)", stage, [([*values, one], cost.s) for one, cost in costs])
-        looks = [([*values, one], float(cost.batches)) for one, cost in costs]
+        yield _gauge(
+            "pipefix_stage_seconds", "Seconds a sample (median)", stage, [([*values, name], cost.s) for name, cost in costs]
+        )
+        looks = [([*values, name], float(cost.batches)) for name, cost in costs]
         yield _gauge("pipefix_stage_batches", "Batches that the stage's seconds rest on", stage, looks)
         for name, text, spread in (
             ("pipefix_wait_seconds", "Wait for a batch", window.wait),
@@ -106,11 +108,11 @@ class Collector:
             if spread is not None:
                 rows = [([*values, share], float(getattr(spread, field))) for share, field in _QUANTILES]
                 yield _gauge(name, text, [*names, "quantile"], rows)
-        drifting = [([*values, one], self._ratios.get(one, 1.0)) for one in window.drifting]
+        drifting = [([*values, name], self._ratios.get(name, 1.0)) for name in window.drifting]
         yield _gauge("pipefix_drift_ratio", "Cost over its level, of what is drifting", stage, drifting)
         alarms = CounterMetricFamily("pipefix_drift_alarms", "Alarms raised", labels=[*names, "kind", "stage"])
-        for (kind, one), count in self._alarms.items():
-            alarms.add_metric([*values, kind, one], float(count))
+        for (kind, name), count in self._alarms.items():
+            alarms.add_metric([*values, kind, name], float(count))
         yield alarms
 
 
@@ -228,18 +230,18 @@ _Metrics: TypeAlias = "dict[str, list[tuple[dict[str, str], float]]]"
 
 def parse(text: str, *, origin: str) -> Window:
     """The window that an endpoint or a textfile tells."""
-    found: _Metrics = {}
+    metrics: _Metrics = {}
     try:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+                metrics.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
     except Exception as error:  # The parser is the library's, and raises what its code happens to.
         raise UnreadableFile(f"{origin} does not answer in Prometheus' text format: {error}.", advice=_ADVICE) from error
-    plain: dict[str, Any] = {key: found[name][0][1] for key, (name, _) in _GAUGES.items() if found.get(name)}
+    plain: dict[str, Any] = {key: metrics[name][0][1] for key, (name, _) in _GAUGES.items() if metrics.get(name)}
     if "number" not in plain:
         raise UnreadableFile(f"{origin} holds no metrics of pipefix.watch, or none yet.", advice=_ADVICE)
-    looks = dict(_by_label(found, "pipefix_stage_batches", "stage"))
-    costs = _by_label(found, "pipefix_stage_seconds", "stage")
+    looks = dict(_by_label(metrics, "pipefix_stage_batches", "stage"))
+    costs = _by_label(metrics, "pipefix_stage_seconds", "stage")
     told = {
         "time": time.time(),
         "seconds": 0.0,
@@ -247,13 +249,13 @@ def parse(text: str, *, origin: str) -> Window:
         **{key: _whole(plain.get(key, 0.0)) for key in ("number", "workers", "epochs")},
         "ended": bool(plain.get("ended", 0.0)),
         "stages": {stage: {"s": cost, "batches": _whole(looks.get(stage, 0.0))} for stage, cost in costs if not math.isnan(cost)},
-        "machine": {key: found[name][0][1] for key, (name, _) in _MACHINE.items() if found.get(name)},
-        "wait": _spread(found, "pipefix_wait_seconds"),
-        "step": _spread(found, "pipefix_step_seconds"),
-        "batches": _whole(_first(found, "pipefix_batches_total")),
-        "samples": _whole(_first(found, "pipefix_samples_total")),
-        "drifting": [stage for stage, _ in _by_label(found, "pipefix_drift_ratio", "stage")],
-        "labels": found[_GAUGES["number"][0]][0][0],
+        "machine": {key: metrics[name][0][1] for key, (name, _) in _MACHINE.items() if metrics.get(name)},
+        "wait": _spread(metrics, "pipefix_wait_seconds"),
+        "step": _spread(metrics, "pipefix_step_seconds"),
+        "batches": _whole(_first(metrics, "pipefix_batches_total")),
+        "samples": _whole(_first(metrics, "pipefix_samples_total")),
+        "drifting": [stage for stage, _ in _by_label(metrics, "pipefix_drift_ratio", "stage")],
+        "labels": metrics[_GAUGES["number"][0]][0][0],
     }
     try:
         return msgspec.convert(told, Window)
@@ -261,12 +263,12 @@ def parse(text: str, *, origin: str) -> Window:
         raise UnreadableFile(f"{origin} tells figures that cannot be: {error}.", advice=_ADVICE) from error
 
 
-def _first(found: _Metrics, name: str) -> float:
-    return found[name][0][1] if name in found else 0.0
+def _first(metrics: _Metrics, name: str) -> float:
+    return metrics[name][0][1] if name in metrics else 0.0
 
 
-def _by_label(found: _Metrics, name: str, label: str) -> list[tuple[str, float]]:
-    return [(labels[label], value) for labels, value in found.get(name, ()) if label in labels]
+def _by_label(metrics: _Metrics, name: str, label: str) -> list[tuple[str, float]]:
+    return [(labels[label], value) for labels, value in metrics.get(name, ()) if label in labels]
 
 
 def _whole(value: float) -> float | int:
@@ -274,8 +276,8 @@ def _whole(value: float) -> float | int:
     return int(value) if math.isfinite(value) else value
 
 
-def _spread(found: _Metrics, name: str) -> dict[str, float] | None:
-    by = dict(_by_label(found, name, "quantile"))
+def _spread(metrics: _Metrics, name: str) -> dict[str, float] | None:
+    by = dict(_by_label(metrics, name, "quantile"))
     return {field: by[share] for share, field in _QUANTILES} if all(share in by for share, _ in _QUANTILES) else None
 
 

@@ -20,8 +20,8 @@ def rank() -> int | None:
 
 def local_rank() -> int | None:
     """Among those on this machine."""
-    found = launched.number("LOCAL_RANK")
-    return rank() if found is None else found
+    local = launched.number("LOCAL_RANK")
+    return rank() if local is None else local
 
 
 def own_file(path: str | Path) -> Path:

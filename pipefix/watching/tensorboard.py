@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipefix.vocabulary.extras import need
+from pipefix.watching.exporter import scalars
 from pipefix.watching.window import Window
 
 
@@ -26,8 +27,8 @@ class Scalars:
     def write(self, window: Window) -> None:
         """Over the number of batches, which is what most trainings call the step."""
         self._batches += window.batches
-        for name, value in _scalars(window):
-            self._writer.add_scalar(f"pipefix/{name}", value, self._batches)
+        for name, value in scalars(window).items():
+            self._writer.add_scalar(name, value, self._batches)
         for notice in window.notices:
             self._writer.add_text("pipefix/notices", notice.sentence, self._batches)
 
@@ -36,14 +37,3 @@ class Scalars:
             self._writer.close()
         else:
             self._writer.flush()
-
-
-def _scalars(window: Window) -> list[tuple[str, float]]:
-    found = [("samples_per_second", window.rate), ("waiting", window.waiting), ("workers_busy", window.busy)]
-    found += [("bytes_a_sample", window.bytes)]
-    if window.wait is not None:
-        found += [("wait_p50_s", window.wait.p50), ("wait_p99_s", window.wait.p99)]
-    found += [(f"stage/{name}_s", cost.s) for name, cost in window.stages.items()]
-    found += [(f"machine/{name}", value) for name, value in window.machine.items()]
-    found += [("drifting", float(len(window.drifting)))]
-    return [(name, value) for name, value in found if value is not None]

@@ -40,8 +40,8 @@ log = logging.getLogger("pipefix.watch")
 
 def _iterated(loader: Any) -> Any:
     """The DataLoader that gives the batches, where ``loader`` is a framework's wrapper around one; else itself."""
-    found = held_loader(loader)
-    return loader if found is None else found
+    inner = held_loader(loader)
+    return loader if inner is None else inner
 
 
 class _OutputHangs(Exception):
@@ -221,15 +221,15 @@ class Watch:
                 log.exception("pipefix.watch: on_drift raised; the training and the watch go on.")
 
     def _died(self, processes: Sequence[Any]) -> list[str]:
-        found = []
+        deaths = []
         for number, process in enumerate(processes):
             code = _exit_code(process)
             # Torch itself terminates workers that do not leave in time.
             if code and code != -signal.SIGTERM and process.pid not in self._dead:
                 self._dead.add(process.pid)
                 how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-                found.append(f"worker {number} (pid {process.pid}) {how}")
-        return found
+                deaths.append(f"worker {number} (pid {process.pid}) {how}")
+        return deaths
 
 
 def _exit_code(process: Any) -> int | None:
@@ -241,12 +241,12 @@ def _exit_code(process: Any) -> int | None:
     if known is not None or not hasattr(os, "waitid"):
         return known
     try:
-        found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        state = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except OSError:  # somebody else's child, or one that was reaped just now
         return None
-    if found is None:
+    if state is None:
         return None
-    return -found.si_status if found.si_code in (os.CLD_KILLED, os.CLD_DUMPED) else found.si_status
+    return -state.si_status if state.si_code in (os.CLD_KILLED, os.CLD_DUMPED) else state.si_status
 
 
 def watch(

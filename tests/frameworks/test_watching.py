@@ -54,8 +54,9 @@ def test_lightning(tmp_path: Path, handed: bool, workers: int):
 
     loader = DataLoader(Files(tmp_path, 16), batch_size=4, num_workers=workers)
     callback = LightningWatch(jsonl=tmp_path / "watch.jsonl", every=60)
+    logger = lightning.loggers.CSVLogger(tmp_path / "logs")
     trainer = lightning.Trainer(
-        max_epochs=2, callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu"
+        max_epochs=2, callbacks=[callback], logger=logger, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu"
     )
     if handed:
         trainer.fit(Model(), loader)
@@ -67,6 +68,8 @@ def test_lightning(tmp_path: Path, handed: bool, workers: int):
     assert (window["batches"], window["epochs"], window["ended"]) == (8, 2, True)
     assert window["stages"]["decode"]["s"] > 0
     assert type(loader) is DataLoader
+    logger.save()
+    assert "pipefix/stage/decode_s" in (Path(logger.log_dir) / "metrics.csv").read_text()
 
 
 def test_tensorboard_gets_event_files(tmp_path: Path):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
-
 import cv2
 import numpy as np
 import pytest
@@ -66,26 +63,16 @@ def test_what_cannot_be_read_is_none_as_before(hooks, tmp_path):
         assert hooks.run(lambda name=name: cv2.imread(str(tmp_path / name))) is None
 
 
-def test_imread_taken_by_name(hooks, tmp_path):
+def test_imread_taken_by_name(hooks, module_with, tmp_path):
     cv2.imwrite(str(tmp_path / "a.png"), PIXELS)
-    module = types.ModuleType("took_imread_by_name")
-    exec("from cv2 import imread", vars(module))
-    sys.modules[module.__name__] = module
-    try:
-        hooks.contract(lambda: module.imread(str(tmp_path / "a.png")), "files", "cv2", ops=READ)
-    finally:
-        del sys.modules[module.__name__]
+    module = module_with("from cv2 import imread")
+    hooks.contract(lambda: module.imread(str(tmp_path / "a.png")), "files", "cv2", ops=READ)
 
 
-def test_a_module_loaded_meanwhile_gets_the_original_back(hooks):
+def test_a_module_loaded_meanwhile_gets_the_original_back(hooks, module_with):
     original = cv2.imread
     hooks.install("cv2")
-    module = types.ModuleType("took_imread_late")
-    exec("from cv2 import imread", vars(module))
-    sys.modules[module.__name__] = module
-    try:
-        assert module.imread is not original
-        hooks.undo()
-        assert module.imread is original
-    finally:
-        del sys.modules[module.__name__]
+    module = module_with("from cv2 import imread")
+    assert module.imread is not original
+    hooks.undo()
+    assert module.imread is original

@@ -231,22 +231,14 @@ def test_reads_inside_a_replaced_decode_are_still_made(hooks, path):
     assert hooks.charged() == {}
 
 
-def test_names_taken_by_other_modules_follow(hooks, path):
-    import types
+def test_names_taken_by_other_modules_follow(hooks, module_with, path):
 
-    module = types.ModuleType("took_open_by_name")
-    exec(
-        "from io import open as take\ndef read(path):\n    with take(path, 'rb') as file:\n        return file.read()", vars(module)
+    module = module_with(
+        "from io import open as take\ndef read(path):\n    with take(path, 'rb') as file:\n        return file.read()"
     )
-    import sys
-
-    sys.modules[module.__name__] = module
-    try:
-        original = module.take
-        hooks.contract(lambda: module.read(path), "files", ops=FILES)
-        assert module.take is original
-    finally:
-        del sys.modules[module.__name__]
+    original = module.take
+    hooks.contract(lambda: module.read(path), "files", ops=FILES)
+    assert module.take is original
 
 
 def test_other_threads_are_timed_apart(hooks, path):

@@ -11,9 +11,7 @@ import json
 import lzma
 import mmap
 import pickle
-import sys
 import tarfile
-import types
 import zipfile
 import zlib
 
@@ -176,11 +174,6 @@ def test_csv_reads_through_the_files(hooks, whole):
     hooks.contract(lambda: list(csv.reader(open(whole / "d.csv"))), *NAMES, ops=OPENED)
 
 
-def test_loads_taken_by_name(hooks):
-    module = types.ModuleType("took_loads_by_name")
-    exec("from json import loads", vars(module))
-    sys.modules[module.__name__] = module
-    try:
-        hooks.contract(lambda: module.loads("[1]"), "json", ops={"json.loads": "decode"})
-    finally:
-        del sys.modules[module.__name__]
+def test_loads_taken_by_name(hooks, module_with):
+    module = module_with("from json import loads")
+    hooks.contract(lambda: module.loads("[1]"), "json", ops={"json.loads": "decode"})

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import http.server
-import sys
 import threading
-import types
 import urllib.error
 import urllib.request
 
@@ -110,17 +108,12 @@ def test_errors_stay_errors(hooks, server):
         assert hooks.run(fails, **how) == 404
 
 
-def test_urlopen_taken_by_name(hooks, server):
-    module = types.ModuleType("took_urlopen_by_name")
-    exec("from urllib.request import urlopen", vars(module))
-    sys.modules[module.__name__] = module
-    try:
-        hooks.install("socket", "http", "urllib")
-        hooks.run(lambda: module.urlopen(server + "/x").read())
-        assert "urllib.request.urlopen" in hooks.charged()
-    finally:
-        hooks.undo()
-        del sys.modules[module.__name__]
+def test_urlopen_taken_by_name(hooks, module_with, server):
+    module = module_with("from urllib.request import urlopen")
+    hooks.install("socket", "http", "urllib")
+    hooks.run(lambda: module.urlopen(server + "/x").read())
+    assert "urllib.request.urlopen" in hooks.charged()
+    hooks.undo()
 
 
 def test_http_client(hooks, server):

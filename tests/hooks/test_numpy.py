@@ -147,14 +147,6 @@ def test_touch_takes_any_shape():
         touch(array)
 
 
-def test_from_numpy_import_load(hooks, npy):
-    import sys
-    import types
-
-    module = types.ModuleType("took_numpy_load_by_name")
-    exec("from numpy import load", vars(module))
-    sys.modules[module.__name__] = module
-    try:
-        hooks.contract(lambda: module.load(npy), "files", "numpy", ops={**LOADED, "numpy.fromfile": "storage"})
-    finally:
-        del sys.modules[module.__name__]
+def test_from_numpy_import_load(hooks, module_with, npy):
+    module = module_with("from numpy import load")
+    hooks.contract(lambda: module.load(npy), "files", "numpy", ops={**LOADED, "numpy.fromfile": "storage"})

@@ -51,12 +51,28 @@ def shelf_of(reads):
 
 
 @pytest.fixture
-def both(monkeypatch):
-    """Runs a call while its objects are kept, then from those alone: both results, operations, and names of what was kept."""
+def both(monkeypatch, make_hooks):
+    """Runs a call while its objects are kept, then from those alone: both results, operations, and names of what was kept.
+
+    The same in a probe's recording, which keeps results of calls.
+    """
 
     def run(modules, name, call, asked):
         for key, module in modules.items():
             monkeypatch.setitem(sys.modules, key, module)
+        probed = make_hooks()
+        probed.install(name)
+        bare, began = probed.run(call), probed.charged()
+        assert set(began.values()) == {"storage"}
+        moved = probed.timer.bytes_read
+        assert moved
+        assert probed.run(call, record=True) == bare and probed.charged() == began
+        assert probed.timer.bytes_read >= moved and not probed.store.refused
+        before = len(asked)
+        assert probed.run(call, replace=[Stage.STORAGE]) == bare
+        assert len(asked) == before and not probed.charged() and not probed.timer.misses and not probed.timer.bytes_read
+        probed.undo()
+        asked.clear()
         timer, patches, store = SampleTimer(), Patches(), ResultStore()
         install_all(timer, patches, [name])
         timer.active, timer.recording = True, store
@@ -83,7 +99,7 @@ def test_obstore(both):
 
     class Got:
         def __init__(self):
-            self.meta = meta
+            self.meta, self.attributes = meta, {"Content-Type": "text/plain"}
 
         def bytes(self):
             return BODY
@@ -108,12 +124,12 @@ def test_obstore(both):
     def call():
         got = bucket.get("x")
         return (
-            got.bytes(), got.meta, bucket.head("x"),
+            got.bytes(), got.meta, got.attributes, bucket.head("x"),
             bucket.get_range("x", start=3, end=9), obstore.get_ranges(bucket, "x", starts=[1, 50], ends=[4, 60]),
         )  # fmt: skip
 
     first, again, operations, kept = both({"obstore": obstore, "obstore.store": store}, "obstore", call, asked)
-    assert first == again == (BODY, meta, meta, BODY[3:9], [BODY[1:4], BODY[50:60]])
+    assert first == again == (BODY, meta, {"Content-Type": "text/plain"}, meta, BODY[3:9], [BODY[1:4], BODY[50:60]])
     assert {"obstore.get", "obstore.get_range", "obstore.get_ranges", "obstore.head"} <= operations
     assert kept == ["head+s3://b/data/x", "s3://b/data/x"]
 

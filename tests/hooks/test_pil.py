@@ -181,17 +181,10 @@ def test_force_decodes_what_is_lazy(jpeg):
     assert other.tile == []
 
 
-def test_names_taken_by_other_modules_follow(hooks, jpeg):
-    import sys
-    import types
+def test_names_taken_by_other_modules_follow(hooks, module_with, jpeg):
 
-    module = types.ModuleType("took_pil_open_by_name")
-    exec("from PIL.Image import open as imopen\ndef read(path): return imopen(path).convert('RGB')", vars(module))
-    sys.modules[module.__name__] = module
-    try:
-        hooks.contract(lambda: module.read(jpeg), "files", "pil", ops=CONVERT)
-    finally:
-        del sys.modules[module.__name__]
+    module = module_with("from PIL.Image import open as imopen\ndef read(path): return imopen(path).convert('RGB')")
+    hooks.contract(lambda: module.read(jpeg), "files", "pil", ops=CONVERT)
 
 
 def test_torn_files_raise_the_same(hooks, jpeg):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tarfile
 from typing import Any
 
 import numpy as np
@@ -201,6 +202,62 @@ def test_zarr(hooks, tmp_path, packed):
     )
     array[:] = RANDOM.normal(size=(40, 8))
     hooks.contract(lambda: array[3], "zarr", ops={"zarr.Array[selection]": "decode" if packed else "storage"})
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_tensorstore(hooks, tmp_path, packed):
+    tensorstore = library("tensorstore")
+    codecs = [{"name": "bytes"}, *([{"name": "zstd"}] if packed else [])]
+    grid = {"name": "regular", "configuration": {"chunk_shape": [4, 8]}}
+    place = {"driver": "file", "path": str(tmp_path / "t")}
+    metadata = {"shape": [40, 8], "data_type": "float32", "chunk_grid": grid, "codecs": codecs}
+    array = tensorstore.open({"driver": "zarr3", "kvstore": place, "metadata": metadata}, create=True).result()
+    array[:].write(RANDOM.normal(size=(40, 8)).astype("f4")).result()
+    stage = "decode" if packed else "storage"
+    hooks.contract(lambda: array[3].read().result(), "tensorstore", ops={"tensorstore.Future.result": stage})
+    hooks.contract(lambda: np.asarray(array[3]), "tensorstore", ops={"tensorstore.TensorStore.__array__": stage})
+
+
+def test_webdataset(hooks, tmp_path):
+    webdataset = library("webdataset")
+    np.save(tmp_path / "a.npy", SEVERAL[0])
+    (tmp_path / "a.cls").write_bytes(b"7")
+    with tarfile.open(tmp_path / "s.tar", "w") as shard:
+        for name in ("a.cls", "a.npy"):
+            shard.add(tmp_path / name, name)
+
+    def sample(url: str) -> Any:
+        return next(webdataset.WebDataset(url, shardshuffle=False).decode().to_tuple("cls", "npy").iterator())
+
+    decoding = {"tar header", "webdataset.Decoder.decode1"}
+    hooks.install("files", "tarfile", "webdataset")
+    for url, storage in ((str(tmp_path / "s.tar"), {"open", "read"}), (f"pipe:cat {tmp_path}/s.tar", {"webdataset.Pipe.read"})):
+        label, pixels = hooks.run(lambda url=url: sample(url))
+        assert label == 7 and np.array_equal(pixels, SEVERAL[0])
+        assert {name for name, stage in hooks.charged().items() if stage == "storage"} == storage
+        assert {name for name, stage in hooks.charged().items() if stage == "decode"} == decoding
+
+
+def test_batchgenerators(hooks):
+    blank = library("batchgenerators.augmentations.noise_augmentations")
+    hooks.contract(
+        lambda: blank.augment_blank_square_noise(np.full((1, 8, 8), 3.0), 3, 2, (3, 3)),  # so that what it draws does not show
+        "batchgenerators",
+        ops={"batchgenerators.augment_blank_square_noise": "augment"},
+    )
+
+
+def test_batchgeneratorsv2(hooks):
+    import torch
+
+    mirror = library("batchgeneratorsv2.transforms.spatial.mirroring").MirrorTransform((0,))
+    compose = library("batchgeneratorsv2.transforms.utils.compose").ComposeTransforms([mirror, mirror])
+
+    def transformed() -> Any:
+        torch.manual_seed(0)
+        return compose(image=torch.arange(4.0).reshape(1, 2, 2), segmentation=torch.arange(4).reshape(1, 2, 2))
+
+    hooks.contract(transformed, "batchgeneratorsv2", ops={"batchgeneratorsv2.apply": "augment"})
 
 
 def test_pydicom(hooks, tmp_path):

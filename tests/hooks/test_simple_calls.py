@@ -36,7 +36,7 @@ class StandIn:
         monkeypatch.setitem(sys.modules, row.module, module)
         self.owner: Any = module
         for part in row.owner.split(".") if row.owner else ():
-            kind = type(part, (), {"compressor": None, "filters": None})
+            kind = type(part, (), {"compressor": None, "filters": None, "codec": None})
             setattr(self.owner, part, kind)
             self.owner = kind
         self.names = [named.partition("@")[0] for named in row.names.split()]
@@ -46,7 +46,15 @@ class StandIn:
 
     def member(self, name: str) -> Any:
         how, of_class = self.row.how, bool(self.row.owner)
-        made = b"read" if self.row.counts is len else 4 if self.row.counts is int else Counts() if self.row.counts else PIXELS
+        made = (
+            b"read"
+            if self.row.counts is len
+            else 4
+            if self.row.counts is int
+            else Counts()
+            if self.row.counts or how is How.FUTURE
+            else PIXELS
+        )
 
         def function(*args: Any, **_: Any) -> Any:
             self.called += 1
@@ -81,7 +89,8 @@ def test_row(hooks: Any, row: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     path = tmp_path / "file"
     path.write_bytes(bytes(FILE_BYTES))
     stage = row.stage if isinstance(row.stage, Stage) else Stage.STORAGE
-    answered = row.how not in (How.TIMED, How.CLASS)
+    at_once = row.how is How.FUTURE
+    answered = row.how not in (How.TIMED, How.CLASS, How.FUTURE)
     for name in library.names:
         with path.open("rb") as stream:
             args = (str(path),) if row.how is How.FILE else (stream,) if row.how is How.STREAM else ()
@@ -92,7 +101,7 @@ def test_row(hooks: Any, row: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
             bare = call()
             calls.install_row(row, hooks.timer, hooks.patches)
-            ops = {label_of(row, name): str(stage)}
+            ops = {} if at_once else {label_of(row, name): str(stage)}
             if row.how is How.FILE:
                 ops[f"{row.label.partition('.')[0]} read"] = "storage"
             for how in ({}, {"record": True}):
@@ -152,17 +161,40 @@ def test_a_class_that_lets_nothing_be_replaced_stays_as_it_is(hooks: Any) -> Non
     assert not hooks.patches.replaced
 
 
+BYTES, ZSTD = {"name": "bytes"}, {"name": "zstd"}
+
+
 @pytest.mark.parametrize(
-    ("codecs", "stage"),
+    ("library", "codecs", "stage"),
     [
-        ({"compressors": ("zstd",), "filters": ()}, Stage.DECODE),
-        ({"compressors": (), "filters": ()}, Stage.STORAGE),
-        ({"compressor": None, "filters": None}, Stage.STORAGE),
-        ({"compressor": "blosc", "filters": None}, Stage.DECODE),
+        ("zarr", {"compressors": ("zstd",), "filters": ()}, Stage.DECODE),
+        ("zarr", {"compressors": (), "filters": ()}, Stage.STORAGE),
+        ("zarr", {"compressor": None, "filters": None}, Stage.STORAGE),
+        ("zarr", {"compressor": "blosc", "filters": None}, Stage.DECODE),
+        ("tensorstore", {"codecs": [BYTES, ZSTD]}, Stage.DECODE),
+        ("tensorstore", {"codecs": [{"name": "transpose"}, BYTES]}, Stage.STORAGE),
+        ("tensorstore", {"compressor": {"id": "blosc"}}, Stage.DECODE),
+        ("tensorstore", {"compressor": None, "filters": None}, Stage.STORAGE),
+        ("tensorstore", {"compression": {"type": "gzip"}}, Stage.DECODE),
+        ("tensorstore", {"compression": {"type": "raw"}}, Stage.STORAGE),
+        ("tensorstore", {"encoding": "jpeg"}, Stage.DECODE),
+        ("tensorstore", {"encoding": "raw"}, Stage.STORAGE),
+        ("tensorstore", None, Stage.STORAGE),
     ],
 )
-def test_selections_of_compressed_zarr_arrays_are_decoding(codecs: dict[str, Any], stage: Stage) -> None:
-    assert next(row for row in simple_calls.TABLE if row.library == "zarr").stage(SimpleNamespace(**codecs)) is stage  # type: ignore[operator]
+def test_selections_of_compressed_arrays_are_decoding(library: str, codecs: Any, stage: Stage) -> None:
+    told = SimpleNamespace(codec=codecs and SimpleNamespace(to_json=lambda: codecs), **(codecs or {}))
+    assert next(row for row in simple_calls.TABLE if row.library == library).stage(told) is stage  # type: ignore[operator]
+
+
+def test_waiting_for_a_future_belongs_to_the_stage_of_the_call_that_gave_it(hooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("tensorstore")
+    module.Future = type("Future", (), {"result": lambda self: PIXELS})
+    packed = SimpleNamespace(to_json=lambda: {"codecs": [BYTES, ZSTD]})
+    module.TensorStore = type("TensorStore", (), {"read": lambda self: module.Future(), "codec": packed})
+    monkeypatch.setitem(sys.modules, "tensorstore", module)
+    hooks.contract(lambda: module.TensorStore().read().result(), "tensorstore", ops={"tensorstore.Future.result": "decode"})
+    hooks.contract(lambda: module.Future().result(), "tensorstore", ops={"tensorstore.Future.result": "storage"})
 
 
 class Held:

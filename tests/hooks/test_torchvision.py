@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 import warnings
 
 import numpy as np
@@ -61,14 +59,9 @@ def test_replacing_decode_alone_still_reads(hooks, picture):
     assert hooks.charged() == READ
 
 
-def test_taken_by_name(hooks, picture):
-    module = types.ModuleType("took_read_image_by_name")
-    exec("from torchvision.io import read_image, decode_image, read_file", vars(module))
-    sys.modules[module.__name__] = module
-    try:
-        hooks.contract(lambda: module.decode_image(module.read_file(picture)), "torchvision_io", ops=SPLIT)
-    finally:
-        del sys.modules[module.__name__]
+def test_taken_by_name(hooks, module_with, picture):
+    module = module_with("from torchvision.io import read_image, decode_image, read_file")
+    hooks.contract(lambda: module.decode_image(module.read_file(picture)), "torchvision_io", ops=SPLIT)
 
 
 def test_warnings_are_the_same(hooks, picture):

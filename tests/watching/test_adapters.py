@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from torch.utils.data import DataLoader
@@ -42,24 +44,53 @@ def test_accelerates_loaders_are_watched_inside(tmp_path: Path):
     assert type(shard.base_dataloader) is DataLoader
 
 
-def test_lightnings_collections_of_loaders(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
+@pytest.fixture
+def lightning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Our module for Lightning, with nothing of Lightning but the base class."""
     monkeypatch.setitem(sys.modules, "lightning", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "lightning.pytorch", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "lightning.pytorch.callbacks", SimpleNamespace(Callback=object))
     monkeypatch.delitem(sys.modules, "pipefix.watching.lightning", raising=False)
-    module = importlib.import_module("pipefix.watching.lightning")
+    yield importlib.import_module("pipefix.watching.lightning")
+    del sys.modules["pipefix.watching.lightning"]
+
+
+def test_lightnings_collections_of_loaders(lightning: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     loaders = [DataLoader([1, 2]), DataLoader([3])]  # type: ignore[arg-type]
-    callback = module.LightningWatch(every=60)
+    callback = lightning.LightningWatch(every=60)
     callback.on_train_start(SimpleNamespace(train_dataloader={"a": loaders}), None)
-    assert module._loaders(SimpleNamespace(flattened=loaders)) == loaders
+    assert lightning._loaders(SimpleNamespace(flattened=loaders)) == loaders
     assert [watch.loader for watch in callback.watches] == loaders
     callback.on_exception(None, None, KeyboardInterrupt())
-    monkeypatch.setattr(module, "watch", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(lightning, "watch", lambda *_, **__: 1 / 0)
     callback.on_fit_start(SimpleNamespace(fit_loop=SimpleNamespace(_data_source=SimpleNamespace(instance=loaders))), None)
     callback.on_train_start(SimpleNamespace(train_dataloader=loaders), None)
     assert "could not be watched; the training goes on" in caplog.text
     assert callback.watches == []
-    monkeypatch.delitem(sys.modules, "pipefix.watching.lightning")
+
+
+def test_figures_go_to_the_trainers_own_loggers(lightning: Any, caplog: pytest.LogCaptureFixture):
+    given: list[tuple[int, dict[str, float]]] = []
+    logger = SimpleNamespace(log_metrics=lambda figures, step: given.append((step, figures)))
+    trainer = SimpleNamespace(train_dataloader=DataLoader([1, 2]), loggers=[logger], global_step=7)  # type: ignore[arg-type]
+    callback = lightning.LightningWatch(every=60)
+    callback.on_train_start(trainer, None)
+    callback.on_train_batch_end(trainer, None, None, None, 0)
+    assert given == [], "there is no window yet"
+    callback.watches[0].pulse()
+    for _ in range(2):
+        callback.on_train_batch_end(trainer, None, None, None, 0)
+    assert [step for step, _ in given] == [7], "each window once"
+    assert given[0][1]["pipefix/samples_per_second"] == 0.0
+    callback.on_train_end(trainer, None)
+    assert len(given) == 2, "the last one as well"
+    trainer.loggers = [SimpleNamespace(log_metrics=lambda *_, **__: 1 / 0)]
+    callback.on_train_start(trainer, None)
+    for _ in range(2):
+        callback.watches[0].pulse()
+        callback.on_train_batch_end(trainer, None, None, None, 0)
+    assert caplog.text.count("the trainer's loggers get no more figures; the training goes on") == 1
+    callback.close()
 
 
 LIGHTNING = ("lightning", "lightning.pytorch.callbacks", "pytorch_lightning", "pytorch_lightning.callbacks")

@@ -43,6 +43,7 @@ from pipefix.loader.fusing.sample_random import seeded
 from pipefix.loader.fusing.source import FusedSource, alike, differing, settings_of
 from pipefix.loader.fusing.trial import PixelDifference, spread
 from pipefix.loader.policy.read_policy import drawing
+from pipefix.vocabulary.held_transforms import held_transforms
 
 LEAST_GAIN = 1.05
 """Of CPU time, below which the dataset's own code is left to itself."""
@@ -161,14 +162,14 @@ class SourceInPart(FusedSource):
         chain = stand_in.copied(dataset)
         if any(hasattr(one, "__getitems__") and not isinstance(one, Subset) for one in chain):
             raise NotRecognised("the dataset reads whole batches itself (__getitems__)")
-        holders = [holder for holder in stand_in.transforms_of(chain[0]) if any(holder.owner is one for one in chain)]
-        if len(holders) != 1:
+        lists = stand_in.transforms_of(chain)
+        if len(lists) != 1:
             raise NotRecognised(
-                "the dataset has no transforms" if not holders else "the dataset has more than one list of transforms"
+                "the dataset has no transforms" if not lists else "the dataset has more than one list of transforms"
             )
-        self.fused: Any = ListInPart(holders[0].value)
+        self.fused: Any = ListInPart(lists[0].value)
         self._into = IntoBatch(self.fused, deferral)
-        vars(holders[0].owner)[holders[0].name] = self._into
+        vars(lists[0].owner)[lists[0].name] = self._into
         self._copy = chain[0]
         self.kind = torch.uint8 if self.fused.finish.table is None else torch.float32
         self.look = look or self._look()
@@ -243,7 +244,7 @@ def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceI
     if isinstance(kernel, Absent) or arithmetic is None or not isinstance(vars(Image.Image).get("im"), property):
         return NotFused(why)  # before Pillow 11.1 pixels are a plain attribute, of which nobody is told that it is looked at
     deferral = Deferral(kernel, arithmetic)
-    key = ("in part", type(dataset), *(settings_of(holder.value) for holder in stand_in.transforms_of(dataset)))
+    key = ("in part", type(dataset), *(settings_of(held.value) for held in held_transforms(dataset)))
     if key not in known:
         look = partial(_found, dataset, mode, deferral, why)
         # A process that was made to try things has no processes of its own.

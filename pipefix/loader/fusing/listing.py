@@ -145,15 +145,14 @@ def _without_loading(chain: list[Any]) -> PictureLoading:
 
 def _with_transforms(chain: list[Any]) -> Any:
     """The one list of transforms in the chain, which a stand-in takes the place of."""
-    holders = [holder for holder in stand_in.transforms_of(chain[0]) if any(holder.owner is one for one in chain)]
-    if not holders:
+    lists = stand_in.transforms_of(chain)
+    if not lists:
         raise Unlisted("the dataset has no transforms (an attribute such as transform)")
-    if len(holders) > 1:
-        names = ", ".join(holder.name for holder in holders)
+    if len(lists) > 1:
+        names = ", ".join(held.name for held in lists)
         raise Unlisted(f"the dataset has more than one list of transforms ({names})")
-    holder = holders[0]
-    vars(holder.owner)[holder.name] = stand_in.Transforms()
-    return holder.value
+    vars(lists[0].owner)[lists[0].name] = stand_in.Transforms()
+    return lists[0].value
 
 
 def _file(path: Any) -> bytes:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from pipefix.caches import cut as cuts
 from pipefix.hooks.torch_internals import collate_by, collate_table
+from pipefix.vocabulary.held_transforms import HeldTransforms, held_transforms
 
 _made: list[weakref.ref[Any]] | None = None
 """Stand-ins, while they are counted."""
@@ -117,9 +117,9 @@ def copied(dataset: Any) -> list[Any]:
     return chain
 
 
-def transforms_of(dataset: Any) -> list[cuts.Holder]:
-    """The attributes of a dataset, and of those that it wraps, that hold transforms of pictures."""
-    return cuts.holders(dataset)
+def transforms_of(chain: list[Any]) -> list[HeldTransforms]:
+    """What the datasets of a chain hold of transforms."""
+    return [held for held in held_transforms(chain[0]) if any(held.owner is dataset for dataset in chain)]
 
 
 def parts(sample: Any) -> list[PicturePlace]:

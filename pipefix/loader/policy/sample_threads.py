@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
-from pipefix.vocabulary.attributes import own
 from pipefix.vocabulary.generators import generators, is_generator
+from pipefix.vocabulary.held_transforms import datasets_in
 from pipefix.vocabulary.random_state import RandomState
 
 Index = TypeVar("Index")
@@ -59,21 +59,8 @@ class SampleThreads:
 def _held(dataset: Any) -> list[Any]:
     """Generators of a dataset, of those that it is made of, and of the modules that their classes are written in."""
     known: dict[int, Any] = {}
-    for part in _parts(dataset):
+    for _, part in datasets_in(dataset):
         module = sys.modules.get(getattr(part, "__module__", None) or "")
         of_module = [] if module is None else [value for value in list(vars(module).values()) if is_generator(value)]
         known.update((id(generator), generator) for generator in (*generators(part), *of_module))
     return list(known.values())
-
-
-def _parts(dataset: Any) -> Iterator[Any]:
-    """A dataset, and those that it is made of."""
-    waiting = [dataset]
-    for _ in range(64):
-        if not waiting:
-            return
-        part = waiting.pop()
-        yield part
-        inner, several = own(part, "dataset"), own(part, "datasets")
-        waiting += [] if inner is None else [inner]
-        waiting += several if isinstance(several, (list, tuple)) else []

@@ -18,7 +18,7 @@ _MANY = 64
 class Unwrapped(NamedTuple):
     """What is probed of what was found."""
 
-    found: Any
+    value: Any
     words: str = ""
     """How the two differ; empty where they are the same."""
 
@@ -35,24 +35,24 @@ class NodeStream(IterableDataset[Any]):
         yield from self.node
 
 
-def unwrapped(found: Any, label: str) -> Unwrapped:
-    """The loader that ``found`` comes down to; ``found`` itself where it holds none."""
-    if isinstance(found, DataLoader):
-        return Unwrapped(found)
-    if is_data_module(found):
-        inner = unwrapped(_train_loader(found, label), label)
+def unwrapped(whole: Any, label: str) -> Unwrapped:
+    """The loader that ``whole`` comes down to; ``whole`` itself where it holds none."""
+    if isinstance(whole, DataLoader):
+        return Unwrapped(whole)
+    if is_data_module(whole):
+        inner = unwrapped(_train_loader(whole, label), label)
         told = f"{label} is a LightningDataModule: what its train_dataloader() gives is probed. {inner.words}"
-        return Unwrapped(inner.found, told.strip())
-    several = _several(found)
+        return Unwrapped(inner.value, told.strip())
+    several = _several(whole)
     if several:
-        return _first(found, several, label)
-    if is_node(found):
+        return _first(whole, several, label)
+    if is_node(whole):
         told = f"{label} is a graph of nodes: each thing that it yields counts as one sample, made by its own threads or processes."
-        return Unwrapped(DataLoader(NodeStream(found), batch_size=None), told)
-    loader = held_loader(found)
+        return Unwrapped(DataLoader(NodeStream(whole), batch_size=None), told)
+    loader = held_loader(whole)
     if loader is None:
-        return Unwrapped(found)
-    kind = type(found).__name__
+        return Unwrapped(whole)
+    kind = type(whole).__name__
     told = f"{label} is a {kind} around a DataLoader: the loader is probed, what {kind} does to its batches is not in the figures."
     return Unwrapped(loader, told)
 
@@ -63,7 +63,7 @@ def is_data_module(value: Any) -> bool:
 
 
 def is_module_class(kind: type) -> bool:
-    return any(f"{one.__module__}.{one.__qualname__}".endswith(_LIGHTNING) for one in kind.__mro__)
+    return any(f"{base.__module__}.{base.__qualname__}".endswith(_LIGHTNING) for base in kind.__mro__)
 
 
 def is_node(value: Any) -> bool:
@@ -82,20 +82,20 @@ def _train_loader(module: Any, label: str) -> Any:
         return module.train_dataloader()
 
 
-def _several(found: Any) -> list[tuple[Any, Any]]:
+def _several(whole: Any) -> list[tuple[Any, Any]]:
     """What a short list or dict holds, or Lightning's CombinedLoader, each with its name."""
-    if type(found).__name__ == "CombinedLoader":
-        found = list(getattr(found, "flattened", ()))
-    if type(found) is dict:
-        return list(found.items()) if len(found) <= _MANY else []
-    return list(enumerate(found)) if type(found) in (list, tuple) and len(found) <= _MANY else []
+    if type(whole).__name__ == "CombinedLoader":
+        whole = list(getattr(whole, "flattened", ()))
+    if type(whole) is dict:
+        return list(whole.items()) if len(whole) <= _MANY else []
+    return list(enumerate(whole)) if type(whole) in (list, tuple) and len(whole) <= _MANY else []
 
 
-def _first(found: Any, several: list[tuple[Any, Any]], label: str) -> Unwrapped:
+def _first(whole: Any, several: list[tuple[Any, Any]], label: str) -> Unwrapped:
     """Of several loaders the first, or the one that is called train."""
-    loaders = [(name, loader) for name, one in several if (loader := held_loader(one)) is not None]
+    loaders = [(name, loader) for name, value in several if (loader := held_loader(value)) is not None]
     if not loaders:
-        return Unwrapped(found)
+        return Unwrapped(whole)
     name, loader = next((pair for pair in loaders if str(pair[0]).startswith("train")), loaders[0])
     if len(loaders) == 1:
         return Unwrapped(loader)

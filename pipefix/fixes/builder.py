@@ -34,11 +34,11 @@ class Builder:
     def __enter__(self) -> Builder:
         if pool.can_fork() and not self._subject.iterable:
             context = multiprocessing.get_context("fork")
-            self._connection, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs, self._connection, self._subject))
+            self._connection, child_end = context.Pipe()
+            self._process = context.Process(target=_serve, args=(child_end, self._connection, self._subject))
             with existing_objects_skipped():
                 self._process.start()
-            theirs.close()
+            child_end.close()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,10 +56,10 @@ class Builder:
             return
         try:
             self._connection.send((recipe, folder))
-            while (told := self._connection.recv()) is not None:
-                if isinstance(told, BaseException):
-                    raise told
-                say(*told)
+            while (message := self._connection.recv()) is not None:
+                if isinstance(message, BaseException):
+                    raise message
+                say(*message)
         except (EOFError, ConnectionError) as error:
             self._process.join()
             raise TargetError(
@@ -72,26 +72,26 @@ def _build(subject: Subject, recipe: Recipe, folder: Path, say: Say) -> None:
     def show(state: State) -> None:
         say(f"building {folder.name}: {state.phase}", state.done / state.samples if state.samples else 0.0)
 
-    made = conversion.convert(subject.dataset, recipe, folder, target=subject.target, progress=show)
-    if made.changed:
+    result = conversion.convert(subject.dataset, recipe, folder, target=subject.target, progress=show)
+    if result.changed:
         conversion.convert(subject.dataset, recipe, folder, target=subject.target, update=True, progress=show)
 
 
-def _serve(connection: Any, other: Any, subject: Subject) -> None:
-    other.close()
+def _serve(connection: Any, parent_end: Any, subject: Subject) -> None:
+    parent_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent has heard it too, and says what becomes of it
     signal.signal(signal.SIGTERM, _leave)
     with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):  # the parent is gone, or wants no more
         while True:
             recipe, folder = connection.recv()
             try:
-                _build(subject, recipe, folder, lambda *told: connection.send(told))
-                said: Any = None
+                _build(subject, recipe, folder, lambda *progress: connection.send(progress))
+                answer: Any = None
             except ConnectionError:
                 break
             except (Exception, SystemExit) as error:  # noqa: BLE001 - handed to the parent, which raises it
-                said = pool.sendable(error)
-            connection.send(said)
+                answer = pool.sendable(error)
+            connection.send(answer)
     os._exit(0)  # what runs at an interpreter's end is the parent's to run
 
 

@@ -48,9 +48,9 @@ def candidates(proposed: Sequence[Proposed], min_gain: float) -> list[Proposed]:
 
     What is worth too little comes last, the best of it first.
     """
-    worth = [one for one in proposed if too_little(one, min_gain) is None or one.change is None]
-    rest = sorted((one for one in proposed if one not in worth), key=lambda one: -one.speedup.value)
-    return [*sorted(worth, key=lambda one: (fixer_for(one).is_last(one), fixer_for(one).alters(one) is not None)), *rest]
+    worth = [step for step in proposed if too_little(step, min_gain) is None or step.change is None]
+    rest = sorted((step for step in proposed if step not in worth), key=lambda step: -step.speedup.value)
+    return [*sorted(worth, key=lambda step: (fixer_for(step).is_last(step), fixer_for(step).alters(step) is not None)), *rest]
 
 
 def too_little(step: Proposed, min_gain: float) -> str | None:
@@ -62,12 +62,12 @@ def too_little(step: Proposed, min_gain: float) -> str | None:
 
 def condition(step: Proposed, fixer: Fixer) -> str | None:
     """What somebody should know before it is done."""
-    told = [words for words in (fixer.alters(step),) if words is not None]
+    conditions = [words for words in (fixer.alters(step),) if words is not None]
     if (step.disk_bytes or 0.0) > MUCH_DISK:
-        told.append(f"it takes {size(step.disk_bytes or 0.0)} of disk")
+        conditions.append(f"it takes {size(step.disk_bytes or 0.0)} of disk")
     if (step.seconds or 0.0) > LONG:
-        told.append(f"it takes {seconds(step.seconds or 0.0)} to make")
-    return "; ".join(told) or None
+        conditions.append(f"it takes {seconds(step.seconds or 0.0)} to make")
+    return "; ".join(conditions) or None
 
 
 def is_called(id: str, name: str) -> bool:
@@ -85,4 +85,4 @@ def why_not(plan: Plan, only: str) -> list[Refused]:
     if not named:
         known = ", ".join(sorted(step.id for step in plan))
         raise BadUsage(f"The plan for this pipeline has no remedy {only!r}.", advice=f"It has: {known or 'none'}.")
-    return [Refused(id=one.id, title=one.title, stage=str(one.stage), why=one.why, predicted=one.speedup) for one in named]
+    return [Refused(id=step.id, title=step.title, stage=str(step.stage), why=step.why, predicted=step.speedup) for step in named]

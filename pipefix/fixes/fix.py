@@ -144,25 +144,25 @@ class Session:
         if unseen is not None:
             self.stopped = unseen
             return msgspec.structs.replace(self._fixed(interrupted=False), dry=True)
-        seen = self._look()
+        probed = self._look()
         ahead = []
-        for step in self._wanted(seen.plan):
+        for step in self._wanted(probed.plan):
             fixer = fixer_for(step)
             why = fixer.refuses(step, self._context()) or too_little(step, self.wishes.min_gain)
             if why is None:
                 ahead.append(refused(step, condition(step, fixer) or ""))
             else:
                 self.outcomes.append(refused(step, why))
-        self.stopped = "interrupted" if not seen.whole else "a dry run: nothing was changed"
-        return msgspec.structs.replace(self._fixed(interrupted=not seen.whole), dry=True, ahead=ahead)
+        self.stopped = "interrupted" if not probed.whole else "a dry run: nothing was changed"
+        return msgspec.structs.replace(self._fixed(interrupted=not probed.whole), dry=True, ahead=ahead)
 
     def _rounds(self) -> bool:
         """Look, and try what is proposed, until nothing more is. False where a look was interrupted."""
         if not self._look_and_try():
             return False
-        kept = [one for one in self.outcomes if isinstance(one, Applied)]
-        if kept and self.wishes.only is None and PersistentWorkers.id not in self._told:
-            step = speedup.workers_kept_up(self._pipeline(self.plan).subject, kept[-1].measured.after.value)
+        applied = [outcome for outcome in self.outcomes if isinstance(outcome, Applied)]
+        if applied and self.wishes.only is None and PersistentWorkers.id not in self._told:
+            step = speedup.workers_kept_up(self._pipeline(self.plan).subject, applied[-1].measured.after.value)
             if step is not None and too_little(step, self.wishes.min_gain) is None:
                 self.outcomes.append(self._try(step))
         return True
@@ -173,10 +173,10 @@ class Session:
             if unseen is not None:
                 self.stopped = unseen
                 return True
-            seen = self._look()
-            if not seen.whole:
+            probed = self._look()
+            if not probed.whole:
                 return False
-            if not self._advance(seen.plan):
+            if not self._advance(probed.plan):
                 return True
         self.stopped = f"{MOST_STEPS} steps were kept; another pipefix fix goes on from here"
         return True
@@ -227,9 +227,9 @@ class Session:
 
     def _look(self) -> ProbeResult:
         now = self._pipeline(self.plan)
-        seen = self.look(now.subject, now.consumer, LOOKING * self.wishes.budget)
-        self.seen.append(seen)
-        return seen
+        probed = self.look(now.subject, now.consumer, LOOKING * self.wishes.budget)
+        self.seen.append(probed)
+        return probed
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -275,12 +275,16 @@ class Session:
         return f"it made the pipeline slower: {said}" if attempt.measured.slower else f"no gain that can be told from noise: {said}"
 
     def _not_allowed(self, step: Proposed, fixer: Fixer) -> str | None:
-        told = condition(step, fixer)
-        if told is None or self.wishes.yes:
+        question = condition(step, fixer)
+        if question is None or self.wishes.yes:
             return None
         if self.ask is None:
-            return f"{told}: --yes allows it"
-        return None if self.ask(f"{step.title}: {times_between(step.speedup)} predicted; {told}. Do it?") else f"{told}: declined"
+            return f"{question}: --yes allows it"
+        return (
+            None
+            if self.ask(f"{step.title}: {times_between(step.speedup)} predicted; {question}. Do it?")
+            else f"{question}: declined"
+        )
 
     def _refuse(self, step: Proposed, why: str) -> Refused:
         self.log.write("refused", id=step.id, why=why, predicted=step.speedup)
@@ -327,33 +331,36 @@ class Session:
 
     def _confirm(self) -> None:
         """The whole plan against no plan: steps that each helped are not believed to have helped together until that is seen."""
-        kept = [one for one in self.outcomes if isinstance(one, Applied)]
-        if not kept:
+        applied = [outcome for outcome in self.outcomes if isinstance(outcome, Applied)]
+        if not applied:
             return
         first, last = speedup.Pipeline(self.subject, self.consumer), self._pipeline(self.plan)
-        altered = "; ".join(words for words in dict.fromkeys(_altered(kept)) if words) or None
+        altered = "; ".join(words for words in dict.fromkeys(_altered(applied)) if words) or None
         moved = self.plan.augmentation is not None
         self.whole_same = _moved(altered) if moved else same_samples.same(first.subject, last.subject, alters=altered)
-        workers = {one.subject.loader.num_workers for one in (first, last)}
-        epochs = any(one.measured.epochs for one in kept) or len(workers) > 1  # those have to be started
+        workers = {pipeline.subject.loader.num_workers for pipeline in (first, last)}
+        epochs = any(outcome.measured.epochs for outcome in applied) or len(workers) > 1  # those have to be started
         self.total = speedup.faster(first, last, seconds=(1 - LOOKING) * self.wishes.budget, epochs=epochs, say=self.say)
         if not self.total.slower:
             return
         why = f"all steps together made it slower: {times_between(self.total.gain)}"
-        for one in reversed(kept):
+        for outcome in reversed(applied):
             backups.put_back(self.path, written=planfile.encode(self.plan))
             text = planfile.text_of(self.path)
             self.plan = planfile.decode(text, origin=planfile.NAME) if text is not None else PlanFile()
-            self.log.write("undone", step=one.step, id=one.id, why=why)
-            self.outcomes[self.outcomes.index(one)] = Refused(
-                id=one.id, title=one.title, stage=one.stage, why=why, predicted=one.predicted, measured=one.measured, same=one.same
+            self.log.write("undone", step=outcome.step, id=outcome.id, why=why)
+            self.outcomes[self.outcomes.index(outcome)] = Refused(
+                id=outcome.id, title=outcome.title, stage=outcome.stage, why=why,
+                predicted=outcome.predicted, measured=outcome.measured, same=outcome.same,
             )  # fmt: skip
         self.total, self.stopped = None, why
 
     def _fixed(self, *, interrupted: bool) -> Fixed:
         there = self.path.exists()
         now = self.plan.cache.path if self.plan.cache is not None else None
-        unread = [one.makes for one in self.outcomes if isinstance(one, Applied) and one.makes and one.makes != now]
+        unread = [
+            outcome.makes for outcome in self.outcomes if isinstance(outcome, Applied) and outcome.makes and outcome.makes != now
+        ]
         return Fixed(
             target=self.subject.target, folder=str(self.folder), plan=str(self.path) if there else None,
             interrupted=interrupted, outcomes=list(self.outcomes), stopped=self.stopped, total=self.total, same=self.whole_same,
@@ -392,7 +399,7 @@ def _moved(alters: str | None) -> Sameness:
     )
 
 
-def _altered(kept: list[Applied]) -> Iterator[str]:
-    for one in kept:
-        if one.same.kind in ("order", "different"):
-            yield one.same.sentence.partition(":")[0]
+def _altered(applied: list[Applied]) -> Iterator[str]:
+    for outcome in applied:
+        if outcome.same.kind in ("order", "different"):
+            yield outcome.same.sentence.partition(":")[0]

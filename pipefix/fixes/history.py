@@ -155,19 +155,19 @@ def writable(text: str) -> str:
 
 def read_entries(data: bytes, *, origin: str) -> list[Entry]:
     """Every whole line. One that was cut short by a crash is passed over; a file of something else is refused."""
-    found, unread = [], 0
+    entries, unread = [], 0
     for line in data.split(b"\n"):
         if not line.strip():
             continue
         try:
-            found.append(msgspec.json.decode(line, type=Entry, strict=False))
+            entries.append(msgspec.json.decode(line, type=Entry, strict=False))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             unread += 1
-    if unread and not found and data.endswith(b"\n"):
+    if unread and not entries and data.endswith(b"\n"):
         raise UnreadableFile(
             f"{origin} is not a log of pipefix fix: none of its lines can be read.", advice="Give fix another folder: --out DIR"
         )
-    return found
+    return entries
 
 
 # -- caches that fix made -----------------------------------------------------------------------------------------------------
@@ -245,9 +245,9 @@ def undo(folder: Path) -> Undone:
         dropped = settle(folder)
         removed, left = remove_unused(folder)
         finished = dropped is None and not removed and bool(backups.numbers(plan))
-        number, kept = dropped or 0, None
+        number, undone_plan = dropped or 0, None
         if finished:
-            number, kept = backups.put_back(plan)
+            number, undone_plan = backups.put_back(plan)
             removed, left = remove_unused(folder)
         name = log.name_of(number)
         log.write("undone" if finished else "dropped", step=number, id=name, why=None if finished else "it was not in effect")
@@ -255,6 +255,6 @@ def undo(folder: Path) -> Undone:
             log.write("removed", makes=cache)
         return Undone(
             folder=str(folder), id=name, step=number, finished=finished, removed=removed,
-            plan=planfile.NAME if plan.exists() else None, kept_as=kept.name if kept is not None else None,
+            plan=planfile.NAME if plan.exists() else None, kept_as=undone_plan.name if undone_plan is not None else None,
             left_alone=[*left, *log.unwritten],
         )  # fmt: skip

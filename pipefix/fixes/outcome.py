@@ -112,16 +112,16 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def applied(self) -> list[Applied]:
-        return [one for one in self.outcomes if isinstance(one, Applied)]
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Applied)]
 
     @property
     def refused(self) -> list[Refused]:
-        return [one for one in self.outcomes if isinstance(one, Refused)]
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Refused)]
 
     @property
     def promised(self) -> float | None:
         """What the steps that were kept were predicted to bring together."""
-        return math.prod(one.predicted.value for one in self.applied) if self.applied else None
+        return math.prod(outcome.predicted.value for outcome in self.applied) if self.applied else None
 
     @property
     def saved_s(self) -> float | None:
@@ -153,5 +153,5 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
 
 def as_dicts(fixed: Fixed) -> list[dict[str, Any]]:
     """For a run file."""
-    done = [msgspec.to_builtins(one) for one in fixed.outcomes]
-    return [*done, *({**msgspec.to_builtins(one), "outcome": "ahead"} for one in fixed.ahead)]
+    done = [msgspec.to_builtins(outcome) for outcome in fixed.outcomes]
+    return [*done, *({**msgspec.to_builtins(outcome), "outcome": "ahead"} for outcome in fixed.ahead)]

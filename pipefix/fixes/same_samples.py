@@ -52,22 +52,22 @@ def same(before: Subject, after: Subject, *, alters: str | None = None, untouche
     if length_of(after.dataset) != length:
         return Sameness(kind="unlike", sentence=f"{length_of(after.dataset)} samples instead of {length}")
     places = sorted({(2 * at + 1) * length // (2 * SAMPLES) for at in range(SAMPLES)})
-    found = [one for place in places for one in differences(_sample(before, place), _sample(after, place))]
+    unequal = [difference for place in places for difference in differences(_sample(before, place), _sample(after, place))]
     compared = len(places)
-    if not found:
-        told = f"{compared} samples compared, equal to the last bit with random numbers fixed"
-        return Sameness(kind="equal", sentence=told, samples=compared)
-    odd = next((one for one in found if one.mean is None), None)
+    if not unequal:
+        sentence = f"{compared} samples compared, equal to the last bit with random numbers fixed"
+        return Sameness(kind="equal", sentence=sentence, samples=compared)
+    odd = next((difference for difference in unequal if difference.mean is None), None)
     if odd is None and alters is not None:
-        return Sameness(kind="different", sentence=_told(found, compared, alters), samples=compared)
+        return Sameness(kind="different", sentence=_told(unequal, compared, alters), samples=compared)
     if any(list(differences(_sample(before, place), _sample(before, place))) for place in places[:4]):
-        told = (
+        sentence = (
             "a sample comes out different each time although random numbers are fixed: the dataset draws them in a way of its own"
         )
-        return Sameness(kind="unchecked", sentence=told, samples=compared)
+        return Sameness(kind="unchecked", sentence=sentence, samples=compared)
     if odd is not None:
         return Sameness(kind="unlike", sentence=odd.what, samples=compared)
-    return Sameness(kind="different", sentence=_told(found, compared, alters), samples=compared)
+    return Sameness(kind="different", sentence=_told(unequal, compared, alters), samples=compared)
 
 
 def _sample(subject: Subject, place: int) -> Any:
@@ -75,11 +75,11 @@ def _sample(subject: Subject, place: int) -> Any:
         return subject.dataset[place]
 
 
-def _told(found: Sequence[SampleDifference], compared: int, alters: str | None) -> str:
-    apart = float(np.mean([one.mean for one in found if one.mean is not None]))
-    scale = max((one.scale for one in found), default=0.0)
-    said = f"{alters}: " if alters else ""
-    return said + f"in {compared} samples compared, values differ by {apart:.2g} on average where their range is {scale:.3g}"
+def _told(unequal: Sequence[SampleDifference], compared: int, alters: str | None) -> str:
+    apart = float(np.mean([difference.mean for difference in unequal if difference.mean is not None]))
+    scale = max((difference.scale for difference in unequal), default=0.0)
+    prefix = f"{alters}: " if alters else ""
+    return prefix + f"in {compared} samples compared, values differ by {apart:.2g} on average where their range is {scale:.3g}"
 
 
 def _streams(before: Subject, after: Subject) -> Sameness:
@@ -109,11 +109,11 @@ def _repeated(subject: Subject, workers: int) -> int:
         iterator = iter(loader)
         try:
             with seeded(7), failure.as_target_error("Reading the stream"):
-                seen = list(islice(iterator, STREAMED))
+                prints = list(islice(iterator, STREAMED))
         finally:
             abandon(iterator)
             end_workers(iterator)
-    return len(seen) - len(set(seen))
+    return len(prints) - len(set(prints))
 
 
 def _prints(sample: Any) -> str:
@@ -153,52 +153,52 @@ def _same_fused(before: Subject, after: Subject, *, alters: str | None = None, u
     length = length_of(before.dataset)
     if length is None or length_of(after.dataset) != length:
         return Sameness(kind="unlike", sentence=f"{length_of(after.dataset)} samples instead of {length}")
-    found = in_child_process(partial(_both, before, after, spread(length, SAMPLES)))
-    if isinstance(found, NotFused):
-        return Sameness(kind="unchecked", sentence=found.why)
+    compared = in_child_process(partial(_both, before, after, spread(length, SAMPLES)))
+    if isinstance(compared, NotFused):
+        return Sameness(kind="unchecked", sentence=compared.why)
     elsewhere = after.dataset is not before.dataset and not untouched
-    return judged(*found, exact=mode_of(after.loader) == "exact", elsewhere=elsewhere, alters=alters)
+    return judged(*compared, exact=mode_of(after.loader) == "exact", elsewhere=elsewhere, alters=alters)
 
 
 def _both(before: Subject, after: Subject, places: list[int]) -> tuple[int, str | None, bool, PixelDifference] | NotFused:
     """How many were compared, what is another thing altogether, whether all is equal, and how far pictures lie apart."""
     mode = mode_of(after.loader)
     assert mode is not None
-    found = fused_trial.source_of(after.loader, mode)
-    if isinstance(found, NotFused):
-        return found
-    source, _ = found
-    made, own, equal = [], [], True
+    fused_source = fused_trial.source_of(after.loader, mode)
+    if isinstance(fused_source, NotFused):
+        return fused_source
+    source, _ = fused_source
+    fused_pictures, own, equal = [], [], True
     for place in places:
-        one = fused_trial.both(source, after.dataset, place)
-        if isinstance(one, NotFused):
-            return one
-        theirs, picture = one.own, one.picture
+        trial = fused_trial.both(source, after.dataset, place)
+        if isinstance(trial, NotFused):
+            return trial
+        expected, picture = trial.own, trial.picture
         if after.dataset is not before.dataset:
-            theirs, picture = fused_trial.other_own(before.dataset, source, place)
-        for where in differences(theirs, one.fused):
+            expected, picture = fused_trial.other_own(before.dataset, source, place)
+        for where in differences(expected, trial.fused):
             equal = False
             if where.mean is None:
                 return len(places), where.what, False, PixelDifference(0.0, 0.0, 0.0)
-        made.append(one.made)
+        fused_pictures.append(trial.made)
         own.append(picture)
-    return len(places), None, equal, difference(made, own, source.fused.level())
+    return len(places), None, equal, difference(fused_pictures, own, source.fused.level())
 
 
 def judged(
     count: int, odd: str | None, equal: bool, difference: PixelDifference, *, exact: bool, elsewhere: bool, alters: str | None
 ) -> Sameness:
     """What the comparison says. Pixels are held to what the mode allows, but where ``after`` reads from elsewhere: a cache."""
-    said = f"{alters}: " if alters else ""
+    prefix = f"{alters}: " if alters else ""
     if odd is not None:
         return Sameness(kind="unlike", sentence=odd, samples=count)
     if equal:
-        told = f"{said}{count} samples compared, equal to the last bit with random numbers fixed"
-        return Sameness(kind="different" if alters else "equal", sentence=told, samples=count)
-    told = f"in {count} samples compared, {difference.sentence()}"
+        sentence = f"{prefix}{count} samples compared, equal to the last bit with random numbers fixed"
+        return Sameness(kind="different" if alters else "equal", sentence=sentence, samples=count)
+    sentence = f"in {count} samples compared, {difference.sentence()}"
     if not elsewhere and (exact or not difference.close):
-        return Sameness(kind="unlike", sentence=told, samples=count)
-    return Sameness(kind="different", sentence=said + told, samples=count)
+        return Sameness(kind="unlike", sentence=sentence, samples=count)
+    return Sameness(kind="different", sentence=prefix + sentence, samples=count)
 
 
 # -- two samples --------------------------------------------------------------------------------------------------------------
@@ -215,27 +215,27 @@ class SampleDifference:
     """Their range."""
 
 
-def differences(one: Any, other: Any, way: str = "the sample", depth: int = 0) -> Iterator[SampleDifference]:
+def differences(expected: Any, actual: Any, path: str = "the sample", depth: int = 0) -> Iterator[SampleDifference]:
     """Every place where two samples differ; none where they are equal to the last bit."""
-    one, other = _plain(one), _plain(other)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        yield from _arrays(one, other, way)
-    elif type(one) is not type(other):
-        yield SampleDifference(f"{way} is a {type(other).__name__} instead of a {type(one).__name__}")
-    elif isinstance(one, dict) and depth < _DEEPEST:
-        if one.keys() != other.keys():
-            yield SampleDifference(f"{way} has other keys")
+    expected, actual = _plain(expected), _plain(actual)
+    if isinstance(expected, np.ndarray) and isinstance(actual, np.ndarray):
+        yield from _arrays(expected, actual, path)
+    elif type(expected) is not type(actual):
+        yield SampleDifference(f"{path} is a {type(actual).__name__} instead of a {type(expected).__name__}")
+    elif isinstance(expected, dict) and depth < _DEEPEST:
+        if expected.keys() != actual.keys():
+            yield SampleDifference(f"{path} has other keys")
             return
-        for key, value in one.items():
-            yield from differences(value, other[key], f"{way}[{key!r}]", depth + 1)
-    elif isinstance(one, (list, tuple)) and depth < _DEEPEST:
-        if len(one) != len(other):
-            yield SampleDifference(f"{way} has {len(other)} parts instead of {len(one)}")
+        for key, value in expected.items():
+            yield from differences(value, actual[key], f"{path}[{key!r}]", depth + 1)
+    elif isinstance(expected, (list, tuple)) and depth < _DEEPEST:
+        if len(expected) != len(actual):
+            yield SampleDifference(f"{path} has {len(actual)} parts instead of {len(expected)}")
             return
-        for place, (first, second) in enumerate(zip(one, other, strict=True)):
-            yield from differences(first, second, f"{way}[{place}]", depth + 1)
-    elif not _equal(one, other):
-        yield SampleDifference(f"{way} is {_short(other)} instead of {_short(one)}")
+        for place, (first, second) in enumerate(zip(expected, actual, strict=True)):
+            yield from differences(first, second, f"{path}[{place}]", depth + 1)
+    elif not _equal(expected, actual):
+        yield SampleDifference(f"{path} is {_short(actual)} instead of {_short(expected)}")
 
 
 def _plain(value: Any) -> Any:
@@ -243,7 +243,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         value = value.detach()
         if value.is_nested:
-            return [_plain(one) for one in value.unbind()]
+            return [_plain(tensor) for tensor in value.unbind()]
         if value.layout is not torch.strided:
             return {"layout": str(value.layout), "dense": _plain(value.to_dense())}
         return value.cpu().numpy() if value.dtype is not torch.bfloat16 else value.cpu().float().numpy()
@@ -252,36 +252,36 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _arrays(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], way: str) -> Iterator[SampleDifference]:
-    if one.shape != other.shape or one.dtype != other.dtype:
-        yield SampleDifference(f"{way} is {other.dtype} {_shape(other)} instead of {one.dtype} {_shape(one)}")
-    elif one.tobytes() != other.tobytes():
-        if one.dtype.kind not in "biuf":
-            yield SampleDifference(f"{way} holds other values")
+def _arrays(expected: np.ndarray[Any, Any], actual: np.ndarray[Any, Any], path: str) -> Iterator[SampleDifference]:
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        yield SampleDifference(f"{path} is {actual.dtype} {_shape(actual)} instead of {expected.dtype} {_shape(expected)}")
+    elif expected.tobytes() != actual.tobytes():
+        if expected.dtype.kind not in "biuf":
+            yield SampleDifference(f"{path} holds other values")
             return
-        same = one == other  # zeros of another sign too
-        if one.dtype.kind == "f":
-            same |= np.isnan(one) & np.isnan(other)
+        same = expected == actual  # zeros of another sign too
+        if expected.dtype.kind == "f":
+            same |= np.isnan(expected) & np.isnan(actual)
         if same.all():
             return
-        first, second = one.astype(np.float64), other.astype(np.float64)
+        first, second = expected.astype(np.float64), actual.astype(np.float64)
         with np.errstate(invalid="ignore"):
             apart = np.abs(first - second)
         apart = apart[np.isfinite(apart)]
-        yield SampleDifference(f"{way} holds other values", float(apart.mean()) if apart.size else None, float(np.ptp(first)))
+        yield SampleDifference(f"{path} holds other values", float(apart.mean()) if apart.size else None, float(np.ptp(first)))
 
 
 def _shape(array: np.ndarray[Any, Any]) -> str:
     return "x".join(map(str, array.shape)) or "of one value"
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(expected: Any, actual: Any) -> bool:
     try:
-        if bool(one == other) or bool(one != one and other != other):
+        if bool(expected == actual) or bool(expected != expected and actual != actual):
             return True
     except Exception:  # noqa: BLE001 - the user's own __eq__
-        return _pickled(one) == _pickled(other)
-    return _pickled(one) is not None and _pickled(one) == _pickled(other)
+        return _pickled(expected) == _pickled(actual)
+    return _pickled(expected) is not None and _pickled(expected) == _pickled(actual)
 
 
 def _pickled(value: Any) -> bytes | None:
@@ -298,24 +298,24 @@ def _short(value: Any) -> str:
 
 def fingerprint(sample: Any) -> str:
     """Equal samples have equal ones."""
-    told = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
 
     def walk(value: Any, depth: int) -> None:
         value = _plain(value)
-        told.update(type(value).__name__.encode())
+        digest.update(type(value).__name__.encode())
         if isinstance(value, np.ndarray):
-            told.update(
+            digest.update(
                 f"{value.dtype}{value.shape}".encode() + (value.tobytes() if value.dtype.kind != "O" else repr(value).encode())
             )
         elif isinstance(value, dict) and depth < _DEEPEST:
             for key, inner in value.items():
-                told.update(repr(key).encode())
+                digest.update(repr(key).encode())
                 walk(inner, depth + 1)
         elif isinstance(value, (list, tuple)) and depth < _DEEPEST:
             for inner in value:
                 walk(inner, depth + 1)
         else:
-            told.update(repr(value).encode())
+            digest.update(repr(value).encode())
 
     walk(sample, 0)
-    return told.hexdigest()
+    return digest.hexdigest()

@@ -69,8 +69,8 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     length = max(SHORTEST, seconds / (2 * 8))
     calm = False
     try:
-        for name, one in (("before", before), ("after", after)):
-            pools[name] = _pool(one)
+        for name, pipeline in (("before", before), ("after", after)):
+            pools[name] = _pool(pipeline)
         # Not torch.manual_seed: that would also seed CUDA, now or when it wakes up.
         with untouched(before.subject.loader), untouched(after.subject.loader):
             torch.default_generator.manual_seed(0)
@@ -86,7 +86,7 @@ def faster(before: Pipeline, after: Pipeline, *, seconds: float, epochs: bool = 
     except RuntimeError as error:
         if not worker_exit.is_worker_death(error):
             raise
-        raise failing.raised("The loader", error, [one for pool in pools.values() for one in pool.processes]) from error
+        raise failing.raised("The loader", error, [process for pool in pools.values() for process in pool.processes]) from error
     finally:
         for pool in pools.values():
             pool.close(at_once=not calm)
@@ -118,11 +118,11 @@ def _rate(rates: Sequence[float]) -> Interval:
     return Interval(value, min(low, value), max(high, value))
 
 
-def _pool(one: Pipeline) -> Pool | WholeLoader:
-    if suits(one.subject):
-        return WholeLoader(one.subject, one.consumer)
-    workers = one.subject.loader.num_workers
-    return Pool(one.subject, ProbeOptions(0, workers, cut=False), one.consumer)
+def _pool(pipeline: Pipeline) -> Pool | WholeLoader:
+    if suits(pipeline.subject):
+        return WholeLoader(pipeline.subject, pipeline.consumer)
+    workers = pipeline.subject.loader.num_workers
+    return Pool(pipeline.subject, ProbeOptions(0, workers, cut=False), pipeline.consumer)
 
 
 def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float]]) -> Measured:
@@ -131,7 +131,10 @@ def _whole_epochs(before: Pipeline, after: Pipeline, rates: dict[str, list[float
     if length is None:
         return _measured(rates["before"], rates["after"])
     starts = {"before": epoch_starts(before.subject), "after": epoch_starts(after.subject)}
-    whole = {name: [length / (statistics.median(starts[name]) + length / rate) for rate in found] for name, found in rates.items()}
+    whole = {
+        name: [length / (statistics.median(starts[name]) + length / rate) for rate in block_rates]
+        for name, block_rates in rates.items()
+    }
     return _measured(whole["before"], whole["after"], epochs=True)
 
 
@@ -143,7 +146,7 @@ def epoch_starts(subject: Subject, epochs: int = STARTS) -> list[float]:
     if not subject.iterable:
         name = "batch_sampler" if subject.auto_collation else "sampler"
         own[name] = list(islice(own[name], batches))
-    found = []
+    starts = []
     iterator: Any = None
     with warnings.catch_warnings(), untouched(subject.loader):
         warnings.simplefilter("ignore")
@@ -153,14 +156,14 @@ def epoch_starts(subject: Subject, epochs: int = STARTS) -> list[float]:
                 iterator = iter(loader)
                 next(iterator)
                 if number:
-                    found.append(perf_counter() - begun)
+                    starts.append(perf_counter() - begun)
                 for _ in islice(iterator, batches):
                     continue
         except (Exception, SystemExit) as error:
             raise failing.raised("The loader", error, processes_of(iterator)) from error
         finally:
             end_workers(iterator)
-    return found
+    return starts
 
 
 def workers_kept_up(subject: Subject, rate: float) -> Proposed | None:
@@ -271,8 +274,8 @@ class WholeLoader:
 class _Endless(Sampler[Any]):
     """The user's own order, epoch after epoch, and how many samples were asked for with each batch."""
 
-    def __init__(self, subject: Subject, asked: deque[int]) -> None:
-        self._subject, self._asked = subject, asked
+    def __init__(self, subject: Subject, sizes: deque[int]) -> None:
+        self._subject, self._asked = subject, sizes
 
     def __iter__(self) -> Iterator[Any]:
         for order in self._subject.orders():

@@ -82,9 +82,9 @@ def _is_fused(context: FixContext) -> str | None:
 
 def _needs_no_handing_over(context: FixContext) -> str | None:
     """Why batches are not to be handed over through reused memory; None where they can be."""
-    change, theirs = context.plan.loader, context.subject.loader
-    planned, own = getattr(change, "engine", None), getattr(theirs, "engine", None)
+    change, loader = context.plan.loader, context.subject.loader
+    planned, own = getattr(change, "engine", None), getattr(loader, "engine", None)
     if "processes" in (planned, own):
         return f"the {'plan' if planned == 'processes' else 'loader'} hands batches over through reused memory already"
-    workers = theirs.num_workers if change is None or change.num_workers is None else change.num_workers
+    workers = loader.num_workers if change is None or change.num_workers is None else change.num_workers
     return None if workers else "without workers there is nothing to hand over"

@@ -26,8 +26,8 @@ class LoopNotes:
 
     @property
     def rank(self) -> int | None:
-        told = str(self.process.get("rank") or "")
-        return int(told) if told.isdigit() else None
+        rank = str(self.process.get("rank") or "")
+        return int(rank) if rank.isdigit() else None
 
     def total(self, name: str) -> float:
         return total(self.blocks, name)

@@ -33,29 +33,29 @@ _RESAMPLES = 200
 
 
 def findings(loops: Sequence[LoopNotes]) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for place in dict.fromkeys(notes.loader for notes in loops if notes.loader):
-        found += shares.no_batches(place, [notes for notes in loops if notes.loader == place])
+        findings += shares.no_batches(place, [notes for notes in loops if notes.loader == place])
         here = [notes for notes in loops if notes.loader == place and notes.role in ("train", "evaluate") and notes.blocks]
         ranks = {notes.rank: notes for notes in here if notes.rank is not None}
-        found += shares.findings(place, here, ranks)
-        found += upkeep.findings(place, here)
+        findings += shares.findings(place, here, ranks)
+        findings += upkeep.findings(place, here)
         if len(ranks) > 1:
-            found += [one for one in _unlike(ranks) if one not in found]
+            findings += [finding for finding in _unlike(ranks) if finding not in findings]
             for look in (_straggler, _late_start):
-                found += look(place, ranks)
-    return found
+                findings += look(place, ranks)
+    return findings
 
 
 def _unlike(ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
     """Ranks that may use fewer cores than others, or another machine's processors."""
-    for name, what, advice in _MACHINE:
+    for name, title, advice in _MACHINE:
         by_value: dict[Any, list[int]] = {}
         for rank, notes in sorted(ranks.items()):
             by_value.setdefault(_of_machine(notes, name), []).append(rank)
         if len(by_value) > 1 and None not in by_value:
-            told = "; ".join(f"{value}: rank {_listed(whose)}" for value, whose in by_value.items())
-            yield Finding(id="unlike-ranks", severity="note", found=f"ranks differ in {what} ({told})", advice=advice)
+            ranks_by_value = "; ".join(f"{value}: rank {_listed(whose)}" for value, whose in by_value.items())
+            yield Finding(id="unlike-ranks", severity="note", found=f"ranks differ in {title} ({ranks_by_value})", advice=advice)
 
 
 _MACHINE = (
@@ -102,7 +102,7 @@ def _straggler(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
         return
     if any(_too_short(notes) for notes in ranks.values()):
         return
-    for part, said in ((_waiting, _data), (_working, _step)):
+    for part, description in ((_waiting, _data), (_working, _step)):
         spent = {rank: part(notes.blocks) for rank, notes in ranks.items()}
         slow = max(spent, key=spent.__getitem__)
         others = [notes for rank, notes in ranks.items() if rank != slow]
@@ -114,7 +114,7 @@ def _straggler(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
             yield Finding(
                 id="straggler",
                 severity="warning",
-                found=f"rank {slow} makes the others wait: {said(ranks[slow])} {seconds(more)} more a step than theirs, "
+                found=f"rank {slow} makes the others wait: {description(ranks[slow])} {seconds(more)} more a step than theirs, "
                 f"{percent(more / whole)} of the time of {len(ranks)} ranks (loader made at {place})",
                 advice=_ADVICE[part],
             )
@@ -145,11 +145,11 @@ def _step_of(blocks: Sequence[dict[str, Any]]) -> float:
 def _surely(part: Callable[[Sequence[dict[str, Any]]], float], slow: LoopNotes, others: Sequence[LoopNotes]) -> float:
     """Seconds a step that it has at least more than the others, in 97 % of resamples."""
     draw = random.Random(0)
-    found = []
+    shares = []
     for _ in range(_RESAMPLES):
-        spent, *theirs = (part(draw.choices(notes.blocks, k=len(notes.blocks))) for notes in (slow, *others))
-        found.append(spent - statistics.median(theirs))
-    return sorted(found)[_RESAMPLES // 40]
+        spent, *others_spent = (part(draw.choices(notes.blocks, k=len(notes.blocks))) for notes in (slow, *others))
+        shares.append(spent - statistics.median(others_spent))
+    return sorted(shares)[_RESAMPLES // 40]
 
 
 def _busy(notes: LoopNotes) -> float:
@@ -157,19 +157,19 @@ def _busy(notes: LoopNotes) -> float:
     looked = [block["looked"] for block in notes.blocks if "looked" in block]
     if total(looked, "batches") >= LEAST_LOOKS:
         return total(looked, "cpu") / (total(looked, "made") or 1.0)
-    made = notes.total("making_s") * max(1, notes.facts.get("workers") or 0)
-    return notes.total("making_cpu_s") / made if made else 0.0
+    making = notes.total("making_s") * max(1, notes.facts.get("workers") or 0)
+    return notes.total("making_cpu_s") / making if making else 0.0
 
 
 def _data(notes: LoopNotes) -> str:
     busy = _busy(notes)
     if busy >= COMPUTES:
-        what = "its samples are decoded and augmented more slowly (its loader computes)"
+        cause = "its samples are decoded and augmented more slowly (its loader computes)"
     elif busy <= WAITS:
-        what = "its storage is slower (its loader waits and computes little)"
+        cause = "its storage is slower (its loader waits and computes little)"
     else:
-        what = "its samples are made more slowly"
-    return f"{what}, and it waits for them"
+        cause = "its samples are made more slowly"
+    return f"{cause}, and it waits for them"
 
 
 def _step(_: LoopNotes) -> str:

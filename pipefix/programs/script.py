@@ -14,12 +14,12 @@ _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 def trains_when_imported(path: Path) -> bool:
     """Whether code outside of functions and of ``if __name__ == "__main__"`` computes gradients, by itself or by what it calls."""
     body = _body_of(path)
-    return _trains([one for one in body if not _is_main_guard(one)], _functions(body, path.parent), set())
+    return _trains([statement for statement in body if not _is_main_guard(statement)], _functions(body, path.parent), set())
 
 
 def is_program(path: Path) -> bool:
     """Whether running the file does more than importing it does."""
-    return any(_is_main_guard(one) for one in _body_of(path))
+    return any(_is_main_guard(statement) for statement in _body_of(path))
 
 
 def _body_of(path: Path) -> list[ast.stmt]:
@@ -37,27 +37,27 @@ def _is_main_guard(statement: ast.stmt) -> bool:
 
 def _functions(body: list[ast.stmt], folder: Path | None) -> dict[str, list[ast.stmt]]:
     """Functions and methods by their names, those of files beside it that it imports from included."""
-    found: dict[str, list[ast.stmt]] = {}
+    functions: dict[str, list[ast.stmt]] = {}
     for statement in body:
         if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level and folder is not None:
-            found |= _functions(_body_of(folder / f"{statement.module}.py"), None)
+            functions |= _functions(_body_of(folder / f"{statement.module}.py"), None)
     for statement in body:
         for node in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
             if isinstance(node, _Function):
-                found[node.name] = node.body
-    return found
+                functions[node.name] = node.body
+    return functions
 
 
-def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], seen: set[str]) -> bool:
+def _trains(statements: Iterable[ast.AST], functions: dict[str, list[ast.stmt]], visited: set[str]) -> bool:
     for call in _calls(statements):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if isinstance(call.func, ast.Attribute) and (
             name == "backward" or (name in ("fit", "train") and _is_trainer(call.func.value))
         ):
             return True
-        if name in functions and name not in seen:
-            seen.add(name)
-            if _trains(functions[name], functions, seen):
+        if name in functions and name not in visited:
+            visited.add(name)
+            if _trains(functions[name], functions, visited):
                 return True
     return False
 

@@ -60,24 +60,24 @@ def global_batch(loops: Sequence[LoopNotes]) -> tuple[int, str] | None:
     if len(each) != len(loops) or not each:
         return None
     batches = round(min(each))
-    if batches < 1 or any(abs(one - batches) > 0.1 * batches for one in each):
+    if batches < 1 or any(abs(count - batches) > 0.1 * batches for count in each):
         return None  # two optimizers, or a loop that was ended in between
     ranks = len({notes.rank for notes in loops if notes.rank is not None}) or 1
-    told = f"batches of {size:,}" + (f" on each of {ranks} ranks" if ranks > 1 else "")
-    return size * ranks * batches, told + (f", {batches} of them a step" if batches > 1 else "")
+    sentence = f"batches of {size:,}" + (f" on each of {ranks} ranks" if ranks > 1 else "")
+    return size * ranks * batches, sentence + (f", {batches} of them a step" if batches > 1 else "")
 
 
 def _another_global_batch(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """Than the program's arguments ask for by that very name."""
-    found = global_batch(loops) if all(notes.role == "train" for notes in loops) else None
-    asked = next((words for notes in loops if (words := _asked_for(notes.process.get("argv") or ()))), None)
-    if found is None or asked is None or found[0] == asked[1]:
+    actual = global_batch(loops) if all(notes.role == "train" for notes in loops) else None
+    intended = next((words for notes in loops if (words := _asked_for(notes.process.get("argv") or ()))), None)
+    if actual is None or intended is None or actual[0] == intended[1]:
         return
-    option, size = asked
+    option, size = intended
     yield Finding(
         id="global-batch",
         severity="warning",
-        found=f"{option} asks for {size:,} samples an optimizer step, and steps are over {found[0]:,}: {found[1]} "
+        found=f"{option} asks for {size:,} samples an optimizer step, and steps are over {actual[0]:,}: {actual[1]} "
         f"(loader made at {place})",
         advice="The batch size of a DataLoader is a rank's: divide it by the ranks, and by the batches of a step.",
     )
@@ -178,7 +178,7 @@ def _same_stream(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding]:
         return
     firsts = [notes.checksums for notes in ranks.values()]
     common = min(map(len, firsts))
-    alike = len({tuple(one[:common]) for one in firsts}) == 1
+    alike = len({tuple(indices[:common]) for indices in firsts}) == 1
     if alike and len(set(firsts[0][:common])) >= LEAST_APART:
         yield Finding(
             id="same-samples",
@@ -195,11 +195,11 @@ def _unlike_batches(place: str, ranks: dict[int, LoopNotes]) -> Iterator[Finding
         sizes.setdefault(notes.facts.get("batch_size"), []).append(rank)
     if len(sizes) < 2 or None in sizes or any(notes.role != "train" for notes in ranks.values()):
         return
-    told = "; ".join(f"{size}: rank {', '.join(map(str, whose))}" for size, whose in sizes.items())
+    ranks_by_size = "; ".join(f"{size}: rank {', '.join(map(str, whose))}" for size, whose in sizes.items())
     yield Finding(
         id="unlike-batches",
         severity="warning",
-        found=f"ranks take batches of different sizes ({told}; loader made at {place})",
+        found=f"ranks take batches of different sizes ({ranks_by_size}; loader made at {place})",
         advice="Gradients are averaged over ranks, not over samples, so smaller batches count for more: use one size.",
     )
 
@@ -224,12 +224,12 @@ def _tails(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     dropped = taken < length
     if dropped and not any(epoch.get("drop_last") for epoch in begun):
         return
-    what, count = ("evaluation" if evaluates else "an epoch"), abs(length - taken)
+    part, count = ("evaluation" if evaluates else "an epoch"), abs(length - taken)
     how = f"leaves out {count:,} of {length:,} samples" if dropped else f"takes {count:,} of {length:,} samples twice"
     yield Finding(
         id="dropped-tail" if dropped else "doubled-tail",
         severity="warning" if evaluates else "note",
-        found=f"{what} {how}, {percent(count / length)} (loader made at {place})",
+        found=f"{part} {how}, {percent(count / length)} (loader made at {place})",
         advice=_TAIL_ADVICE[dropped],
     )
 

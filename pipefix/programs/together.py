@@ -82,10 +82,10 @@ def brought_together(
                 overhead = max(overhead, event["overhead_s"])
                 cuda = cuda or event["cuda"]
         unended += not ended
-    told = findings(loops)
+    sentences = findings(loops)
     loops = [notes for notes in loops if notes.blocks]
     ranks = {notes.rank for notes in loops if notes.rank is not None}
-    over = {place: global_batch([notes for notes in loops if notes.loader == place]) for place in {one.loader for one in loops}}
+    over = {place: global_batch([notes for notes in loops if notes.loader == place]) for place in {notes.loader for notes in loops}}
     figures = sorted(
         (_figures(notes, begun, over[notes.loader]) for notes in loops),
         key=lambda loop: (loop.role != "train", -loop.seconds, loop.rank or 0),
@@ -101,7 +101,7 @@ def brought_together(
         killed=unended,
         errors=list(dict.fromkeys(errors)),
         planned=list(dict.fromkeys(planned)),
-        findings=told,
+        findings=sentences,
     )
 
 
@@ -223,15 +223,15 @@ def _part_outside(looked: list[dict[str, Any]]) -> float:
 
 def _stages(looked: list[dict[str, Any]]) -> dict[str, Interval]:
     """Each stage's part of the making of batches, with the interval that resampled looks give."""
-    if sum(one["batches"] for one in looked) < LEAST_LOOKS or len(looked) < LEAST:
+    if sum(look["batches"] for look in looked) < LEAST_LOOKS or len(looked) < LEAST:
         return {}
     draw = random.Random(0)
     drawn = [draw.choices(looked, k=len(looked)) for _ in range(_RESAMPLES)]
-    found = {}
+    shares = {}
     for stage in MOSTLY:
         parts = sorted(_part(some, stage) for some in drawn)
-        found[stage] = Interval(_part(looked, stage), parts[_RESAMPLES // 40], parts[-1 - _RESAMPLES // 40])
-    return found
+        shares[stage] = Interval(_part(looked, stage), parts[_RESAMPLES // 40], parts[-1 - _RESAMPLES // 40])
+    return shares
 
 
 def _part(looked: list[dict[str, Any]], stage: str) -> float:
@@ -240,12 +240,12 @@ def _part(looked: list[dict[str, Any]], stage: str) -> float:
 
 def _by_device(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """With what the device idled as their waits; what it worked meanwhile is its step's."""
-    found = []
+    adjusted = []
     whole = total(blocks, "steps") / total(blocks, "device_steps")  # those of some steps were not seen
     for block in blocks:
         waited = min(block["wait_s"] + block["step_s"], whole * block["device_wait_s"] + sum(block["first_s"]))
-        found.append({**block, "wait_s": waited, "step_s": block["wait_s"] + block["step_s"] - waited})
-    return found
+        adjusted.append({**block, "wait_s": waited, "step_s": block["wait_s"] + block["step_s"] - waited})
+    return adjusted
 
 
 def _ratio(blocks: Iterable[dict[str, Any]]) -> float:
@@ -269,24 +269,24 @@ def verdict(program: ProgramFigures) -> Verdict:
     who = f"the loop over the loader made at {loop.loader}"
     if loop.rank is not None and program.ranks > 1:
         who += f" (rank {loop.rank} of {program.ranks})"
-    told = f"{who} waited for batches in {percent(share.value)} of its time"
+    clause = f"{who} waited for batches in {percent(share.value)} of its time"
     if sum(loop.first_batch_s) > share.value * loop.seconds / 2 > 0:
-        told += f", most of it for the first batch of {'an epoch' if len(loop.first_batch_s) > 1 else 'its only epoch'}"
+        clause += f", most of it for the first batch of {'an epoch' if len(loop.first_batch_s) > 1 else 'its only epoch'}"
     if loop.by_device:
-        told += ", by what its device idled meanwhile"
+        clause += ", by what its device idled meanwhile"
     elif program.cuda:
-        told += ", by the CPU's clocks, which do not see what the GPU still had to do"
+        clause += ", by the CPU's clocks, which do not see what the GPU still had to do"
     if share.low >= WAITING:
-        sentence = f"Input-bound: {told}.{_made_of(loop)}"
+        sentence = f"Input-bound: {clause}.{_made_of(loop)}"
         return Verdict(kind="input-bound", stage=None, sentence=sentence, confidence=1.0, rule=_rule())
     if share.high <= FED:
-        return Verdict(kind="step-bound", stage="step", sentence=f"Step-bound: {told}.", confidence=1.0, rule=_rule())
+        return Verdict(kind="step-bound", stage="step", sentence=f"Step-bound: {clause}.", confidence=1.0, rule=_rule())
     if (share.low >= FED and share.high <= 2 * WAITING) or share.high <= WAITING:
-        return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {told}.", confidence=1.0, rule=_rule())
+        return Verdict(kind="balanced", stage=None, sentence=f"Balanced: {clause}.", confidence=1.0, rule=_rule())
     doubt = "that is too short for more"
     if share.high < 1:
         doubt = f"between {percent(share.low)} and {percent(share.high)} is as likely"
-    return _inconclusive(f"{told}, and {doubt}.")
+    return _inconclusive(f"{clause}, and {doubt}.")
 
 
 def _without_loader(outside: Interval | None) -> Verdict:
@@ -297,13 +297,13 @@ def _without_loader(outside: Interval | None) -> Verdict:
     part = f"{percent(outside.value)} of its time"
     where = "outside its models, their backward passes and the optimizer's steps"
     if outside.high <= WAITING:
-        told = f"the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
+        sentence = f"the program trains without a DataLoader, and only {part} passes {where}: making batches takes no more."
         fed = outside.high <= FED
         kind, stage = ("step-bound", "step") if fed else ("balanced", None)
         rule = (
             f"from clocks: step-bound where surely {percent(FED)} or less passes there, balanced where {percent(WAITING)} or less"
         )
-        return Verdict(kind=kind, stage=stage, sentence=f"{kind.capitalize()}: {told}", confidence=1.0, rule=rule)
+        return Verdict(kind=kind, stage=stage, sentence=f"{kind.capitalize()}: {sentence}", confidence=1.0, rule=rule)
     between = f"({percent(outside.low)} to {percent(outside.high)})"
     return _inconclusive(
         f"{trains}. {part} {between} passes {where}: batches are made in it, and logging and checkpoints are; clocks do not tell "
@@ -316,7 +316,7 @@ def _made_of(loop: LoopFigures) -> str:
     if not loop.stages:
         return ""
     (first, most), *others = sorted(loop.stages.items(), key=lambda pair: -pair[1].value)
-    if any(other.high >= most.low for _, other in others):
+    if any(interval.high >= most.low for _, interval in others):
         return ""
     return f" Making them is mostly {MOSTLY[first]}: {percent(most.value)} of it, in {loop.looked} batches that were looked at."
 

@@ -23,9 +23,9 @@ MANY_TENSORS, HANDED = 64, 0.2
 def findings(place: str, loops: Sequence[LoopNotes]) -> Iterator[Finding]:
     """``loops``: over the loaders that the line ``place`` made, one of each process. What ranks have in common is told once."""
     for look in (_workers_anew, _idle_workers, _idle_pools, _blocking_saves, _many_tensors):
-        found = next((one for notes in loops for one in look(place, notes)), None)
-        if found is not None:
-            yield found
+        finding = next((finding for notes in loops for finding in look(place, notes)), None)
+        if finding is not None:
+            yield finding
 
 
 def _workers_anew(place: str, notes: LoopNotes) -> Iterator[Finding]:

@@ -86,34 +86,34 @@ def memory_left(root: str | Path = "/") -> list[int]:
 
 def throttle(root: str | Path = "/") -> Throttle:
     """Read the throttling counters of every level that has a quota."""
-    found: dict[str, QuotaLevel] = {}
+    levels: dict[str, QuotaLevel] = {}
     for version, level in _levels(root, mounts(root), "cpu"):
         if _quota(version, level) is None:
             continue
         stat = counters(level / "cpu.stat")
         if "nr_periods" in stat and "nr_throttled" in stat:
             held = stat.get("throttled_usec", 0) / 1e6 if version == "v2" else stat.get("throttled_time", 0) / 1e9
-            found[str(level)] = QuotaLevel(stat["nr_periods"], stat["nr_throttled"], held)
-    return Throttle(found)
+            levels[str(level)] = QuotaLevel(stat["nr_periods"], stat["nr_throttled"], held)
+    return Throttle(levels)
 
 
 def group_paths(root: str | Path = "/") -> dict[str, str]:
     """Controller -> this process's group; the key of the unified (v2) hierarchy is the empty string."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for line in _text(Path(root) / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         names, separator, path = rest.partition(":")
         if separator:
-            found.update(dict.fromkeys(names.split(","), path))
-    return found
+            paths.update(dict.fromkeys(names.split(","), path))
+    return paths
 
 
 def _mounted(root: str | Path, table: list[Mount]) -> list[tuple[str, Mount]]:
     """The cgroup hierarchies in view. Without a mountinfo line for one, its usual place is tried."""
-    found = [("v2" if mount.kind == "cgroup2" else "v1", mount) for mount in table if mount.kind in ("cgroup", "cgroup2")]
-    if not found and (Path(root) / "sys/fs/cgroup/cgroup.controllers").is_file():
-        found.append(("v2", Mount("/sys/fs/cgroup", "/", "cgroup2", "cgroup2", ())))
-    return found
+    hierarchies = [("v2" if mount.kind == "cgroup2" else "v1", mount) for mount in table if mount.kind in ("cgroup", "cgroup2")]
+    if not hierarchies and (Path(root) / "sys/fs/cgroup/cgroup.controllers").is_file():
+        hierarchies.append(("v2", Mount("/sys/fs/cgroup", "/", "cgroup2", "cgroup2", ())))
+    return hierarchies
 
 
 def _levels(root: str | Path, table: list[Mount], controller: str) -> Iterator[tuple[str, Path]]:
@@ -180,9 +180,9 @@ def _number(path: Path) -> int | None:
 
 def counters(path: Path) -> dict[str, int]:
     """The lines ``name number`` of such a file; empty where it cannot be read."""
-    found = {}
+    numbers = {}
     for line in _text(path).splitlines():
         name, _, value = line.partition(" ")
         if value.strip().isdigit():
-            found[name] = int(value)
-    return found
+            numbers[name] = int(value)
+    return numbers

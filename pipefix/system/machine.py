@@ -198,12 +198,12 @@ def _field(text: str, name: str) -> str:
 
 def _cpu_list(text: str) -> set[int]:
     """``0-3,8`` -> {0, 1, 2, 3, 8}."""
-    found: set[int] = set()
+    cores: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         if first.isdigit():
-            found.update(range(int(first), int(last if last.isdigit() else first) + 1))
-    return found
+            cores.update(range(int(first), int(last if last.isdigit() else first) + 1))
+    return cores
 
 
 def _cpuinfo(base: Path) -> tuple[str | None, int]:
@@ -214,21 +214,21 @@ def _cpuinfo(base: Path) -> tuple[str | None, int]:
 
 
 def _meminfo(base: Path) -> dict[str, int]:
-    found = {}
+    sizes = {}
     for line in _read(base / "proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isdigit():
-            found[name] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
-    return found
+            sizes[name] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
+    return sizes
 
 
 def _shm(base: Path, statvfs: Callable[[Path], Any] | None) -> tuple[int | None, int | None]:
     try:
-        seen = (statvfs or os.statvfs)(base / "dev/shm")
+        statistics = (statvfs or os.statvfs)(base / "dev/shm")
     except OSError:
         return None, None
-    return seen.f_blocks * seen.f_frsize, seen.f_bavail * seen.f_frsize
+    return statistics.f_blocks * statistics.f_frsize, statistics.f_bavail * statistics.f_frsize
 
 
 def _fd_limits(base: Path) -> tuple[int | None, int | None]:
@@ -276,11 +276,11 @@ def gpus_here() -> tuple[list[Gpu], str | None, str | None]:
     except nvml.NVMLError as error:
         return [], None, f"the NVIDIA driver does not answer: {error}"
     try:
-        found = []
+        gpus = []
         for index in range(nvml.nvmlDeviceGetCount()):
             device = nvml.nvmlDeviceGetHandleByIndex(index)
-            found.append(Gpu(_string(nvml.nvmlDeviceGetName(device)), int(nvml.nvmlDeviceGetMemoryInfo(device).total)))
-        return found, _string(nvml.nvmlSystemGetDriverVersion()), None
+            gpus.append(Gpu(_string(nvml.nvmlDeviceGetName(device)), int(nvml.nvmlDeviceGetMemoryInfo(device).total)))
+        return gpus, _string(nvml.nvmlSystemGetDriverVersion()), None
     except nvml.NVMLError as error:
         return [], None, f"the NVIDIA driver does not answer: {error}"
     finally:

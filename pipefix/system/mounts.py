@@ -64,7 +64,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 def _plain(field: str) -> str:
     """Undo mountinfo's octal escapes (a space is ``\\040``)."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), field)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)
 
 
 def mounts(root: str | Path = "/") -> list[Mount]:
@@ -73,15 +73,15 @@ def mounts(root: str | Path = "/") -> list[Mount]:
         text = (Path(root) / "proc/self/mountinfo").read_text(errors="surrogateescape")
     except OSError:
         return []
-    found = []
+    mounts = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
         head, tail = before.split(), after.split()
         if not separator or len(head) < 5 or len(tail) < 2:
             continue
         options = tuple(tail[2].split(",")) if len(tail) > 2 else ()
-        found.append(Mount(_plain(head[4]), _plain(head[3]), tail[0], _plain(tail[1]), options))
-    return found
+        mounts.append(Mount(_plain(head[4]), _plain(head[3]), tail[0], _plain(tail[1]), options))
+    return mounts
 
 
 def filesystem(path: str | os.PathLike[str], root: str | Path = "/") -> Filesystem | None:
@@ -92,12 +92,12 @@ def filesystem(path: str | os.PathLike[str], root: str | Path = "/") -> Filesyst
 def filesystems(paths: Iterable[str], root: str | Path = "/") -> dict[str, Filesystem]:
     """The same for many paths, looking at the mounts once. Keys are mount points."""
     table = mounts(root)
-    found: dict[str, Filesystem] = {}
+    filesystems: dict[str, Filesystem] = {}
     for folder in {os.path.dirname(os.path.realpath(path)) for path in paths}:
         under = _deepest(folder, table)
         if under is not None:
-            found[under.mount] = under
-    return found
+            filesystems[under.mount] = under
+    return filesystems
 
 
 def _deepest(path: str, table: list[Mount]) -> Filesystem | None:

@@ -33,4 +33,4 @@ class Neighbours:
         except (OSError, ValueError, IndexError):
             return None
         own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return time.monotonic(), busy - sum(one.ru_utime + one.ru_stime for one in own)
+        return time.monotonic(), busy - sum(usage.ru_utime + usage.ru_stime for usage in own)

@@ -24,13 +24,13 @@ THREAD_VARIABLES = [
 
 def versions() -> dict[str, str]:
     """Installed packages of `PACKAGES` and their versions."""
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def thread_environment(environ: Mapping[str, str]) -> dict[str, str]:

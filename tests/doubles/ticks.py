@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import mmap
+import os
 import threading
 import time
 from types import ModuleType, SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pipefix.measurement.replay import LOOK_AGAIN
 from pipefix.system.run_queue import RunQueue
 
 READING = ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "thread_time_ns", "process_time", "process_time_ns")
@@ -47,6 +49,8 @@ class Ticks:
     def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
         self.passes(seconds)
+        if seconds <= LOOK_AGAIN:  # it waits for other processes, which need a processor for that
+            os.sched_yield()
 
     @property
     def now(self) -> float:

@@ -56,8 +56,8 @@ def _tensors(value: Any, depth: int) -> Iterator[Any]:
     if hasattr(value, "shape") and hasattr(value, "tolist"):
         yield value
     elif isinstance(value, (list, tuple, Mapping)) and depth < _DEEPEST:
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _tensors(one, depth + 1)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(item, depth + 1)
     elif isinstance(value, (str, bytes, int, float)):
         yield value
 

@@ -35,7 +35,7 @@ class DeviceWaits:
         """A step of ``loop`` has been queued, and its loop asks for the next batch."""
         if self.step is not None:
             step, self.step = self.step, None
-            step.end(asked=step.loop is loop)  # else the step of a loop around this one
+            step.end(requested=step.loop is loop)  # else the step of a loop around this one
             self._ended_steps.append(step)
         self._end = self.now()
 
@@ -96,11 +96,11 @@ class StepParts:
             self._copies.append((len(self._marks), begin, self._now()))
         return result
 
-    def end(self, *, asked: bool) -> None:
+    def end(self, *, requested: bool) -> None:
         """``asked``: the loop asks for its next batch; else the step is not told."""
         self._patched()
         self.reached("other")
-        if not asked or any(event is None for event in self.events()):
+        if not requested or any(event is None for event in self.events()):
             self._marks, self._copies = [], []
 
     def events(self) -> list[Any]:

@@ -116,15 +116,15 @@ def _renewed(iterators: list[tuple[Any, Any]]) -> list[Any]:
         What must not be collected while this process lives: with it workers would end.
     """
     plain = sys.modules["torch.utils.data.dataloader"].DataLoader
-    kept = []
+    kept_alive = []
     for iterator, loader in iterators:
         owns = any("__iter__" in vars(kind) for kind in type(loader).__mro__[: -len(plain.__mro__)])
         if owns and processes_of(iterator):
             fresh = loader._get_iterator()
-            kept += [fresh, dict(vars(iterator))]
+            kept_alive += [fresh, dict(vars(iterator))]
             vars(iterator).clear()
             vars(iterator).update(vars(fresh))
-    return kept
+    return kept_alive
 
 
 def _end(process: int) -> None:

@@ -40,8 +40,8 @@ class Looks:
     def before(self, loader: Any) -> Any:
         """Called before a loader makes an iterator: workers that start now look later. What `after` is to be given."""
         held = vars(loader)
-        workers, given = int(held.get("num_workers") or 0), held.get("worker_init_fn")
-        if not self._can_look(loader, given) or not workers or held.get("_iterator") is not None:
+        workers, own_init = int(held.get("num_workers") or 0), held.get("worker_init_fn")
+        if not self._can_look(loader, own_init) or not workers or held.get("_iterator") is not None:
             return None
         context = held.get("_DataLoader__multiprocessing_context")
         method = context.get_start_method() if context is not None else multiprocessing.get_start_method(allow_none=True) or "fork"
@@ -52,8 +52,8 @@ class Looks:
         record = import_module("pipefix.loader.metering.cost_record").CostRecord(
             min(workers, LOOKING_WORKERS), memory=functools.partial(mmap.mmap, -1)
         )
-        held["worker_init_fn"] = LooksLater(record, given, self.due, _makes_batches(loader))
-        return record, given
+        held["worker_init_fn"] = LooksLater(record, own_init, self.due, _makes_batches(loader))
+        return record, own_init
 
     def after(self, loader: Any, before: Any) -> Any:
         """The record that workers write to which were started since `before`."""
@@ -71,8 +71,10 @@ class Looks:
         vars(fetcher)["fetch"] = functools.partial(here.fetch, type(fetcher).fetch, weakref.proxy(fetcher))
         return here
 
-    def _can_look(self, loader: Any, given: Any) -> bool:
-        watched = "_pipefix_watch" in vars(loader) or type(given).__module__.startswith("pipefix.") or isinstance(given, LooksLater)
+    def _can_look(self, loader: Any, own_init: Any) -> bool:
+        watched = (
+            "_pipefix_watch" in vars(loader) or type(own_init).__module__.startswith("pipefix.") or isinstance(own_init, LooksLater)
+        )
         return self.possible and not watched and not hasattr(type(loader), "explain")  # a FastLoader
 
     def cost_s(self) -> float:
@@ -118,8 +120,8 @@ class LooksHere:
 class LooksLater:
     """A ``worker_init_fn``: it calls the user's own, and has fetchers look when the time has come."""
 
-    def __init__(self, record: Any, given: Any, due: float, batched: bool) -> None:
-        self._record, self._given, self._due, self._batched = record, given, due, batched
+    def __init__(self, record: Any, own_init: Any, due: float, batched: bool) -> None:
+        self._record, self._given, self._due, self._batched = record, own_init, due, batched
 
     def __call__(self, worker: int) -> None:
         if self._given is not None:
@@ -158,9 +160,9 @@ def _looking(record: Any, worker: int, batched: bool, fetch: Any) -> Any:
 
 
 def _begun(record: Any, worker: int, batched: bool) -> Any:
-    made = import_module("pipefix.loader.metering.stage_clock").StageClock(record, batched=batched, a_sample=float("inf"))
-    made.begin(worker)
-    return made
+    stage_clock = import_module("pipefix.loader.metering.stage_clock").StageClock(record, batched=batched, a_sample=float("inf"))
+    stage_clock.begin(worker)
+    return stage_clock
 
 
 def _makes_batches(loader: Any) -> bool:

@@ -70,35 +70,35 @@ class Notes:
 
 def _machine() -> dict[str, Any]:
     """What training ranks may differ in."""
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            told["processor"] = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
-        told["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+            facts["processor"] = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
+        facts["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
     except (OSError, ValueError):
         pass  # not on Linux
-    return told
+    return facts
 
 
 def _numa_nodes(cores: set[int]) -> str | None:
     """Those that the cores lie on, as Linux numbers them: "0", or "0, 1"; None where that is unknown."""
-    folder, found = "/sys/devices/system/node", []
+    folder, nodes = "/sys/devices/system/node", []
     try:
         for name in sorted(os.listdir(folder)):
             if name.startswith("node") and name[4:].isdigit():
                 with open(f"{folder}/{name}/cpulist", encoding="ascii") as file:
                     if cores & set(_numbers(file.read())):
-                        found.append(name[4:])
+                        nodes.append(name[4:])
     except (OSError, ValueError):
         return None
-    return ", ".join(found) or None
+    return ", ".join(nodes) or None
 
 
 def _numbers(text: str) -> list[int]:
     """``0-3,8`` as Linux writes it."""
-    found: list[int] = []
+    cores: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         if first:
-            found += range(int(first), int(last or first) + 1)
-    return found
+            cores += range(int(first), int(last or first) + 1)
+    return cores

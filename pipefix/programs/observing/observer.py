@@ -79,10 +79,10 @@ class Observer:
             self.notes.write("loop", loop=loop.number, loader=place, main_thread=on_main_thread, **facts)
         return loop
 
-    def failed(self, error: Exception, what: str = "pipefix could not look into a process of the program") -> None:
-        if what not in self._failed:
-            self._failed.add(what)
-            self.notes.write("error", error=f"{what}: {type(error).__name__}: {error}")
+    def failed(self, error: Exception, message: str = "pipefix could not look into a process of the program") -> None:
+        if message not in self._failed:
+            self._failed.add(message)
+            self.notes.write("error", error=f"{message}: {type(error).__name__}: {error}")
 
     def ended(self) -> None:
         if self.notes.begun:
@@ -169,8 +169,8 @@ class Observer:
     def _idle_pools(self, loop: Loop) -> list[tuple[str, int]]:
         """Workers that other loaders keep beyond the end of their epochs."""
         others = [epoch for epoch in self.epochs.values() if epoch.pids and epoch.loop is not loop and not epoch.delivered]
-        kept = [epoch for epoch in others if getattr(epoch.loader(), "persistent_workers", False)]
-        return [(epoch.loop.loader, len(epoch.pids)) for epoch in kept]
+        persistent = [epoch for epoch in others if getattr(epoch.loader(), "persistent_workers", False)]
+        return [(epoch.loop.loader, len(epoch.pids)) for epoch in persistent]
 
     def _left(self, epoch: Epoch) -> None:
         """No further batch of this epoch may be asked for: its latest step is known up to its backward pass or optimizer's step."""
@@ -180,17 +180,17 @@ class Observer:
             epoch.delivered, epoch.inner_s, epoch.inner_by_mark = epoch.marked, epoch.inner_s - epoch.inner_by_mark, 0.0
 
     def took(
-        self, iterator: Any, epoch: Epoch, asked: float, now: float, batch: Any, without_gradients: bool, cpu_s: float | None = None
+        self, iterator: Any, epoch: Epoch, requested: float, now: float, batch: Any, no_gradients: bool, cpu_s: float | None = None
     ) -> None:
-        """The iterator handed out a batch that was asked for at ``asked``.
+        """The iterator handed out a batch that was asked for at ``requested``.
 
         ``cpu_s``: what making it took of this thread's CPU; None where it was not looked at.
         """
         loop = epoch.loop
         if cpu_s is not None:
             loop.making_cpu_s += cpu_s
-            loop.making_s += now - asked
-        epoch.waited = now - asked
+            loop.making_s += now - requested
+        epoch.waited = now - requested
         self.calls += 1
         loop.steps += 1
         loop.samples += epoch.count(batch)
@@ -200,25 +200,25 @@ class Observer:
             self._first_batches(iterator, epoch, batch)
         if self.device is not None:
             self.device.got(loop)
-        loop.wait_s += now - asked
+        loop.wait_s += now - requested
         if self.current is not epoch:
             self._turn_to(epoch)
         if epoch.delivered:
-            loop.step_s += asked - epoch.delivered
+            loop.step_s += requested - epoch.delivered
             loop.inner_s += epoch.inner_s
             if epoch.outer is not None:
                 epoch.outer.inner_s += now - epoch.delivered
             if self.inside is not None and loop.trains:
-                loop.durations.append(asked - epoch.delivered)
+                loop.durations.append(requested - epoch.delivered)
                 loop.trained_s += now - epoch.delivered
                 if self.inside.due(len(loop.durations), loop.trained_s):
                     now += self._work_inside(self.inside, epoch)
         else:
             if epoch.outer is not None:
-                epoch.outer.inner_s += now - asked + epoch.starting_s
+                epoch.outer.inner_s += now - requested + epoch.starting_s
             loop.wait_s += epoch.starting_s
-            loop.first_s.append(round(now - asked + epoch.starting_s, 6))
-        loop.without_gradients += without_gradients
+            loop.first_s.append(round(now - requested + epoch.starting_s, 6))
+        loop.without_gradients += no_gradients
         epoch.delivered = epoch.marked = now
         epoch.inner_s = epoch.inner_by_mark = 0.0
         if now - loop.since > loop.noted_after:
@@ -285,12 +285,12 @@ class Observer:
             epoch.outer = outer.outer if outer is not None and outer.loop is epoch.loop else outer
         self.current = epoch
 
-    def exhausted(self, iterator: Any, epoch: Epoch, asked: float, now: float) -> None:
+    def exhausted(self, iterator: Any, epoch: Epoch, requested: float, now: float) -> None:
         loop = epoch.loop
         self._look_at_workers(epoch)
         if epoch.delivered:
-            loop.step_s += asked - epoch.delivered
-            loop.wait_s += now - asked
+            loop.step_s += requested - epoch.delivered
+            loop.wait_s += now - requested
             loop.inner_s += epoch.inner_s
             if epoch.outer is not None:
                 epoch.outer.inner_s += now - epoch.delivered
@@ -400,6 +400,6 @@ def _cost_of_a_call() -> float:
     for _ in range(200):  # what `patches` does around a batch as well
         twin.epochs.get(loop)
         used = time.thread_time() if epoch.looks_at_cpu() else None
-        asked = clock()
-        twin.took(loop, epoch, asked, clock(), None, False, None if used is None else time.thread_time() - used)
+        requested = clock()
+        twin.took(loop, epoch, requested, clock(), None, False, None if used is None else time.thread_time() - used)
     return (clock() - begun) / 200

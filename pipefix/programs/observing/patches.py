@@ -109,7 +109,7 @@ def _patch_loader(loader_class: Any, observer: Observer) -> None:
 
 
 def _subclasses(kind: Any) -> list[Any]:
-    return [one for below in kind.__subclasses__() for one in (below, *_subclasses(below))]
+    return [subclass for below in kind.__subclasses__() for subclass in (below, *_subclasses(below))]
 
 
 def _patch_methods(loader_class: Any, observer: Observer, patched: set[type], *, plain: bool = False) -> None:
@@ -195,28 +195,28 @@ def _patch_iterator(kind: type, observer: Observer, patched: set[type]) -> bool:
     def __next__(self: Any) -> Any:  # noqa: N807 - stands in for it
         epoch = epochs.get(self)
         if epoch is None or epoch.loop.inside:
-            asked, used = 0.0, None
+            requested, used = 0.0, None
         else:
             epoch.loop.inside = True
             if observer.device is not None and epoch.delivered:
                 observer.device.asked(epoch.loop)
             used = thread_time() if epoch.looks_at_cpu() else None
-            asked = clock()
+            requested = clock()
         try:
             batch = following(self)
         except BaseException as error:
-            if asked and epoch is not None:
+            if requested and epoch is not None:
                 epoch.loop.inside = False
                 if isinstance(error, StopIteration):
-                    observer.exhausted(self, epoch, asked, clock())
+                    observer.exhausted(self, epoch, requested, clock())
             _without_this_frame(error)
             raise
-        if asked and epoch is not None:
+        if requested and epoch is not None:
             now = clock()
             epoch.loop.inside = False
             try:
                 cpu_s = None if used is None else thread_time() - used
-                observer.took(self, epoch, asked, now, batch, not gradients(), cpu_s)
+                observer.took(self, epoch, requested, now, batch, not gradients(), cpu_s)
             except Exception as error:  # noqa: BLE001 - the program goes on unobserved
                 observer.failed(error)
         return batch

@@ -13,8 +13,8 @@ class PlanInProgram:
     def __init__(self, path: str) -> None:
         self.path = path
         with open(path, encoding="utf-8") as file:
-            found = re.search(r'^target = (".*")$', file.read(), re.MULTILINE)
-        self.target: str = json.loads(found[1]) if found else ""
+            match = re.search(r'^target = (".*")$', file.read(), re.MULTILINE)
+        self.target: str = json.loads(match[1]) if match else ""
         """The line that makes the loader: ``train.py:14``."""
 
     def put_in_place(self, loader: Any, args: Any, kwargs: Any) -> None:

@@ -28,7 +28,7 @@ class Orders:
 
     def watch(self, iterator_class: Any) -> None:
         following = iterator_class._next_index
-        asked = self._asked
+        requests = self._asked
 
         @functools.wraps(following)
         def _next_index(iterator: Any) -> Any:
@@ -36,11 +36,11 @@ class Orders:
             full = self._full
             if full is not None and full() is iterator:  # the quickest way to know that nothing is to be done
                 return index
-            seen = asked.get(iterator)
-            if seen is None:
-                seen = asked[iterator] = []
-            if len(seen) < BATCHES:
-                seen.append(index)
+            request = requests.get(iterator)
+            if request is None:
+                request = requests[iterator] = []
+            if len(request) < BATCHES:
+                request.append(index)
             else:
                 self._full = weakref.ref(iterator)
             return index
@@ -56,7 +56,7 @@ class Orders:
         self._full = None
         for index in self._asked.pop(iterator, ()):
             flat += index if isinstance(index, list) else [index]
-        if not flat or not all(isinstance(one, int) for one in flat):
+        if not flat or not all(isinstance(index, int) for index in flat):
             return {}
         flat = flat[:INDICES]
         steps = {after - before for before, after in itertools.pairwise(flat)}
@@ -67,27 +67,27 @@ def share_of(loader: Any) -> dict[str, Any]:
     """How large a part of its dataset the loader's sampler gives this process."""
     batches = getattr(loader, "batch_sampler", None)
     samplers = [loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None)]
-    told: dict[str, Any] = {"shared": any(hasattr(one, name) for one in samplers for name in _SHARES)}
+    facts: dict[str, Any] = {"shared": any(hasattr(sampler, name) for sampler in samplers for name in _SHARES)}
     for name, of in (("dataset_length", getattr(loader, "dataset", None)), ("sampler_length", samplers[1])):
         try:
-            told[name] = len(of)  # type: ignore[arg-type]
+            facts[name] = len(of)  # type: ignore[arg-type]
         except Exception:  # noqa: BLE001 - streams have none, and whatever a class of the user's raises
-            told[name] = None
+            facts[name] = None
     dataset = getattr(loader, "dataset", None)
-    told["dataset"] = resemblance(dataset)
-    told["drop_last"] = any(getattr(one, "drop_last", False) is True for one in samplers)
-    told["stream"] = isinstance(dataset, getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ()))
-    told["storage"] = storage_of(dataset)
-    return told
+    facts["dataset"] = resemblance(dataset)
+    facts["drop_last"] = any(getattr(sampler, "drop_last", False) is True for sampler in samplers)
+    facts["stream"] = isinstance(dataset, getattr(sys.modules.get("torch.utils.data"), "IterableDataset", ()))
+    facts["storage"] = storage_of(dataset)
+    return facts
 
 
 def storage_of(dataset: Any) -> str | None:
     """The kind of file system that its files lie on, by the first path that it holds; None where it holds none."""
     try:
         held = getattr(dataset, "__dict__", {}).values()
-        firsts = [one[0] if isinstance(one, (list, tuple)) and one else one for one in held]
-        paths = [os.fspath(one) for one in firsts if isinstance(one, (str, os.PathLike))]
-        place = next((os.path.realpath(one) for one in paths if os.sep in str(one) and os.path.exists(one)), None)
+        firsts = [item[0] if isinstance(item, (list, tuple)) and item else item for item in held]
+        paths = [os.fspath(item) for item in firsts if isinstance(item, (str, os.PathLike))]
+        place = next((os.path.realpath(path) for path in paths if os.sep in str(path) and os.path.exists(path)), None)
         return None if place is None else _file_system(str(place))
     except Exception:  # noqa: BLE001 - whatever a class of the user's raises
         return None
@@ -115,10 +115,10 @@ def _outline(value: Any, depth: int = 0) -> Any:
         return tuple(value.shape), value[:4].tolist() if len(value.shape) else None
     if isinstance(value, (list, tuple)):
         ends = [*value[:2], *value[-1:]] if depth < 3 else []
-        return len(value), [_outline(one, depth + 1) for one in ends]
+        return len(value), [_outline(item, depth + 1) for item in ends]
     if depth < 3 and hasattr(value, "__dict__"):
         held = sorted(vars(value).items())[:40]
-        return type(value).__name__, [(name, _outline(one, depth + 1)) for name, one in held]
+        return type(value).__name__, [(name, _outline(item, depth + 1)) for name, item in held]
     return type(value).__name__
 
 

@@ -44,7 +44,7 @@ class StepLook:
         """Modules without parameters that get no gradients may be the making of a batch: torchvision's transforms are modules."""
         if threading.get_ident() != self._thread:
             return
-        if next(module.parameters(), None) is None and not any(getattr(one, "requires_grad", False) for one in inputs):
+        if next(module.parameters(), None) is None and not any(getattr(tensor, "requires_grad", False) for tensor in inputs):
             return
         self._unhook()  # of the modules within this one nothing is to be known
         begun = clock()

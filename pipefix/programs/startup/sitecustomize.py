@@ -101,10 +101,10 @@ def _tell(error: Exception) -> None:
         import json
         import platform
 
-        told = {"event": "error", "error": f"pipefix could not look into a process of the program: {type(error).__name__}: {error}"}
+        note = {"event": "error", "error": f"pipefix could not look into a process of the program: {type(error).__name__}: {error}"}
         name = f"events-{platform.node()}-{os.getpid()}.jsonl"
         with open(os.path.join(os.environ["PIPEFIX_RUN"], name), "a", encoding="utf-8") as file:
-            for line in ({"event": "process", "at": 0.0}, told):
+            for line in ({"event": "process", "at": 0.0}, note):
                 file.write(json.dumps(line) + "\n")
     except OSError:
         pass

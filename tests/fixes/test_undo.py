@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import pairwise
 
 import pytest
@@ -105,16 +106,17 @@ def test_a_plan_that_was_taken_away_stays_away(tmp_path):
     assert (taken.plan, taken.finished, taken.step) == (None, False, 1) and bench.plan_text() is None
 
 
-@pytest.mark.parametrize(
-    "text", ["[cache", '[cache]\npath = "./pipefix-caches/source"\nstore = "source"\n', "\ufeffpipefix-caches"]
-)
-def test_a_cache_that_another_plan_may_name_is_not_removed(tmp_path, text):
+def test_a_cache_that_another_plan_may_name_is_not_removed(tmp_path):
     """However it writes the path, and whether it can be read or not."""
-    bench = Bench(tmp_path, [step("cache-source", 3.0)], [])
-    bench.run()
-    head = "" if text[1:] == "cache" else 'format = "pipefix.plan/1"\n'
-    (bench.out / "pipefix.plan.mine.toml").write_text(head + text)
-    assert undo(bench.out).removed == [] and (bench.out / "pipefix-caches/source/manifest.json").exists()
+    (tmp_path / "once").mkdir()
+    Bench(tmp_path / "once", [step("cache-source", 3.0)], []).run()
+    head = 'format = "pipefix.plan/1"\n'
+    named = '[cache]\npath = "./pipefix-caches/source"\nstore = "source"\n'
+    for number, text in enumerate(("[cache", head + named, f"{head}\ufeffpipefix-caches")):
+        out = tmp_path / str(number)
+        shutil.copytree(tmp_path / "once" / "out", out)
+        (out / "pipefix.plan.mine.toml").write_text(text)
+        assert undo(out).removed == [] and (out / "pipefix-caches/source/manifest.json").exists(), text
 
 
 @pytest.mark.parametrize("act", [undo, lambda out: Bench(out.parent, []).run()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
 from pipefix.cli.parser import parse
 from pipefix.cli.watcher import watched
 from pipefix.subject.naming import named, with_arguments
-from pipefix.vocabulary.errors import Interrupted, MissingExtra, PipefixError, TargetError
+from pipefix.vocabulary.errors import BadUsage, Interrupted, MissingExtra, PipefixError, TargetError
 from pipefix.vocabulary.version import VERSION
 
 BUG = 70
@@ -70,6 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell(Interrupted("Interrupted before there was anything to report."))
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            return _unforeseen(error)
+        from pipefix.vocabulary.versioned import short
+
+        return _tell(BadUsage(f"{short(error.filename)}: {error.strerror}.", advice="Choose a shorter name."))
     except MemoryError:
         return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
     except SystemExit as leaving:

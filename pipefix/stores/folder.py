@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipefix.stores.store import NoSuchObject, RequestLedger, Span
 from pipefix.vocabulary.errors import UnreadableFile
-from pipefix.vocabulary.files import DRAFT, write_new, write_whole
+from pipefix.vocabulary.files import DRAFT, open_regular, read_regular, write_new, write_whole
 
 
 class FolderStore:
@@ -18,7 +19,7 @@ class FolderStore:
 
     def get(self, name: str) -> bytes:
         try:
-            data = (self.folder / name).read_bytes()
+            data = read_regular(self.folder / name)
         except FileNotFoundError:
             raise NoSuchObject(name) from None
         except OSError as error:
@@ -30,9 +31,8 @@ class FolderStore:
         found = []
         for name, begin, length in spans:
             try:
-                with (self.folder / name).open("rb") as file:
-                    file.seek(begin)
-                    found.append(file.read(length))
+                with open_regular(self.folder / name) as file:
+                    found.append(os.pread(file.fileno(), length, begin))
             except FileNotFoundError:
                 raise NoSuchObject(name) from None
             except OSError as error:
@@ -60,8 +60,20 @@ class FolderStore:
 
     def list(self) -> dict[str, int]:
         self.ledger.count("list")
-        files = (path for path in self.folder.rglob("*") if path.is_file() and not DRAFT.match(path.name))
-        return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
+        found: dict[str, int] = {}
+        try:
+            inside = list(os.scandir(self.folder)) if self.folder.exists() else []
+            for entry in inside:
+                if entry.is_dir(follow_symlinks=False):
+                    inside_it = [(f"{entry.name}/{each.name}", each) for each in os.scandir(entry.path)]
+                else:
+                    inside_it = [(entry.name, entry)]
+                for name, each in inside_it:
+                    if not DRAFT.match(each.name):
+                        found[name] = each.stat(follow_symlinks=False).st_size
+        except OSError as error:
+            raise self._unreadable("", error) from error
+        return found
 
     def _unreadable(self, name: str, error: OSError) -> UnreadableFile:
         return UnreadableFile(

@@ -224,7 +224,7 @@ def told(error: BaseException, reads: Reads) -> tuple[str, list[str]]:
         text = str(error).strip()
     except Exception:  # noqa: BLE001 - the user's own __str__
         text = ""
-    line = text.splitlines()[0][:300] if text else ""
+    line = text.splitlines()[0][:300].encode("utf-8", "backslashreplace").decode() if text else ""
     named = getattr(error, "filename", None)
     files = list(reads.files) or ([os.fsdecode(named)] if isinstance(named, (str, bytes)) else [])
     return f"{type(error).__name__}: {line}" if line else type(error).__name__, files

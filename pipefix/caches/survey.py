@@ -70,9 +70,7 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     """Settle everything, or raise what stands in the way."""
     try:
         return _survey(dataset, recipe, target)
-    except SystemExit as error:
-        raise program_ended(error, "The dataset") from error
-    except PipefixError:
+    except (KeyboardInterrupt, PipefixError):
         raise
     except Exception as error:
         if not is_users(error):
@@ -82,6 +80,8 @@ def survey(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
             advice="Run len(dataset) and dataset[0] by themselves, twice, to see where that comes from.",
             user_traceback=frames(error),
         ) from error
+    except BaseException as error:
+        raise program_ended(error, "The dataset") from error
 
 
 def survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:

@@ -28,6 +28,7 @@ from pipefix.caches.witness import Witness, last_changed
 from pipefix.hooks.objects import HEAD
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError, TargetError
 from pipefix.vocabulary.files import drafted, read_regular, write_whole
+from pipefix.vocabulary.terminal import shortened
 from pipefix.vocabulary.urls import is_far
 
 _HERE = str(Path(__file__).resolve().parent.parent)
@@ -154,10 +155,12 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int | None, tell:
             raise _unstorable(error, index, opened.blueprint) from error
         except PipefixError:
             raise
-        except SystemExit as error:
-            raise program_ended(error, f"Sample {index}") from error
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             made.bad.append(_bad(error, index, opened))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise program_ended(error, f"Sample {index}") from error
         else:
             writer.add(index, record)
             made.records += 1
@@ -200,9 +203,13 @@ def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tupl
     return sorted(told)
 
 
-def program_ended(error: SystemExit, where: str) -> TargetError:
+def program_ended(error: BaseException, where: str) -> TargetError:
+    """Its code raised what is no Exception, and meant to pass all handlers of errors."""
+    did = f"raised {type(error).__name__}"
+    if isinstance(error, SystemExit):
+        did = f"called sys.exit({error.code if error.code is not None else ''})"
     return TargetError(
-        f"{where} ended the program: its code called sys.exit({error.code if error.code is not None else ''}).",
+        f"{where} ended the program: its code {did}.",
         advice="Let it raise an exception instead: convert can then leave such samples out, --on-bad quarantine",
         user_traceback=frames(error),
     )
@@ -227,7 +234,7 @@ def frames(error: BaseException) -> str:
     told = traceback.TracebackException.from_exception(error)
     told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not frame.filename.startswith(_HERE)])
     told.__cause__ = told.__context__ = None
-    return "".join(told.format())
+    return shortened("".join(told.format()))
 
 
 def _unstorable(error: Unstorable, index: int, blueprint: Blueprint) -> TargetError:

@@ -79,10 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell(BadUsage(f"{short(error.filename)}: {error.strerror}.", advice="Choose a shorter name."))
     except MemoryError:
         return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
-    except SystemExit as leaving:
-        return _tell(_left(leaving))
     except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
         return _unforeseen(error)
+    except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors
+        return _tell(_left(leaving))
     return code
 
 
@@ -94,8 +94,13 @@ def _tell(error: PipefixError) -> int:
     return error.exit_code
 
 
-def _left(leaving: SystemExit) -> TargetError:
+def _left(leaving: BaseException) -> TargetError:
     """Whatever calls ``sys.exit()`` while a command is at work, the command has not done what it was asked to."""
+    if not isinstance(leaving, SystemExit):
+        return TargetError(
+            f"Code of the target raised {type(leaving).__name__}, which is no Exception, before there was a report.",
+            advice="Derive it from Exception: then it is told with the sample that raised it.",
+        )
     return TargetError(
         f"Something called sys.exit({'' if leaving.code is None else repr(leaving.code)}) before there was a report.",
         advice="Code of the target does: leave the call out, or put it under if __name__ == '__main__':.",

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipefix.vocabulary.errors import PipefixError, TargetError
+from pipefix.vocabulary.terminal import shortened
 
 _HERE = os.path.join(Path(__file__).resolve().parent.parent, "")
 _BETWEEN = ("torch/utils/data/_utils", "torch/utils/data/dataloader.py", "<frozen importlib", "<frozen runpy")
@@ -67,7 +68,7 @@ def frames(error: BaseException) -> str:
     try:
         told = traceback.TracebackException.from_exception(error)
         _trim(told)
-        return "".join(told.format())
+        return shortened("".join(told.format()))
     except Exception:  # noqa: BLE001 - the user's own __str__ or __repr__
         return summary(error)
 

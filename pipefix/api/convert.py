@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +69,9 @@ def convert(
         raise BadUsage(
             f"{out} is in a store: what is there is not changed.", advice="Make the new one elsewhere: --out s3://BUCKET/OTHER"
         )
-    subject, folder = _loaded(target, say), Path(out if out is not None else f"cache-{recipe.store}")
+    # Before the target's code, which may change the working directory.
+    folder = Path(os.path.abspath(out if out is not None and not is_store(out) else f"cache-{recipe.store}"))
+    subject = _loaded(target, say)
     if is_store(out):
         result = publishing.convert_to_store(
             subject.dataset, recipe, str(out), target=subject.target, workers=workers, progress=_Pace(say)
@@ -102,7 +105,8 @@ def forecast(
     """
     asked, say = conversion.recipe_of(**recipe), progress or silent
     place = publishing.staging_of(str(out)) if is_store(out) else out
-    subject, folder = _loaded(target, say), Path(place if place is not None else f"cache-{asked.store}")
+    folder = Path(os.path.abspath(place if place is not None else f"cache-{asked.store}"))
+    subject = _loaded(target, say)
     result = estimate.forecast(subject.dataset, asked, folder, target=subject.target, workers=workers, progress=_Pace(say))
     return shown_as(Forecast, result)
 

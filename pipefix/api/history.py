@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import datetime
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +17,13 @@ from pipefix.plan import planfile
 from pipefix.report import runfile
 from pipefix.report.runfile import Run
 from pipefix.vocabulary import quantity
-from pipefix.vocabulary.commands import made_in_program
 from pipefix.vocabulary.errors import BadUsage, PipefixError
+from pipefix.vocabulary.files import open_regular, read_regular
 from pipefix.vocabulary.quantity import Interval
 
 MOST_FILES, LARGEST = 500, 64_000_000
 """JSON files of a folder that are looked into, and bytes of one."""
+_FILE = re.compile(r"(?P<file>[^:\0]+\.py)(:[^\W\d]\w*)?")
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +60,9 @@ def runs(folder: Path) -> Iterator[tuple[Path, Run]]:
     """The run files of a folder, and that of a program's run in it."""
     for path in sorted([*folder.glob("*.json"), *folder.glob("*/run.json")])[:MOST_FILES]:
         try:
-            if path.stat().st_size <= LARGEST and b"pipefix.run/" in path.read_bytes()[:200]:
+            with open_regular(path) as file:
+                ours = os.fstat(file.fileno()).st_size <= LARGEST and b"pipefix.run/" in file.read(200)
+            if ours:
                 yield path, runfile.read(path)
         except (OSError, PipefixError):
             continue
@@ -138,12 +143,13 @@ def _of_plan(path: Path) -> list[Done]:
 def target_here(folder: Path) -> tuple[str, str]:
     """What a command that names no target is used on, and why: what was last probed here, or the only file here with a dataset.
 
+    A run file or a plan, which may be anybody's, says which of the folder's own files is loaded, as it is, and no more: a target of
+    any other kind, or with arguments, is typed.
+
     Raises:
         BadUsage: There is none, or several; they are named.
     """
-    known = [
-        deed for deed in history(folder) if deed.target and deed.what in ("probe", "plan") and not made_in_program(deed.target)
-    ]
+    known = [deed for deed in history(folder) if deed.what in ("probe", "plan") and _lies_in(folder, deed.target)]
     if known:
         return known[-1].target, f"the target of the last {known[-1].what}, {known[-1].where}"
     files = [path.name for path in sorted(folder.glob("*.py")) if makes_data(path)]
@@ -157,11 +163,17 @@ def target_here(folder: Path) -> tuple[str, str]:
     )
 
 
+def _lies_in(folder: Path, target: str) -> bool:
+    """Whether a target is a Python file of the folder, or a plain name in one."""
+    file = _FILE.fullmatch(target)
+    return file is not None and Path(os.path.realpath(folder / file["file"])).is_relative_to(os.path.realpath(folder))
+
+
 def makes_data(path: Path) -> bool:
     """Whether a file defines a dataset, or calls something named like a dataset or a loader, as far as its text tells."""
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        tree = ast.parse(read_regular(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     for node in ast.walk(tree):
         named = node.bases if isinstance(node, ast.ClassDef) else [node.func] if isinstance(node, ast.Call) else []

@@ -47,6 +47,12 @@ def marked(path: Path) -> bool:
     return is_plain(path) and head(path).startswith(MARK + (b"-plan/" if path.name == PLAN else b"/"))
 
 
+def is_part(name: str) -> bool:
+    """Whether a path within a cache is that of a part, or of what lies beside one."""
+    folder, _, file = name.partition("/")
+    return folder in PART and bool(PART[folder].match(file))
+
+
 def begins_as_ours(path: Path) -> bool:
     """Whether a file that is called as one of ours begins as those do, or holds nothing: somebody may have put their own there."""
     start = head(path)

@@ -286,7 +286,7 @@ def _keep_freed_memory() -> None:
 
 def sendable(error: BaseException) -> BaseException:
     """The same error with all that pickling an exception would lose."""
-    if isinstance(error, SystemExit):
+    if not isinstance(error, Exception):
         error = program_ended(error, "The dataset")
     if isinstance(error, PipefixError):
         return error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,22 @@ from pipefix.caches import folder as folders
 from pipefix.caches import manifest as manifests
 from pipefix.caches.convert import Converted, State
 from pipefix.caches.convert import Progress as Converting
-from pipefix.caches.layout import MANIFEST
+from pipefix.caches.layout import MANIFEST, is_part
 from pipefix.caches.manifest import Manifest, Recipe, beside
 from pipefix.stores.opening import open_store
-from pipefix.stores.store import NoSuchObject, Store
+from pipefix.stores.store import NoSuchObject, Span, Store
 from pipefix.vocabulary.errors import BadUsage
+from pipefix.vocabulary.files import read_regular
 
 Progress = Callable[[int, int], None]
+_COMPARED = 1 << 16
+"""Bytes of an object by which it is known as one that an interrupted conversion put: of its length, with the same beginning."""
 
 
 def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> int:
     """Bring the cache in ``folder`` to the store; the number of parts that were put now."""
     there = store.list()
+    _require_ours(folder, manifest, store, there)
     made = 0
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
@@ -70,6 +74,8 @@ def convert_to_store(
             )
         folders.remove(staging)
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url)
+    if others := [name for name in store.list() if not is_part(name)]:
+        raise _others(store, others[0])
     made = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
     state = State(samples=made.manifest.samples, done=made.manifest.samples, before=made.manifest.samples)
     begun = time.perf_counter()
@@ -81,6 +87,28 @@ def convert_to_store(
     publish(staging, made.manifest, store, say)
     folders.remove(staging)
     return replace(made, seconds=made.seconds + time.perf_counter() - begun, url=store.url)
+
+
+def _require_ours(folder: Path, manifest: Manifest, store: Store, there: Mapping[str, int]) -> None:
+    """Whatever lies in the store has been put there by this same conversion, or is somebody's, and nothing is put over it."""
+    ours: dict[str, Path] = {}
+    for number, part in enumerate(manifest.parts):
+        data = folder / part.data(number, manifest.recipe.container)
+        ours |= {path.relative_to(folder).as_posix(): path for path in (data, beside(data, ".idx"), beside(data, ".facts"))}
+    for name, size in there.items():
+        if name == MANIFEST:
+            continue  # of another who was quicker, which `publish` tells
+        length = min(size, _COMPARED)
+        path = ours.get(name)
+        if path is None or path.stat().st_size != size or store.ranges([Span(name, 0, length)])[0] != read_regular(path, length):
+            raise _others(store, name)
+
+
+def _others(store: Store, name: str) -> BadUsage:
+    return BadUsage(
+        f"{store.url} holds other things, such as {name!r}: nothing is written there.",
+        advice="Give the cache a place of its own: --out s3://BUCKET/OTHER",
+    )
 
 
 def staging_of(url: str) -> Path:

@@ -73,9 +73,7 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
         return _survey_apart(dataset, recipe, target)
     try:
         return _survey(dataset, recipe, target)
-    except SystemExit as error:
-        raise program_ended(error, "The dataset") from error
-    except PipefixError:
+    except (KeyboardInterrupt, PipefixError):
         raise
     except Exception as error:
         if is_raised_here(error):
@@ -85,6 +83,8 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
             advice="Run len(dataset) and dataset[0] by themselves, twice, to see where that comes from.",
             user_traceback=frames(error),
         ) from error
+    except BaseException as error:
+        raise program_ended(error, "The dataset") from error
 
 
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:

@@ -161,10 +161,12 @@ def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) 
             raise not_stored(error, index, opened.blueprint.recipe) from error
         except PipefixError:
             raise
-        except SystemExit as error:
-            raise program_ended(error, f"Sample {index}") from error
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             made.bad.append(_bad(error, index, opened))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise program_ended(error, f"Sample {index}") from error
         else:
             writer.add(index, record)
             made.records += 1
@@ -203,9 +205,13 @@ def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tupl
     return sorted(told)
 
 
-def program_ended(error: SystemExit, where: str) -> TargetError:
+def program_ended(error: BaseException, where: str) -> TargetError:
+    """Its code raised what is no Exception, and meant to pass all handlers of errors."""
+    did = f"raised {type(error).__name__}"
+    if isinstance(error, SystemExit):
+        did = f"called sys.exit({error.code if error.code is not None else ''})"
     return TargetError(
-        f"{where} ended the program: its code called sys.exit({error.code if error.code is not None else ''}).",
+        f"{where} ended the program: its code {did}.",
         advice="Let it raise an exception instead: convert can then leave such samples out, --on-bad quarantine",
         user_traceback=frames(error),
     )

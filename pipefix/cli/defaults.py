@@ -81,8 +81,10 @@ def _table(folder: Path, parsers: Mapping[str, ArgumentParser]) -> dict[str, Any
     import msgspec
 
     try:
-        table = msgspec.toml.decode(text).get("tool", {}).get("pipefix", {})
-    except msgspec.DecodeError as error:
+        table = _as_table(_as_table(msgspec.toml.decode(text), "tool"), "pipefix")
+        for command in set(table) & set(parsers):
+            _as_table(table, command)
+    except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path} cannot be read: {error}.", advice="Mend it: pipefix takes its defaults from it.") from error
     for scope, names in (
         (None, set(table)),
@@ -90,6 +92,13 @@ def _table(folder: Path, parsers: Mapping[str, ArgumentParser]) -> dict[str, Any
     ):
         _refuse_unknown(path, scope, names, parsers)
     return dict(table)
+
+
+def _as_table(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    held = holder.get(name, {})
+    if not isinstance(held, dict):
+        raise ValueError(f"{name} is no table")
+    return held
 
 
 def _refuse_unknown(path: Path | None, scope: str | None, names: set[str], parsers: Mapping[str, ArgumentParser]) -> None:

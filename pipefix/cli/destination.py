@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -10,14 +11,13 @@ from pipefix.vocabulary.commands import command
 from pipefix.vocabulary.errors import BadUsage, UnreadableFile
 
 _MARKS = {
-    "out": (b'"pipefix.run/',),
-    "html": (b"<html", b"pipefix"),
-    "trace": (b'"traceEvents"',),
-    "write": (b"pipefix swap",),
-    "plan": (b'"pipefix.plan/',),
+    "out": re.compile(rb'\s*{\s*"format"\s*:\s*"pipefix\.run/'),
+    "html": re.compile(rb'.*<meta name="generator" content="pipefix">', re.S),
+    "trace": re.compile(rb'\s*{\s*"otherData"\s*:\s*{\s*"writer"\s*:\s*"pipefix"'),
+    "plan": re.compile(rb'.*^format = "pipefix\.plan/', re.S | re.M),
 }
-"""What each kind of file of ours says near its beginning."""
-_NAMES = {"out": "run.json", "html": "report.html", "trace": "trace.json", "write": "augment.py", "plan": "pipefix.plan.toml"}
+"""What each kind of file of ours begins with, as no other program would write it."""
+_NAMES = {"out": "run.json", "html": "report.html", "trace": "trace.json", "plan": "pipefix.plan.toml"}
 _FLAGS = {"plan": "--write"}
 """Where a file is named by another flag than its kind."""
 _HEAD = 65536
@@ -61,7 +61,7 @@ def _check_folder(path: Path, flag: str, name: str) -> None:
         ) from error
 
 
-def _check_existing(path: Path, flag: str, marks: tuple[bytes, ...]) -> None:
+def _check_existing(path: Path, flag: str, mark: re.Pattern[bytes]) -> None:
     """An older report may be replaced; anything else (a training script, say) may not."""
     try:
         with path.open("rb") as file:
@@ -70,7 +70,7 @@ def _check_existing(path: Path, flag: str, marks: tuple[bytes, ...]) -> None:
         raise UnreadableFile(
             f"{flag} {path}: the file exists and cannot be read: {error.strerror or error}.", advice="Choose another name."
         ) from error
-    if head and not all(mark in head for mark in marks):
+    if head and not mark.match(head):
         raise BadUsage(
             f"{flag} {path}: the file exists and is not one that {flag} writes; it will not be replaced.",
             advice=f"Choose another name, or remove it first: {command('rm', path)}",

@@ -17,7 +17,7 @@ from typing import NoReturn
 from pipefix.vocabulary import last_act
 from pipefix.vocabulary.printable import printable
 
-RUN_TARGETS = frozenset({"probe", "fix", "tune", "swap", "convert"})
+RUN_TARGETS = frozenset({"probe", "fix", "tune", "swap", "convert", "doctor"})
 """Commands that run the user's code in their own process."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from pipefix.cli.console import ask_color, note, results, tolerate_any_encoding
 from pipefix.cli.end_notice import watched
 from pipefix.cli.parser import parse
 from pipefix.subject.naming import named, with_arguments
-from pipefix.vocabulary.errors import Interrupted, MissingExtra, PipefixError, TargetError
+from pipefix.vocabulary.errors import BadUsage, Interrupted, MissingExtra, PipefixError, TargetError
 from pipefix.vocabulary.version import VERSION
 
 BUG = 70
@@ -70,12 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell(Interrupted("Interrupted before there was anything to report."))
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            return _unforeseen(error)
+        from pipefix.vocabulary.versioned import short
+
+        return _tell(BadUsage(f"{short(error.filename)}: {error.strerror}.", advice="Choose a shorter name."))
     except MemoryError:
         return _tell(PipefixError("pipefix ran out of memory.", advice="A smaller --recording-budget needs less, such as 100MB."))
-    except SystemExit as leaving:
-        return _tell(_left(leaving))
     except Exception as error:  # noqa: BLE001 - the border: a traceback of ours never reaches a user
         return _unforeseen(error)
+    except BaseException as leaving:  # noqa: BLE001 - sys.exit(), or what the user's code raises to pass every handler of errors
+        return _tell(_left(leaving))
     return code
 
 
@@ -87,8 +94,13 @@ def _tell(error: PipefixError) -> int:
     return error.exit_code
 
 
-def _left(leaving: SystemExit) -> TargetError:
+def _left(leaving: BaseException) -> TargetError:
     """Whatever calls ``sys.exit()`` while a command is at work, the command has not done what it was asked to."""
+    if not isinstance(leaving, SystemExit):
+        return TargetError(
+            f"Code of the target raised {type(leaving).__name__}, which is no Exception, before there was a report.",
+            advice="Derive it from Exception: then it is told with the sample that raised it.",
+        )
     return TargetError(
         f"Something called sys.exit({'' if leaving.code is None else repr(leaving.code)}) before there was a report.",
         advice="Code of the target does: leave the call out, or put it under if __name__ == '__main__':.",

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pipefix.vocabulary.files import read_regular
+
 _TRAINERS = ("trainer", "learner")
 """Part of the name of what ``.fit()`` or ``.train()`` trains with: models have a ``train()`` that only sets a mode."""
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -24,8 +26,8 @@ def is_program(path: Path) -> bool:
 
 def _body_of(path: Path) -> list[ast.stmt]:
     try:
-        return ast.parse(path.read_bytes()).body
-    except (OSError, SyntaxError, ValueError):
+        return ast.parse(read_regular(path)).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # importing it will tell
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipefix.stores.store import NoSuchObject, RequestLedger, Span
 from pipefix.vocabulary.errors import UnreadableFile
-from pipefix.vocabulary.files import DRAFT, write_new, write_whole
+from pipefix.vocabulary.files import DRAFT, open_regular, read_regular, write_new, write_whole
 
 
 class FolderStore:
@@ -19,16 +20,15 @@ class FolderStore:
 
     def get(self, name: str) -> bytes:
         with self._told(name):
-            data = (self.folder / name).read_bytes()
+            data = read_regular(self.folder / name)
         self.ledger.count("get", received=len(data))
         return data
 
     def ranges(self, spans: Sequence[Span]) -> list[bytes]:
         found = []
         for name, begin, length in spans:
-            with self._told(name), (self.folder / name).open("rb") as file:
-                file.seek(begin)
-                found.append(file.read(length))
+            with self._told(name), open_regular(self.folder / name) as file:
+                found.append(os.pread(file.fileno(), length, begin))
         self.ledger.count("range", requests=len(spans), received=sum(map(len, found)))
         return found
 
@@ -48,8 +48,14 @@ class FolderStore:
 
     def list(self) -> dict[str, int]:
         self.ledger.count("list")
-        files = (path for path in self.folder.rglob("*") if path.is_file() and not DRAFT.match(path.name))
-        return {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
+        found: dict[str, int] = {}
+        with self._told(""):
+            for entry in os.scandir(self.folder) if self.folder.exists() else ():
+                inside = os.scandir(entry) if entry.is_dir(follow_symlinks=False) else (entry,)
+                for file in inside:
+                    if not DRAFT.match(file.name):
+                        found[os.path.relpath(file.path, self.folder)] = file.stat(follow_symlinks=False).st_size
+        return found
 
     @contextmanager
     def _told(self, name: str) -> Iterator[None]:

@@ -58,7 +58,7 @@ class Store(Protocol):
         ...
 
     def list(self) -> dict[str, int]:
-        """Names and sizes of all objects."""
+        """Names and sizes of all objects: all that is there but what is being written, links and pipes too."""
         ...
 
 

@@ -93,7 +93,7 @@ def _relative_depth(path: Path) -> int:
     """How many folders up the file imports from (``from ..data import x``: 2); 0 where it imports nothing relatively."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0  # importing it will tell
     return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipefix.vocabulary.errors import BadUsage, TargetError
+from pipefix.vocabulary.files import open_regular
 
 _CALL = re.compile(r"(?P<name>.*:[\w.]+)\((?P<given>.*)\)", re.S)
 """``data.py:Photos(root='data')``: what is called, and with what."""
@@ -121,7 +122,8 @@ def _refuse(path: Path) -> None:
     if path.suffix != ".py":
         raise TargetError(f"{str(path)!r} cannot be imported as Python: its name must end in .py.")
     try:
-        path.read_bytes()
+        with open_regular(path):
+            pass
     except OSError as error:
         what = f"{str(path)!r} cannot be read: {error.strerror or error}."
         raise TargetError(what, advice="Check its permissions: ls -l FILE.py") from error

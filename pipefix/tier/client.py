@@ -29,6 +29,8 @@ from pipefix.vocabulary.files import write_whole
 CLIENTS, FETCHER, WANTED, ORIGIN = "clients.lock", "fetcher.lock", "wanted", "origin"
 WISH = re.compile(r"\d+(-\d+)?(\.(mdb|parquet))?\Z")
 """What files of wishes are called: as the part that is wanted."""
+_KEY = re.compile(r"[0-9a-f]{24}\Z")
+"""What the folders of caches are called."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -117,6 +119,11 @@ class TieredCache:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_held": None, "_wished": set()}
+
+
+def is_of_tier(folder: Path) -> bool:
+    """Whether a folder was made for a cache: called as those are, with the cache's URL in it, and reached through no link."""
+    return bool(_KEY.match(folder.name)) and not folder.is_symlink() and (folder / ORIGIN).is_file()
 
 
 def is_locked(path: Path) -> bool:

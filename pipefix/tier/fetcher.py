@@ -18,7 +18,7 @@ import msgspec
 
 from pipefix.stores.opening import open_store
 from pipefix.stores.store import NoSuchObject, Span, Store
-from pipefix.tier.client import CLIENTS, FETCHER, ORIGIN, WANTED, WISH, Wanted, is_locked
+from pipefix.tier.client import CLIENTS, FETCHER, ORIGIN, WANTED, WISH, Wanted, is_locked, is_of_tier
 from pipefix.vocabulary.errors import CacheDamaged, PipefixError
 from pipefix.vocabulary.files import DRAFT, drafted, remove
 
@@ -34,20 +34,26 @@ class Fetcher:
 
     def clear(self) -> None:
         """Remove what one that was killed left."""
-        for path in self.folder.glob("*/parts/*"):
-            remove(path, DRAFT)
+        for cache in self._caches():
+            for path in cache.glob("parts/*"):
+                remove(path, DRAFT)
 
     def held(self) -> int:
         """Bytes that parts take, those that are under way included."""
-        return sum(path.stat().st_size for path in self.folder.glob("*/parts/*"))
+        return sum(path.stat().st_size for cache in self._caches() for path in cache.glob("parts/*"))
+
+    def _caches(self) -> list[Path]:
+        """Folders of ours: what else lies in the tier's directory is somebody's, whatever it holds."""
+        return [path for path in sorted(self.folder.iterdir()) if is_of_tier(path)]
 
     def wishes(self) -> list[Path]:
         """In the order in which they were made."""
         found = []
-        for path in self.folder.glob(f"*/{WANTED}/*"):
-            if WISH.match(path.name):
-                with contextlib.suppress(FileNotFoundError):
-                    found.append((path.stat().st_mtime_ns, path.name, path))
+        for cache in self._caches():
+            for path in cache.glob(f"{WANTED}/*"):
+                if WISH.match(path.name):
+                    with contextlib.suppress(FileNotFoundError):
+                        found.append((path.stat().st_mtime_ns, path.name, path))
         return [path for _, _, path in sorted(found)]
 
     def serve(self) -> bool:

@@ -9,6 +9,17 @@ JOINER = "\u200d"
 """Joins emoji; Python does not count it as printable, and it moves nothing."""
 
 
+LONGEST_TRACEBACK = 20_000
+"""Characters of a traceback that are told: it holds all of a message."""
+
+
+def shortened(text: str, most: int = LONGEST_TRACEBACK) -> str:
+    """A text without its middle, where it is longer."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}\n[{len(text) - most // 2 * 2:,} characters]\n{text[-(most // 2) :]}"
+
+
 def printable(text: str) -> str:
     """One line: control characters and direction overrides as escapes; line ends and odd blanks as blanks."""
     if text.isprintable():

@@ -6,6 +6,8 @@ import os
 import traceback
 from pathlib import Path
 
+from pipefix.vocabulary.printable import shortened
+
 _HERE = os.path.join(Path(__file__).resolve().parent.parent, "")
 _BETWEEN = ("torch/utils/data/_utils", "torch/utils/data/dataloader.py", "<frozen importlib", "<frozen runpy")
 """Frames between ours and the user's that say nothing about either."""
@@ -19,7 +21,7 @@ def summary(error: BaseException) -> str:
     except Exception as failed:  # noqa: BLE001 - the user's own __str__
         text = f"(its message could not be read: {type(failed).__name__})"
     lines = text.strip().splitlines()
-    line = lines[0][:LONGEST_MESSAGE] if lines else ""
+    line = lines[0][:LONGEST_MESSAGE].encode("utf-8", "backslashreplace").decode() if lines else ""
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
@@ -28,7 +30,7 @@ def frames(error: BaseException) -> str:
     try:
         told = traceback.TracebackException.from_exception(error)
         _trim(told)
-        return "".join(told.format())
+        return shortened("".join(told.format()))
     except Exception:  # noqa: BLE001 - the user's own __str__ or __repr__
         return summary(error)
 

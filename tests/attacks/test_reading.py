@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.scene import Scene, look, write
+from tests.caches.test_hostile_caches import sealed_with
 
 
 def commands(name: str) -> list[tuple[str, ...]]:
@@ -180,3 +181,23 @@ def test_a_cache_in_a_cache_and_a_link_to_itself(cached: Scene) -> None:
     cached.remember()
     cached.run("verify", "lmdb").of_the_table()
     cached.unchanged()
+
+
+@pytest.mark.parametrize(
+    "described",
+    [["S", ["\udcff", 1, []]], ["S", ["a", 5, [[0, 5, 10**9, -1]]]], ["S", 5], None],
+)
+def test_records_that_were_damaged_and_sealed_again(cached: Scene, described: object) -> None:
+    """Checksums of a stranger's cache fit whatever it holds: UnicodeDecodeError and IndexError, or another file (L6)."""
+    sealed_with(cached.project / "lmdb", described)
+    cached.remember()
+    told = cached.run("verify", "lmdb").ended_with(1)
+    cached.unchanged()
+    assert "record 0" in told.text or "damaged" in told.text, str(told)
+    write(
+        cached.project / "reads.py",
+        f"import pipefix, train\ndataset = pipefix.CachedDataset({str(cached.project / 'lmdb')!r}, dataset=train.dataset)\n",
+    )
+    cached.run("probe", "reads.py:dataset", "--budget", "0.2", "-q").of_the_table()
+    cached.run(*commands("lmdb")[1]).ended_with(0)
+    cached.run("verify", "lmdb").ended_with(0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from pipefix import FastLoader
-from tests.attacks.scene import NUMBERS, PICTURES, Scene, pictures_project, write
+from tests.attacks.scene import NUMBERS, PICTURES, ROOT, Scene, pictures_project, write
 
 COMMANDS = (
     ("probe", "train.py", "--budget", "0.2", "-q"),
@@ -34,6 +36,31 @@ def test_a_sample_that_exits_with_0_is_no_success(scene: Scene, command: tuple[s
     told = scene.run(*command).of_the_table()
     assert told.code == 3, str(told)
     scene.unchanged()
+
+
+@pytest.mark.parametrize("raised", ["Own()", "GeneratorExit()", "KeyboardInterrupt()"])
+def test_what_is_no_exception_is_told_as_the_samples(scene: Scene, raised: str) -> None:
+    """`convert` called it a bug of its own, or an interrupt."""
+    text = NUMBERS.replace("            return len", f"            if index == 5: raise {raised}\n            return len")
+    write(scene.project / "train.py", f"class Own(BaseException):\n    pass\n{text}")
+    for workers in ("0", "2"):
+        told = scene.run("convert", "train.py", "--to", "lmdb", "--out", f"out{workers}", "-q", "--workers", workers)
+        interrupt = raised.startswith("Keyboard") and workers == "0"  # as Ctrl-C, which it cannot be told from there
+        told.ended_with(130 if interrupt else 3)
+        assert interrupt or "ended the program" in told.err, str(told)
+    for command in COMMANDS[2:]:
+        scene.run(*command).of_the_table()
+    write(scene.project / "train.py", (scene.project / "train.py").read_text().replace("index == 5", "True"))
+    for workers in ("0", "1"):
+        scene.run(*COMMANDS[0], "--workers", workers).ended_with(3)
+
+
+def test_a_file_that_leaves_by_os_exit_is_told(scene: Scene) -> None:
+    """By a process beside it, which the end of standard error waits for. Its exit code stays what it was."""
+    write(scene.project / "train.py", NUMBERS + "\nimport os; os._exit(0)\n")
+    command = [sys.executable, "-m", "pipefix", "doctor", "train.py"]
+    ran = subprocess.run(command, cwd=scene.project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert "os._exit()" in ran.stderr
 
 
 def test_a_sample_that_kills_its_process_is_told(scene: Scene) -> None:
@@ -141,6 +168,29 @@ def test_a_bad_sample_whose_name_is_not_utf_8_is_skipped(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     batches = list(FastLoader(NotUtf8(), batch_size=2, num_workers=workers, on_bad="skip", max_bad=0.5))
     assert sorted(torch.cat(batches).tolist()) == [0, 1, 2, 3, 4, 6, 7]
+
+
+@pytest.mark.parametrize("message", ["'x' * 20_000_000", "'caf\\udce9'", "'\\x1b[31m\\0'"])
+def test_messages_of_any_kind_are_told_in_short(scene: Scene, message: str) -> None:
+    """All of 50 million characters came to the terminal; a surrogate ended `--on-bad quarantine` with 70."""
+    text = NUMBERS.replace(
+        "            return len", f"            if index == 5: raise ValueError({message})\n            return len"
+    )
+    write(scene.project / "train.py", text)
+    convert = ("convert", "train.py", "--to", "lmdb", "-q", "--out")
+    told = [scene.run(*convert, "bad", "--workers", "0").ended_with(3)]
+    told.append(scene.run(*convert, "good", "--workers", "1", "--on-bad", "quarantine").ended_with(0))
+    write(scene.project / "train.py", text.replace("index == 5", "True"))
+    told.append(scene.run(*COMMANDS[0], "--workers", "1").ended_with(3))
+    for ran in told:
+        assert len(ran.text) < 100_000 and "\x1b" not in ran.text, str(ran)
+
+
+def test_a_target_that_changes_the_working_directory(scene: Scene) -> None:
+    """The cache lay where the target had gone."""
+    write(scene.project / "train.py", NUMBERS + "\nimport os; os.chdir(Path(__file__).parent / 'files')\n")
+    scene.run("convert", "train.py", "--to", "lmdb", "--out", "out", "-q", "--workers", "0").ended_with(0)
+    assert (scene.project / "out" / "manifest.json").exists() and not (scene.project / "files" / "out").exists()
 
 
 def test_names_that_are_not_utf_8_in_a_conversion(scene: Scene) -> None:

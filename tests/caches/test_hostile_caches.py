@@ -43,6 +43,22 @@ def sealed_again(folder: Path, blocks: list[tuple[int, int, int, int]] | None = 
     write_whole(folder / "manifest.json", text)
 
 
+def sealed_with(folder: Path, described: Any) -> None:
+    """The first record of a cache of files describes itself so, and all checksums are made to fit."""
+    found = manifests.read(folder)
+    (data,) = (folder / "parts").iterdir()
+    index = Index.read(manifests.beside(data, ".idx"), found.parts[0])
+    offset, length = (int(index.blocks[0][name]) for name in ("offset", "length"))
+    try:
+        text = record.closed([], described)
+    except UnicodeEncodeError:
+        text = record.closed([], ["S", ["XXXX", 1, []]]).replace(b"XXXX", b"\xff\xfe\xff\xfe")
+    held = bytearray(data.read_bytes())
+    held[offset : offset + length] = bytes(length - len(text)) + text
+    data.write_bytes(held)
+    sealed_again(folder)
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "parts/00000.mdb", "index/00000.idx", "index/00000.facts"])
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 def test_what_is_no_file_is_told_at_once(make: Any, name: str, kind: str) -> None:
@@ -133,17 +149,7 @@ class Named(Numbers):
 def test_records_that_were_sealed_again(files: Files, make: Any, described: Any) -> None:
     folder = make(files, "source").folder
     found = manifests.read(folder)
-    (data,) = (folder / "parts").iterdir()
-    index = Index.read(manifests.beside(data, ".idx"), found.parts[0])
-    offset, length = (int(index.blocks[0][name]) for name in ("offset", "length"))
-    try:
-        text = record.closed([], described)
-    except UnicodeEncodeError:
-        text = record.closed([], ["S", ["XXXX", 1, []]]).replace(b"XXXX", b"\xff\xfe\xff\xfe")
-    held = bytearray(data.read_bytes())
-    held[offset : offset + length] = bytes(length - len(text)) + text
-    data.write_bytes(held)
-    sealed_again(folder)
+    sealed_with(folder, described)
     told = 0
     for read in (lambda: CachedDataset(folder)[0], lambda: CachedDataset(folder, dataset=Named(found.source.root))[0]):
         try:

@@ -58,11 +58,11 @@ class TestFilesThatExist:
         check(out=tmp_path / "run.json")
 
     def test_an_older_report_is_replaced(self, tmp_path: Path) -> None:
-        (tmp_path / "run.html").write_text("<!doctype html><html><title>pipefix</title>")
+        (tmp_path / "run.html").write_text('<!doctype html><html><meta name="generator" content="pipefix">')
         check(html=tmp_path / "run.html")
 
     def test_an_older_trace_is_replaced(self, tmp_path: Path) -> None:
-        (tmp_path / "trace.json").write_text('{"traceEvents": []}')
+        (tmp_path / "trace.json").write_text('{"otherData":{"writer":"pipefix","target":"x"},"traceEvents":[]}')
         check(trace=tmp_path / "trace.json")
 
     def test_an_empty_file_is_replaced(self, tmp_path: Path) -> None:

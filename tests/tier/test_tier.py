@@ -93,3 +93,17 @@ def test_two_jobs_fetch_a_part_once(cache, tmp_path):
     fetch(tmp_path)
     assert other.part(wanted(1)) == cache.part(wanted(1))
     assert Tier(tmp_path / "tier", 100).of_cache(cache._url, "of another manifest").part(wanted(1)) is None
+
+
+@pytest.mark.parametrize("folder", ["photos", "0123456789abcdef01234567"])
+def test_files_of_somebody_else_in_the_same_directory_stay(cache, tmp_path, folder):
+    """A tier may be given a directory that holds other things: `photos/wanted/3` was removed as if it were a wish."""
+    theirs = [tmp_path / "tier" / folder / name for name in ("wanted/3", "parts/.pipefix-0123456789ab", "parts/huge")]
+    for path in theirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"theirs" * 100)
+    assert cache.part(wanted(1)) is None
+    fetcher = fetch(tmp_path)
+    fetcher.clear()
+    assert [path.read_bytes() for path in theirs] == [b"theirs" * 100] * 3
+    assert cache.part(wanted(1)).read_bytes() == bytes([1]) * 40, "what others hold takes nothing of the budget"

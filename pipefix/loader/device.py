@@ -42,13 +42,13 @@ def moved(batch: Any, move: Move, own: Move = lambda value: value, depth: int = 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Every tensor that ``value`` holds, also in attributes of objects; of one made of several, those that hold the memory."""
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     waiting = [value]
     while waiting:
         value = waiting.pop()
-        if id(value) in seen or isinstance(value, _WITHOUT_TENSORS):
+        if id(value) in visited_ids or isinstance(value, _WITHOUT_TENSORS):
             continue
-        seen.add(id(value))
+        visited_ids.add(id(value))
         if isinstance(value, torch.Tensor):
             parts = _parts(value)
             waiting += parts

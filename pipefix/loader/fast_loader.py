@@ -89,9 +89,9 @@ class FastLoader(_Base[T]):
         threads_per_worker: int = 1,
         **kwargs: Any,
     ) -> None:
-        for name, given, known in (("engine", engine, ENGINES), ("rng", rng, RNGS)):
-            if given not in known:
-                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={given!r}")
+        for name, choice, known in (("engine", engine, ENGINES), ("rng", rng, RNGS)):
+            if choice not in known:
+                raise ValueError(f"{name} option should be one of {', '.join(map(repr, known))}, but got {name}={choice!r}")
         if fuse is not None and fuse not in MODES:
             raise ValueError(f"fuse option should be one of {', '.join(map(repr, MODES))} or None, but got fuse={fuse!r}")
         check(on_bad, max_bad, sample_timeout, threads_per_worker)
@@ -130,8 +130,8 @@ class FastLoader(_Base[T]):
 
     def __iter__(self) -> Any:
         begun = self.meter.clock()
-        made = by_dali.of(self._planned, self)
-        iterator = self._epoch_begun() if why_plain() is None and made is None else self._plain_epoch(made)
+        dali_batches = by_dali.of(self._planned, self)
+        iterator = self._epoch_begun() if why_plain() is None and dali_batches is None else self._plain_epoch(dali_batches)
         self.meter.started(self.meter.clock() - begun)
         return iterator
 
@@ -160,15 +160,15 @@ class FastLoader(_Base[T]):
                 next(iterator, None)
         return iterator
 
-    def _plain_epoch(self, made: DaliBatches | None) -> Any:
+    def _plain_epoch(self, dali_batches: DaliBatches | None) -> Any:
         """As `DataLoader` makes it, or DALI, with what is done to batches on their way."""
         self._planned.begin()
         going_on, self._pending = self._pending, None
         self._beginning = going_on or EpochStart(self._epoch, 0, self._seed(), resume.rng_states(self))
         self._epoch = self._beginning.epoch + 1
-        if made is not None:
+        if dali_batches is not None:
             self._why = "DALI makes the batches."
-            epoch: PlainEpoch = DaliEpoch(self, self._beginning, made)
+            epoch: PlainEpoch = DaliEpoch(self, self._beginning, dali_batches)
         else:
             self._why = f"As DataLoader does it: {why_plain()}."
             epoch = PlainEpoch(self, self._beginning)
@@ -226,12 +226,12 @@ class FastLoader(_Base[T]):
             who = f"{self.num_workers} threads of this process make" if self.num_workers > 1 else "A thread of this process makes"
             self._why = f"{who} the samples: no process is started, and nothing travels."
             return work
-        made = self._arena(work)
-        if isinstance(made, Arena):
-            work.arena = made
+        arena = self._arena(work)
+        if isinstance(arena, Arena):
+            work.arena = arena
             self._why = f"{self.num_workers} worker processes, batches handed over through reusable shared memory."
         else:
-            self._why = f"As DataLoader does it: {made}."
+            self._why = f"As DataLoader does it: {arena}."
         return work
 
     def _carrier_to_device(self) -> Carrier | None:
@@ -310,21 +310,21 @@ class FastLoader(_Base[T]):
         if work is None:
             self._decide()
             return self._fusion.explain() if isinstance(self._fusion, Fusion) else " ".join([*self._declined(), self._why])
-        told = self._declined() if work.fused is None else [work.fused.explain()]
-        told.append(ranks.sentence(self, self._beginning.dealt_from))
+        sentences = self._declined() if work.fused is None else [work.fused.explain()]
+        sentences.append(ranks.sentence(self, self._beginning.dealt_from))
         if work.fused is None or (self.num_workers and not work.fused.by_threads):
-            told += self._handed(work)
+            sentences += self._handed(work)
         if work.shared_queue:
-            told.append("Whichever worker is free makes the next batch.")
+            sentences.append("Whichever worker is free makes the next batch.")
         if work.rules.threads > 1:
-            told.append(f"{work.rules.threads} threads read the samples of a batch, unless samples draw random numbers.")
+            sentences.append(f"{work.rules.threads} threads read the samples of a batch, unless samples draw random numbers.")
         if work.carrier is not None:
             why = work.carrier.why
-            told.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
+            sentences.append(f"Batches stay where they are: {why}." if why else f"Batches are brought to {work.carrier.device}.")
         if work.quarantine is not None:
-            told.append(work.quarantine.sentence())
-        told.append(self._planned.explain(work.carrier))
-        return " ".join(part for part in told if part)
+            sentences.append(work.quarantine.sentence())
+        sentences.append(self._planned.explain(work.carrier))
+        return " ".join(part for part in sentences if part)
 
     def _declined(self) -> list[str]:
         """What was asked for and is not done."""

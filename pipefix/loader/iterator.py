@@ -213,7 +213,7 @@ class LoaderIterator(AnyIterator):
             if not isinstance(batch, FlawedBatch):
                 return batch
             assert self._work.quarantine is not None
-            self._work.quarantine.add(batch.bad, epoch=self.begin.epoch, asked=self._asked)
+            self._work.quarantine.add(batch.bad, epoch=self.begin.epoch, samples_asked=self._asked)
             if not batch.empty:
                 return batch.batch
             self._missed += 1

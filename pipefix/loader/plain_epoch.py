@@ -27,9 +27,9 @@ _WITHOUT = {"on_bad": "raise", "sample_timeout": 0, "rng": "torch"}
 class PlainEpoch:
     def __init__(self, loader: Any, begin: EpochStart, *, why: str | None = None) -> None:
         """``why``: the epoch is not made by the loader's own iterators; as torch's insides have it where it is None."""
-        asked = [f"{name}={getattr(loader, name)!r}" for name, nothing in _WITHOUT.items() if getattr(loader, name) != nothing]
-        if asked:
-            warnings.warn(f"{', '.join(asked)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
+        refused = [f"{name}={getattr(loader, name)!r}" for name, nothing in _WITHOUT.items() if getattr(loader, name) != nothing]
+        if refused:
+            warnings.warn(f"{', '.join(refused)} cannot be had: {why or why_plain()}.", RuntimeWarning, stacklevel=4)
         self.standing, self.meter = EpochPosition(begin, begin.passed), loader.meter
         self.course, self._begin = Course(self.meter, begin.epoch, loader), begin
         module = loader._planned.module

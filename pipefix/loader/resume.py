@@ -67,14 +67,14 @@ class EpochPosition:
 
 def order_generators(loader: Any) -> dict[str, torch.Generator]:
     """Generators that order samples: the loader's and its samplers'."""
-    found: dict[str, torch.Generator] = {}
+    generators: dict[str, torch.Generator] = {}
     places = {"generator": loader, "sampler": loader.sampler, "batch_sampler": loader.batch_sampler}
     places["inner"] = getattr(loader.batch_sampler, "sampler", None)
     for name, place in places.items():
         generator = getattr(place, "generator", None)
-        if isinstance(generator, torch.Generator) and all(generator is not other for other in found.values()):
-            found[name] = generator
-    return found
+        if isinstance(generator, torch.Generator) and all(generator is not earlier for earlier in generators.values()):
+            generators[name] = generator
+    return generators
 
 
 def rng_states(loader: Any) -> dict[str, Any]:

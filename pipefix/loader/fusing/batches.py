@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 class UnfinishedBatch:
     """The samples of a batch: their pictures in one tensor, the rest of each, and which of them are not made."""
 
-    def __init__(self, source: FusedSource, asked: Asked, seed: int, pictures: torch.Tensor) -> None:
-        self.source, self.indices = source, list(asked.index)
-        self.keys = [key_of(seed, asked.epoch, index) for index in self.indices]
-        self.key = batch_key(seed, asked.epoch, self.indices)
+    def __init__(self, source: FusedSource, request: Asked, seed: int, pictures: torch.Tensor) -> None:
+        self.source, self.indices = source, list(request.index)
+        self.keys = [key_of(seed, request.epoch, index) for index in self.indices]
+        self.key = batch_key(seed, request.epoch, self.indices)
         """Of what the user's own collate function draws."""
         self.target = Target(pictures)
         self.rests: list[Any] = [None] * len(self.indices)
@@ -71,29 +71,29 @@ class UnfinishedBatch:
                     raise named(error, flaws[place]) from None
         pictures, rests = self.target.tensor, self.rests
         good = [place for place in range(len(rests)) if place not in flaws]
-        found = tuple(flaws.values())
+        bad_samples = tuple(flaws.values())
         if not good and flaws:
-            return FlawedBatch(None, found, empty=True)
+            return FlawedBatch(None, bad_samples, empty=True)
         if flaws and rules.on_bad == "refill":
             # The batch's other samples, in their order: a rank meets only what is its own.
             for number, hole in enumerate(flaws):
-                other = good[number % len(good)]
-                pictures[hole].copy_(pictures[other])
-                rests[hole] = rests[other]
+                donor = good[number % len(good)]
+                pictures[hole].copy_(pictures[donor])
+                rests[hole] = rests[donor]
         elif flaws:
             pictures, rests = pictures[good], [rests[place] for place in good]
         if collate is None:
-            made = collated(rests, pictures)
+            batch = collated(rests, pictures)
         else:
             with drawing(self.key):
-                made = collate([placed(rest, rest, picture) for rest, picture in zip(rests, pictures, strict=True)])
-        return FlawedBatch(made, found, empty=False) if flaws else made
+                batch = collate([placed(rest, rest, picture) for rest, picture in zip(rests, pictures, strict=True)])
+        return FlawedBatch(batch, bad_samples, empty=False) if flaws else batch
 
 
-def named(error: Exception, found: QuarantinedSample) -> Exception:
+def named(error: Exception, bad_sample: QuarantinedSample) -> Exception:
     """The user's error, which says of which sample it is where it does not."""
-    where = f"sample {found.index}" + (f", {found.source}" if found.source else "")
-    if found.source and found.source in str(error):
+    where = f"sample {bad_sample.index}" + (f", {bad_sample.source}" if bad_sample.source else "")
+    if bad_sample.source and bad_sample.source in str(error):
         return error
     if len(error.args) == 1 and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]} ({where})",)
@@ -113,8 +113,8 @@ def own_collate(collate: Any) -> Callable[[Any], Any] | None:
 class FusedOrder:
     """A batch that is to be made. It is as long as the batch: who counts samples may ask it."""
 
-    def __init__(self, source: FusedSource, rules: ReadPolicy, asked: Asked) -> None:
-        self.source, self.rules, self.asked = source, rules, asked
+    def __init__(self, source: FusedSource, rules: ReadPolicy, request: Asked) -> None:
+        self.source, self.rules, self.asked = source, rules, request
 
     def __len__(self) -> int:
         return len(self.asked.index)
@@ -127,8 +127,8 @@ class FusedOrders(PolicedDataset):
         super().__init__(source.dataset, rules)
         self.source = source
 
-    def __getitems__(self, asked: Asked) -> Any:
-        return FusedOrder(self.source, self.rules, asked)
+    def __getitems__(self, request: Asked) -> Any:
+        return FusedOrder(self.source, self.rules, request)
 
 
 class FusedCollate:
@@ -139,13 +139,13 @@ class FusedCollate:
         self._memory: Memory | None = None
 
     def __call__(self, order: FusedOrder) -> Any:
-        source, rules, asked = order.source, order.rules, order.asked
+        source, rules, request = order.source, order.rules, order.asked
         shape = (len(order), 3, source.height, source.width)
         pictures = empty_in_slot(shape, source.kind)
         if pictures is None:
             self._memory = self._memory or Memory()
             pictures = self._memory.batch(shape, source.kind)
-        parts = UnfinishedBatch(source, asked, rules.seed or 0, pictures)
+        parts = UnfinishedBatch(source, request, rules.seed or 0, pictures)
         for place, index in enumerate(parts.indices):
             with limited(rules.seconds, index):
                 parts.make(place)

@@ -22,12 +22,12 @@ def in_child_process(make: Callable[[], Any], patience: float = PATIENCE) -> Any
     if "fork" not in multiprocessing.get_all_start_methods():
         return NotFused("this system cannot fork a process to try it in")
     context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_made, args=(theirs, make), name="pipefix-trial", daemon=True)
+    ours, child_end = context.Pipe(duplex=False)
+    process = context.Process(target=_made, args=(child_end, make), name="pipefix-trial", daemon=True)
     with existing_objects_skipped(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads beside a fork: the child computes in one thread
         process.start()
-    theirs.close()
+    child_end.close()
     try:
         if not ours.poll(patience):
             return NotFused(f"trying it took longer than {patience:g} s")
@@ -44,8 +44,8 @@ def in_child_process(make: Callable[[], Any], patience: float = PATIENCE) -> Any
 def _made(connection: Connection, make: Callable[[], Any]) -> None:
     torch.set_num_threads(1)
     try:
-        told = make()
+        outcome = make()
     except Exception as error:  # noqa: BLE001 - the user's code runs in it
-        told = NotFused(f"trying it raised {type(error).__name__}: {error}")
-    connection.send(told)
+        outcome = NotFused(f"trying it raised {type(error).__name__}: {error}")
+    connection.send(outcome)
     connection.close()

@@ -49,8 +49,8 @@ class Deferral:
             if type(picture) is DeferredPicture:
                 picture.decode()
 
-    def noted(self, made: int) -> None:
-        self._most = max(self._most, made)
+    def noted(self, picture_count: int) -> None:
+        self._most = max(self._most, picture_count)
 
     def read(self, picture: JpegImageFile) -> EncodedPicture | None:
         """The file's bytes, where the kernel decodes as Pillow does."""
@@ -85,9 +85,9 @@ def _kernel_here() -> Kernel | None:
     return None if deferral is None else deferral.kernel
 
 
-def _opened(*given: Any, **named: Any) -> Any:
+def _opened(*args: Any, **named: Any) -> Any:
     """Stands in the place of `Image.open`."""
-    picture = _others.own(0)(*given, **named)
+    picture = _others.own(0)(*args, **named)
     deferral = getattr(_here, "deferral", None)
     if deferral is not None and type(picture) is JpegImageFile and picture.mode in ("RGB", "L"):
         picture.__class__ = DeferredFile

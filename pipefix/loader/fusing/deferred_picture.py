@@ -33,7 +33,7 @@ class PutOff(Protocol):
     failed: bool
     pictures: list[weakref.ref[DeferredPicture]]
 
-    def noted(self, made: int) -> None: ...
+    def noted(self, picture_count: int) -> None: ...
 
     def read(self, picture: JpegImageFile) -> EncodedPicture | None: ...
 
@@ -89,12 +89,12 @@ class DeferredPicture(Image.Image):
 
     @classmethod
     def of(cls, encoded: EncodedPicture, layout: Layout, like: Image.Image) -> DeferredPicture:
-        one = cls()
-        one._encoded, one._layout = encoded, layout
-        one._mode, one._size = "RGB", layout.size
-        one.info = {key: value.copy() if isinstance(value, list) else value for key, value in like.info.items()}
-        encoded.deferral.pictures.append(weakref.ref(one))
-        return one
+        picture = cls()
+        picture._encoded, picture._layout = encoded, layout
+        picture._mode, picture._size = "RGB", layout.size
+        picture.info = {key: value.copy() if isinstance(value, list) else value for key, value in like.info.items()}
+        encoded.deferral.pictures.append(weakref.ref(picture))
+        return picture
 
     @property
     def im(self) -> Any:
@@ -111,8 +111,8 @@ class DeferredPicture(Image.Image):
         self._encoded.into(self._layout, finish, target, place)
 
     def decode(self) -> None:
-        made = self._encoded.picture(self._layout)
-        self.im = made.im  # it is a plain picture from here on
+        decoded = self._encoded.picture(self._layout)
+        self.im = decoded.im  # it is a plain picture from here on
 
     def load(self) -> Any:
         self.decode()

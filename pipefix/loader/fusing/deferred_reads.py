@@ -23,19 +23,19 @@ class DeferredReads:
     def __getitem__(self, index: Any) -> Any:
         return self._made(self.dataset.__getitem__, index)
 
-    def _made(self, read: Callable[[Any], Any], what: Any) -> Any:
+    def _made(self, read: Callable[[Any], Any], indices: Any) -> Any:
         """Once more without us where a file could not be decoded, so that the error is met where it belongs."""
         before = RandomState()
         try:
             with self.deferral:
-                sample = read(what)
+                sample = read(indices)
             if not self.deferral.failed:
                 return sample
         except Exception:
             if not self.deferral.failed:
                 raise
         before.restore()
-        return read(what)
+        return read(indices)
 
 
 class DeferredBatchReads(DeferredReads):

@@ -45,9 +45,9 @@ def fuse(
     fits = [picture for picture in pictures() if fused.follows(picture)]
     if not fits:
         return NotFused("no drawn picture is large enough to try it on")
-    found = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
-    if (exact and found.max > 0) or not found.close:
-        return NotFused(f"tried on drawn pictures, {found.sentence()}")
+    difference = fused.difference = tried(fused.sample, fused.own, fused.level(), fits)
+    if (exact and difference.max > 0) or not difference.close:
+        return NotFused(f"tried on drawn pictures, {difference.sentence()}")
     fused.elsewhere.clear()
     return fused
 
@@ -130,8 +130,8 @@ class Fused:
 
     def size(self) -> tuple[int, int] | None:
         """Width and height of every sample, where they do not depend on the picture."""
-        found = {self.size_of(picture, key) for picture in pictures() for key in (0, 1) if self.follows(picture, key)}
-        return found.pop() if len(found) == 1 else None
+        sizes = {self.size_of(picture, key) for picture in pictures() for key in (0, 1) if self.follows(picture, key)}
+        return sizes.pop() if len(sizes) == 1 else None
 
     def own(self, data: Data, key: int) -> torch.Tensor:
         """The same sample as the list itself makes it."""
@@ -147,8 +147,8 @@ class Fused:
 
     def _transformed(self, picture: Any, key: int) -> torch.Tensor:
         with seeded(key):
-            made: torch.Tensor = self.transform(picture)
-        return made
+            sample: torch.Tensor = self.transform(picture)
+        return sample
 
     def level(self) -> torch.Tensor:
         """What one level of 255 is worth in each channel."""

@@ -41,10 +41,10 @@ class Fusion:
         who = f"{number} of this process {make}"
         if self.why_processes is not None:
             who = f"Worker processes ({self.why_processes}) make" if self.threads else "This process makes"
-        told = f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
+        sentence = f"{who} batches by fused calls. {self.source.explain()} Random numbers belong to samples, as under rng='sample'."
         if self.threads and self.why_processes is not None:
-            told += " How many samples went another way is known to the workers alone."
-        return told
+            sentence += " How many samples went another way is known to the workers alone."
+        return sentence
 
 
 class Fusing:

@@ -63,7 +63,7 @@ class ListInPart:
     def __init__(self, transform: Any) -> None:
         """Raises `NotRecognised` where no part of it goes from pictures to tensors."""
         operations = list(flat(transform))
-        begin = next((place for place, one in enumerate(operations) if turns_to_tensor(one)), None)
+        begin = next((place for place, operation in enumerate(operations) if turns_to_tensor(operation)), None)
         if begin is None:
             raise NotRecognised("no operation of the list makes a tensor of a picture of Pillow's")
         end = begin + 1
@@ -79,29 +79,29 @@ class ListInPart:
 
     def picture(self, picture: Any) -> Image.Image:
         """What comes to the values. Raises `CannotFollow`."""
-        for one in self.before:
-            picture = one(picture)
+        for operation in self.before:
+            picture = operation(picture)
         if not isinstance(picture, Image.Image) or picture.mode != "RGB":
-            made = f"a picture in {picture.mode}" if isinstance(picture, Image.Image) else f"a {type(picture).__name__}"
-            raise CannotFollow(f"what its transforms make into a tensor is {made}, not one of Pillow's in RGB")
+            kind = f"a picture in {picture.mode}" if isinstance(picture, Image.Image) else f"a {type(picture).__name__}"
+            raise CannotFollow(f"what its transforms make into a tensor is {kind}, not one of Pillow's in RGB")
         return picture
 
-    def write(self, given: Any, target: Target, place: int, deferral: Deferral) -> None:
+    def write(self, picture_in: Any, target: Target, place: int, deferral: Deferral) -> None:
         """Sample ``place``, of what enters the list. Raises `CannotFollow`."""
-        picture = self.picture(given)
+        picture = self.picture(picture_in)
         if picture.size != (target.width, target.height):
             raise CannotFollow("a sample of another size")
         self._values(picture, target, place, deferral)
         if not self.after:
             return
         row: Any = target.tensor[place].as_subclass(self.kind)
-        made = row
-        for one in self.after:
-            made = one(made)
-        if made is not row:
-            if not isinstance(made, torch.Tensor) or made.shape != row.shape or made.dtype != row.dtype:
+        sample = row
+        for operation in self.after:
+            sample = operation(sample)
+        if sample is not row:
+            if not isinstance(sample, torch.Tensor) or sample.shape != row.shape or sample.dtype != row.dtype:
                 raise CannotFollow("a sample of another size or type")
-            target.tensor[place].copy_(made)
+            target.tensor[place].copy_(sample)
 
     def _values(self, picture: Image.Image, target: Target, place: int, deferral: Deferral) -> None:
         if type(picture) is DeferredPicture:
@@ -116,7 +116,7 @@ class ListInPart:
 
     def explain(self, kernel: str) -> str:
         """Which operation goes where."""
-        own = next((place for place, one in enumerate(self.before) if not places_pixels(one)), len(self.before))
+        own = next((place for place, operation in enumerate(self.before) if not places_pixels(operation)), len(self.before))
         steps = [f"decoding{_names(self.before[:own], ', ')} in one {kernel} call"]
         steps += [f"{_names(self.before[own:])} as written"] if self.before[own:] else []
         steps += [f"{_names(self.values)} in one call into the batch"]
@@ -125,7 +125,7 @@ class ListInPart:
 
 
 def _names(operations: list[Any], before: str = "") -> str:
-    return "".join(before + name for name in [", ".join(type(one).__name__ for one in operations)] if name)
+    return "".join(before + name for name in [", ".join(type(operation).__name__ for operation in operations)] if name)
 
 
 class IntoBatch:
@@ -160,7 +160,7 @@ class SourceInPart(FusedSource):
         """Raises `NotRecognised` or `CannotFollow`, or what the user's code raises. ``look``: what was found before."""
         self.dataset, self.mode, self.why_not_whole, self.deferral = dataset, mode, why_not_whole, deferral
         chain = stand_in.copied(dataset)
-        if any(hasattr(one, "__getitems__") and not isinstance(one, Subset) for one in chain):
+        if any(hasattr(inner, "__getitems__") and not isinstance(inner, Subset) for inner in chain):
             raise NotRecognised("the dataset reads whole batches itself (__getitems__)")
         lists = stand_in.transforms_of(chain)
         if len(lists) != 1:
@@ -248,10 +248,10 @@ def in_part(dataset: Any, mode: str, known: dict[Any, Any], why: str) -> SourceI
     if key not in known:
         look = partial(_found, dataset, mode, deferral, why)
         # A process that was made to try things has no processes of its own.
-        found: Any = look() if current_process().daemon else in_child_process(look)
-        if isinstance(found, NotFused) and not found.why.startswith(why):
-            found = NotFused(f"{why}; in part neither: {found.why}")
-        known[key] = found
+        trial_outcome: Any = look() if current_process().daemon else in_child_process(look)
+        if isinstance(trial_outcome, NotFused) and not trial_outcome.why.startswith(why):
+            trial_outcome = NotFused(f"{why}; in part neither: {trial_outcome.why}")
+        known[key] = trial_outcome
     outcome = known[key]
     if isinstance(outcome, NotFused):
         return outcome
@@ -285,7 +285,7 @@ def _found(dataset: Any, mode: str, deferral: Deferral, why: str) -> tuple[Any, 
     return NotFused(f"{why}; {worth.why}") if isinstance(worth, NotFused) else (None, worth)
 
 
-def _unlike(own: Callable[[int], Any], made: Callable[[int], Any], length: int) -> str | None:
+def _unlike(own: Callable[[int], Any], read: Callable[[int], Any], length: int) -> str | None:
     """What is wrong with samples whose pictures' decoding is put off; None: nothing."""
     compared, error, begun = 0, "", time.perf_counter()
     for index in spread(length, TRIED):
@@ -293,13 +293,13 @@ def _unlike(own: Callable[[int], Any], made: Callable[[int], Any], length: int) 
             return None
         try:
             with seeded(index):
-                one = made(index)
+                sample = read(index)
             with seeded(index):
-                other = own(index)
+                own_sample = own(index)
         except Exception as raised:  # noqa: BLE001 - the user's code; it raises it where the sample is asked for
             error = error or f" (sample {index}: {type(raised).__name__}: {raised})"
             continue
-        if not alike(one, other):
+        if not alike(sample, own_sample):
             return f"sample {index} is not the same under the same random numbers"
         compared += 1
         if compared == COMPARED:
@@ -307,7 +307,7 @@ def _unlike(own: Callable[[int], Any], made: Callable[[int], Any], length: int) 
     return None if compared >= min(LEAST_COMPARED, length) else f"{compared} samples could be compared{error}"
 
 
-def _worth(own: Callable[[int], Any], made: Callable[[int], Any], length: int) -> str | NotFused:
+def _worth(own: Callable[[int], Any], read: Callable[[int], Any], length: int) -> str | NotFused:
     """CPU time of both ways, in words; `NotFused` where it is as good as the same."""
     pairs: list[list[float]] = []
     begun = time.perf_counter()
@@ -315,12 +315,12 @@ def _worth(own: Callable[[int], Any], made: Callable[[int], Any], length: int) -
         if pairs and time.perf_counter() - begun > LONG_S:
             break
         with suppress(Exception):  # a sample that cannot be read says nothing of either way
-            pairs.append([min(_timed(make, index) for _ in range(TIMES)) for make in (own, made)])
+            pairs.append([min(_timed(make, index) for _ in range(TIMES)) for make in (own, read)])
     before, after = (1000 * sum(times) / len(pairs) for times in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
-    told = f"{after:.2f} ms of CPU time a sample instead of {before:.2f} ms"
+    cpu_times = f"{after:.2f} ms of CPU time a sample instead of {before:.2f} ms"
     if before < LEAST_GAIN * after or not pairs:
-        return NotFused(f"made in part by native calls, samples take {told}")
-    return f", and take {told}"
+        return NotFused(f"made in part by native calls, samples take {cpu_times}")
+    return f", and take {cpu_times}"
 
 
 def _timed(make: Callable[[int], Any], index: int) -> float:

@@ -49,23 +49,23 @@ class Listing:
         """A sample but for its picture, and the picture's place in it. Raises what the user's code raises, or `Touched`."""
         with self._turn:
             sample = self.dataset[index]
-        made = stand_in.parts(sample)
-        if len(made) != 1:
-            raise Touched(f"gives {len(made) or 'no'} pictures a sample")
-        return sample, made[0]
+        places = stand_in.parts(sample)
+        if len(places) != 1:
+            raise Touched(f"gives {len(places) or 'no'} pictures a sample")
+        return sample, places[0]
 
-    def data(self, index: Any, made: PicturePlace) -> Any:
+    def data(self, index: Any, place: PicturePlace) -> Any:
         """What is to be decoded (bytes), or already is (an array of height x width x 3)."""
-        return self._read(index, made)
+        return self._read(index, place)
 
 
 def listed(dataset: Any) -> Listing | NotFused:
     try:
-        found = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
-        found.like = _try(found, len(dataset))
+        listing = _of_cache(dataset) if _is_cache(dataset) else _of_files(dataset)
+        listing.like = _try(listing, len(dataset))
     except Unlisted as error:
         return NotFused(str(error))
-    return found
+    return listing
 
 
 def remembering(dataset: Any) -> NotFused | None:
@@ -84,7 +84,7 @@ def _is_cache(dataset: Any) -> bool:
     return isinstance(stand_in.chain_of(dataset)[-1], CachedDataset) or isinstance(dataset, CachedDataset)
 
 
-def _try(found: Listing, length: int) -> Any:
+def _try(listing: Listing, length: int) -> Any:
     """A sample, after a few of them went well. What the user's code draws is given back."""
     if not length:
         raise Unlisted("the dataset is empty")
@@ -93,7 +93,7 @@ def _try(found: Listing, length: int) -> Any:
         before = RandomState()
         for index in sorted({place * (length - 1) // max(1, TRIED - 1) for place in range(TRIED)}):
             try:
-                sample, _ = found.sample(index)
+                sample, _ = listing.sample(index)
             except Touched as error:
                 raise Unlisted(f"the dataset's code {error}") from error
             except Exception as error:
@@ -108,14 +108,14 @@ def _try(found: Listing, length: int) -> Any:
 
 def _of_files(dataset: Any) -> Listing:
     chain, transform, loading = _stood_in(dataset)
-    return Listing(chain[0], transform, loading, lambda _, made: _file(made.what))
+    return Listing(chain[0], transform, loading, lambda _, place: _file(place.what))
 
 
 def _stood_in(dataset: Any) -> tuple[list[Any], Any, PictureLoading]:
     """The dataset's chain with stand-ins, its transforms, and how pictures come to them."""
     if not hasattr(type(dataset), "__getitem__"):
         raise Unlisted("the dataset is no map from index to sample")
-    if any(hasattr(one, "__getitems__") and not isinstance(one, Subset) for one in stand_in.chain_of(dataset)):
+    if any(hasattr(inner, "__getitems__") and not isinstance(inner, Subset) for inner in stand_in.chain_of(dataset)):
         raise Unlisted("the dataset reads whole batches itself (__getitems__)")
     try:
         chain = stand_in.copied(dataset)
@@ -175,7 +175,7 @@ def _file(path: Any) -> bytes:
 
 def _of_cache(dataset: Any) -> Listing:
     outer = stand_in.copied(dataset)
-    place = next(number for number, one in enumerate(outer) if isinstance(one, CachedDataset))
+    place = next(number for number, inner in enumerate(outer) if isinstance(inner, CachedDataset))
     cache: CachedDataset = outer[place]
     if cache.manifest.recipe.store == "source":
         return _of_source(outer, place, cache)
@@ -195,8 +195,8 @@ def _of_source(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     if place:
         vars(outer[place - 1])["dataset"] = numbers
 
-    def read(_: int, made: PicturePlace) -> bytes:
-        path, index = made.what
+    def read(_: int, place: PicturePlace) -> bytes:
+        path, index = place.what
         files = cache.files(index)
         if len(files) != 1:
             raise CannotFollow(f"{path} is one of {len(files)} files of its sample")
@@ -216,51 +216,52 @@ class _Numbered:
 
     def __getitem__(self, index: Any) -> Any:
         sample = self.dataset[self.cache.sample_number(index.__index__())]
-        found = stand_in.parts(sample)
-        return stand_in.placed(sample, sample, PicturePlace((found[0].what, index.__index__()))) if len(found) == 1 else sample
+        places = stand_in.parts(sample)
+        return stand_in.placed(sample, sample, PicturePlace((places[0].what, index.__index__()))) if len(places) == 1 else sample
 
 
 def _of_pictures(outer: list[Any], place: int, cache: CachedDataset) -> Listing:
     likes: set[str] = set()
 
-    def picture(one: Any) -> PictureStandIn:
-        likes.add(one.like)
-        return PictureStandIn(one.data, f"jpeg {one.width}x{one.height}" if one.kind == "jpeg" else one.kind)
+    def picture(image: Any) -> PictureStandIn:
+        likes.add(image.like)
+        return PictureStandIn(image.data, f"jpeg {image.width}x{image.height}" if image.kind == "jpeg" else image.kind)
 
-    def pixels(one: Any) -> PictureStandIn:
-        likes.add(one.like)
-        return PictureStandIn(one.array, "pixels")
+    def pixels(image: Any) -> PictureStandIn:
+        likes.add(image.like)
+        return PictureStandIn(image.array, "pixels")
 
-    if len(outer) > 1 and any(name for one in outer[:place] for name in vars(one) if name == "transform"):
+    if len(outer) > 1 and any(name for wrapper in outer[:place] for name in vars(wrapper) if name == "transform"):
         raise Unlisted("the cache is wrapped in a dataset with transforms of its own")
     if cache.transform is None:
         raise Unlisted("the cache has no transforms that run live")
     transform = cache.transform.operations if isinstance(cache.transform, cuts.Chain) else cache.transform
-    given = cache.given(picture, pixels, stand_in.Transforms())
-    first = given[0]
+    numbered = cache.given(picture, pixels, stand_in.Transforms())
+    first = numbered[0]
     if place:
-        vars(outer[place - 1])["dataset"] = given
+        vars(outer[place - 1])["dataset"] = numbered
     else:
-        outer[0] = given
-    made = stand_in.parts(first)
-    if len(made) != 1 or not made[0].kind.startswith(("pixels", "jpeg")):
-        raise Unlisted(f"the cache holds pictures as {made[0].kind}" if made else "the cache holds no picture that is transformed")
+        outer[0] = numbered
+    places = stand_in.parts(first)
+    if len(places) != 1 or not places[0].kind.startswith(("pixels", "jpeg")):
+        kinds = f"pictures as {places[0].kind}" if places else "no picture that is transformed"
+        raise Unlisted(f"the cache holds {kinds}")
     form = cache.images if cache.images != "as-was" else next(iter(likes))
     if form not in ("image", "tensor"):
         raise Unlisted(f"the cache gives its pictures as {form}")
     return Listing(outer[0], transform, PictureLoading("pil" if form == "image" else "tensor", every_kind=False), _held)
 
 
-def _held(_: int, made: PicturePlace) -> Any:
+def _held(_: int, place: PicturePlace) -> Any:
     """What a record holds. Grey pictures stay grey when a cache gives them, and other kinds are left to it too."""
-    if made.kind == "pixels":
-        array = made.what
+    if place.kind == "pixels":
+        array = place.what
         if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8:
             raise CannotFollow("pixels that are not three bytes each")
         return array
-    if not made.kind.startswith("jpeg"):
-        raise CannotFollow(f"a picture stored as {made.kind}")
-    return Coloured(made.what)
+    if not place.kind.startswith("jpeg"):
+        raise CannotFollow(f"a picture stored as {place.kind}")
+    return Coloured(place.what)
 
 
 class Coloured:

@@ -44,16 +44,16 @@ class Place(NamedTuple):
 
 def native_operations(kernel: Known) -> list[tuple[Place, Function]]:
     """Where they stand in this torchvision, and what is to stand there."""
-    found: list[tuple[Place, Function]] = []
+    operations: list[tuple[Place, Function]] = []
     table = getattr(_utils, "_KERNEL_REGISTRY", {}).get(v2.adjust_hue, {})
     for place in (Place(_functional_pil, "adjust_hue"), Place(table, Image.Image)):
         if _is_there(place):
-            found.append((place, _hue(place.get(), kernel)))
+            operations.append((place, _hue(place.get(), kernel)))
     for module, name in ((_functional_tensor, "gaussian_blur"), (_misc, "gaussian_blur_image")):
         weights = getattr(module, "_get_gaussian_kernel2d", None)
         if weights is not None and _is_there(Place(module, name)):
-            found.append((Place(module, name), _blur(getattr(module, name), weights, kernel)))
-    return found
+            operations.append((Place(module, name), _blur(getattr(module, name), weights, kernel)))
+    return operations
 
 
 def _is_there(place: Place) -> bool:
@@ -75,7 +75,7 @@ def _hue(own: Function, known: Known) -> Function:
             pixels = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
             drawn = [Image.fromarray(pixels >> shift) for shift in (0, 5)]  # the second is nearly grey
             factors = (-0.5, -0.11, 0.0, 0.2, 0.5)
-            same = (_turned(kernel, one, by).tobytes() == own(one, by).tobytes() for one in drawn for by in factors)
+            same = (_turned(kernel, picture, by).tobytes() == own(picture, by).tobytes() for picture in drawn for by in factors)
             verdict.append(all(same))
         return verdict[0]
 
@@ -100,8 +100,8 @@ def _blur(own: Function, weights: Function, known: Known) -> Function:
         if size not in same:
             torchvisions = own(img, kernel_size, sigma)
             if len(same) < MOST_SIZES:
-                made = _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
-                same[size] = made is not None and torch.equal(made, torchvisions)
+                blurred = _blurred(kernel, img, weights(kernel_size, sigma, dtype=torch.float32, device=img.device))
+                same[size] = blurred is not None and torch.equal(blurred, torchvisions)
             return torchvisions
         if not same[size]:
             return own(img, kernel_size, sigma)
@@ -118,12 +118,12 @@ def _fits(img: Any, kernel_size: Any, sigma: Any) -> bool:
     return (
         pairs
         and all(isinstance(side, int) and side % 2 == 1 and 1 <= side <= 255 for side in kernel_size)
-        and all(isinstance(one, float) and one > 0 for one in sigma)
+        and all(isinstance(deviation, float) and deviation > 0 for deviation in sigma)
         and kernel_size[0] // 2 < img.shape[2]
         and kernel_size[1] // 2 < img.shape[1]
     )
 
 
 def _blurred(kernel: Kernel, img: torch.Tensor, weights: torch.Tensor) -> torch.Tensor | None:
-    made = kernel.blurred(img.permute(1, 2, 0).numpy(), weights.numpy())
-    return None if made is None else torch.from_numpy(made).permute(2, 0, 1)
+    blurred = kernel.blurred(img.permute(1, 2, 0).numpy(), weights.numpy())
+    return None if blurred is None else torch.from_numpy(blurred).permute(2, 0, 1)

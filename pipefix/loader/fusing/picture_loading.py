@@ -45,23 +45,26 @@ def loading_of(loader: Callable[[str], Any]) -> PictureLoading | NotFused:
         return PictureLoading("pil")
     name = getattr(loader, "__qualname__", type(loader).__qualname__)
     with tempfile.TemporaryDirectory(prefix="pipefix-") as place:
-        found: dict[str, Any] = {}
+        loaded_by_kind: dict[str, Any] = {}
         for kind, data in probes().items():
             path = os.path.join(place, f"{kind}.{'png' if kind.startswith('png') else 'jpg'}")
             with open(path, "wb") as file:
                 file.write(data)
             try:
-                found[kind] = loader(path)
+                loaded_by_kind[kind] = loader(path)
             except Exception as error:  # noqa: BLE001 - it is the user's; what it cannot open shows what it is not
-                found[kind] = error
+                loaded_by_kind[kind] = error
     for source, how in (("pil", by_pillow), ("tensor", by_torchvision)):
         for upright in (False, True):
-            agrees = {kind: _same(found[kind], _made_by(how, data, upright)) for kind, data in probes().items()}
+            agrees = {kind: _same(loaded_by_kind[kind], _made_by(how, data, upright)) for kind, data in probes().items()}
             if agrees["jpeg"] and agrees["turned"] and agrees["grey"]:
                 return PictureLoading(source, upright, all(agrees.values()))
-    what = found["jpeg"]
-    said = f"raises {type(what).__name__} on a JPEG elsewhere" if isinstance(what, Exception) else _told(what)
-    return NotFused(f"its loader {name} {said}, neither Pillow's picture in RGB nor torchvision's tensor of it")
+    loaded_jpeg = loaded_by_kind["jpeg"]
+    if isinstance(loaded_jpeg, Exception):
+        behaviour = f"raises {type(loaded_jpeg).__name__} on a JPEG elsewhere"
+    else:
+        behaviour = _told(loaded_jpeg)
+    return NotFused(f"its loader {name} {behaviour}, neither Pillow's picture in RGB nor torchvision's tensor of it")
 
 
 def folder_backend() -> str:
@@ -70,9 +73,9 @@ def folder_backend() -> str:
     return str(get_image_backend())
 
 
-def _told(what: Any) -> str:
-    mode = f" in {what.mode}" if isinstance(what, Image.Image) else ""
-    return f"gives a {type(what).__module__.split('.')[0]} {type(what).__name__}{mode} with pixels of its own"
+def _told(loaded: Any) -> str:
+    mode = f" in {loaded.mode}" if isinstance(loaded, Image.Image) else ""
+    return f"gives a {type(loaded).__module__.split('.')[0]} {type(loaded).__name__}{mode} with pixels of its own"
 
 
 def probes() -> dict[str, bytes]:
@@ -117,11 +120,11 @@ def _made_by(how: Callable[[bytes, bool], Any], data: bytes, upright: bool) -> A
         return error
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Image.Image) and isinstance(other, Image.Image):
-        return one.mode == other.mode and np.array_equal(np.asarray(one), np.asarray(other))
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
+def _same(loaded: Any, expected: Any) -> bool:
+    if isinstance(loaded, Image.Image) and isinstance(expected, Image.Image):
+        return loaded.mode == expected.mode and np.array_equal(np.asarray(loaded), np.asarray(expected))
+    if isinstance(loaded, torch.Tensor) and isinstance(expected, torch.Tensor):
+        return loaded.dtype == expected.dtype and torch.equal(loaded, expected)
     return False
 
 
@@ -183,16 +186,16 @@ def _known(value: Any) -> tuple[Any, PictureLoading] | None:
 def _subclass(kind: type, names: dict[str, Any]) -> type:
     """Without a call of the user's own ``__init_subclass__``, which may keep a register or ask for arguments: what it is derived
     from at first is the nearest class that has none."""
-    base = next(one for one in kind.__mro__ if _told_of_subclasses(one) in (object, Generic))
-    made: type = type.__new__(type(kind), kind.__name__, (base,), names)
+    base = next(ancestor for ancestor in kind.__mro__ if _told_of_subclasses(ancestor) in (object, Generic))
+    subclass: type = type.__new__(type(kind), kind.__name__, (base,), names)
     if base is not kind:
-        made.__bases__ = (kind,)
-    return made
+        subclass.__bases__ = (kind,)
+    return subclass
 
 
 def _told_of_subclasses(kind: type) -> type:
     """The class whose ``__init_subclass__`` is called for subclasses of this one."""
-    return next(one for one in kind.__mro__ if "__init_subclass__" in vars(one))
+    return next(ancestor for ancestor in kind.__mro__ if "__init_subclass__" in vars(ancestor))
 
 
 def with_stand_ins(owner: Any) -> PictureLoading | None:

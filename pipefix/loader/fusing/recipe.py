@@ -74,13 +74,13 @@ class Layout:
         return (self.window or self.box)[2:]
 
     def crop(self, top: int, left: int, height: int, width: int) -> None:
-        seen = self.window or self.box
-        if top < 0 or left < 0 or top + height > seen.height or left + width > seen.width:
-            raise CannotFollow(f"a crop of {width} x {height} reaches beyond {seen.width} x {seen.height}")
+        visible = self.window or self.box
+        if top < 0 or left < 0 or top + height > visible.height or left + width > visible.width:
+            raise CannotFollow(f"a crop of {width} x {height} reaches beyond {visible.width} x {visible.height}")
         # Counted from the picture's own left and top, whichever way round it is seen.
-        across = seen.width - left - width if self.mirrored else left
-        down = seen.height - top - height if self.upside_down else top
-        part = Box(seen.x + across, seen.y + down, width, height)
+        across = visible.width - left - width if self.mirrored else left
+        down = visible.height - top - height if self.upside_down else top
+        part = Box(visible.x + across, visible.y + down, width, height)
         if self.window is None:
             self.box = part
         else:

@@ -48,11 +48,11 @@ def recognise(transform: Any, *, source: str) -> FusedRecipe | NotFused:
 def flat(transform: Any) -> Iterator[Any]:
     """The list without its nesting."""
     if type(transform) in (v1.Compose, v2.Compose):
-        for one in transform.transforms:
-            yield from flat(one)
+        for nested in transform.transforms:
+            yield from flat(nested)
     elif type(transform) is torch.nn.Sequential or isinstance(transform, (list, tuple)):
-        for one in transform:
-            yield from flat(one)
+        for nested in transform:
+            yield from flat(nested)
     elif type(transform) not in (v2.Identity, torch.nn.Identity):
         yield transform
 
@@ -61,26 +61,26 @@ def _recipe(transforms: list[Any], source: str) -> FusedRecipe:
     geometry: list[GeometryStep] = []
     rest: list[Any] = []
     kind, resized_as, inexact = source, source, None
-    for one in transforms:
-        make = _GEOMETRY.get(type(one))
+    for operation in transforms:
+        make = _GEOMETRY.get(type(operation))
         if make is None:
-            if type(one) not in _VALUES:
-                raise NotRecognised(f"{_name(one)} is no transform that can be fused")
-            rest.append(one)
+            if type(operation) not in _VALUES:
+                raise NotRecognised(f"{_name(operation)} is no transform that can be fused")
+            rest.append(operation)
             kind = _kind_after(rest, source)
             continue
-        step = make(one)
+        step = make(operation)
         if step.resizes:
             if any(earlier.resizes for earlier in geometry):
                 raise NotRecognised("the list resizes twice")
-            if kind != "pil" and one.antialias is not True:
-                raise NotRecognised(f"{_name(one)} resizes tensors without antialiasing")
+            if kind != "pil" and operation.antialias is not True:
+                raise NotRecognised(f"{_name(operation)} resizes tensors without antialiasing")
             resized_as = kind
-            if kind == "tensor" and isinstance(one, (v1.Resize, v1.RandomResizedCrop)):
+            if kind == "tensor" and isinstance(operation, (v1.Resize, v1.RandomResizedCrop)):
                 inexact = "torchvision's v1 turns tensors to floats to resize them"
             elif kind == "float":
                 inexact = "the list resizes floats, the kernel bytes"
-            elif kind == "tensor" and not resizes_bytes(_filter(one)):
+            elif kind == "tensor" and not resizes_bytes(_filter(operation)):
                 inexact = f"torchvision {torchvision.__version__} turns bytes into floats to resize them on this CPU"
             elif any(isinstance(earlier, FlipStep) for earlier in geometry):
                 inexact = "the list flips before it resizes"
@@ -93,8 +93,8 @@ def _recipe(transforms: list[Any], source: str) -> FusedRecipe:
     return FusedRecipe(tuple(geometry), _finish(rest, source), arithmetic or Arithmetic.TORCH, inexact)
 
 
-def _name(one: Any) -> str:
-    kind = type(one)
+def _name(operation: Any) -> str:
+    kind = type(operation)
     where = kind.__module__.split(".")[0]
     return f"{kind.__qualname__} (of {where})" if where not in ("torchvision", "__main__") else kind.__qualname__
 
@@ -102,12 +102,12 @@ def _name(one: Any) -> str:
 # ---- geometry ----
 
 
-def _filter(one: Any) -> Filter:
-    mode = one.interpolation
-    found = FILTERS.get(InterpolationMode(mode) if isinstance(mode, str) else mode)
-    if found is None:
-        raise NotRecognised(f"{_name(one)} interpolates by {getattr(mode, 'value', mode)}; bilinear and bicubic can be fused")
-    return found
+def _filter(operation: Any) -> Filter:
+    mode = operation.interpolation
+    filter_of_mode = FILTERS.get(InterpolationMode(mode) if isinstance(mode, str) else mode)
+    if filter_of_mode is None:
+        raise NotRecognised(f"{_name(operation)} interpolates by {getattr(mode, 'value', mode)}; bilinear and bicubic can be fused")
+    return filter_of_mode
 
 
 def _pair(size: Any) -> tuple[int, int]:
@@ -117,22 +117,22 @@ def _pair(size: Any) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def _random_resized_crop(one: Any) -> GeometryStep:
-    scale, ratio = (tuple(float(end) for end in ends) for ends in (one.scale, one.ratio))
-    return RandomResizedCropStep(*_pair(one.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(one))
+def _random_resized_crop(operation: Any) -> GeometryStep:
+    scale, ratio = (tuple(float(end) for end in ends) for ends in (operation.scale, operation.ratio))
+    return RandomResizedCropStep(*_pair(operation.size), (scale[0], scale[1]), (ratio[0], ratio[1]), _filter(operation))
 
 
-def _resize(one: Any) -> GeometryStep:
-    if one.size is None or one.max_size is not None:
+def _resize(operation: Any) -> GeometryStep:
+    if operation.size is None or operation.max_size is not None:
         raise NotRecognised("Resize with max_size is not fused")
-    size = (one.size,) if isinstance(one.size, int) else tuple(int(side) for side in one.size)
-    return ResizeStep(size, _filter(one))
+    size = (operation.size,) if isinstance(operation.size, int) else tuple(int(side) for side in operation.size)
+    return ResizeStep(size, _filter(operation))
 
 
-def _random_crop(one: Any, *, both: bool) -> GeometryStep:
-    if one.padding is not None:
+def _random_crop(operation: Any, *, both: bool) -> GeometryStep:
+    if operation.padding is not None:
         raise NotRecognised("RandomCrop with padding is not fused")
-    return RandomCropStep(*_pair(one.size), both)
+    return RandomCropStep(*_pair(operation.size), both)
 
 
 _GEOMETRY: dict[type, Callable[[Any], GeometryStep]] = {
@@ -140,14 +140,14 @@ _GEOMETRY: dict[type, Callable[[Any], GeometryStep]] = {
     v2.RandomResizedCrop: _random_resized_crop,
     v1.Resize: _resize,
     v2.Resize: _resize,
-    v1.CenterCrop: lambda one: CenterCropStep(*_pair(one.size)),
-    v2.CenterCrop: lambda one: CenterCropStep(*_pair(one.size)),
+    v1.CenterCrop: lambda crop: CenterCropStep(*_pair(crop.size)),
+    v2.CenterCrop: lambda crop: CenterCropStep(*_pair(crop.size)),
     v1.RandomCrop: functools.partial(_random_crop, both=True),
     v2.RandomCrop: functools.partial(_random_crop, both=False),
-    v1.RandomHorizontalFlip: lambda one: FlipStep(float(one.p), across=True),
-    v2.RandomHorizontalFlip: lambda one: FlipStep(float(one.p), across=True),
-    v1.RandomVerticalFlip: lambda one: FlipStep(float(one.p), across=False),
-    v2.RandomVerticalFlip: lambda one: FlipStep(float(one.p), across=False),
+    v1.RandomHorizontalFlip: lambda flip: FlipStep(float(flip.p), across=True),
+    v2.RandomHorizontalFlip: lambda flip: FlipStep(float(flip.p), across=True),
+    v1.RandomVerticalFlip: lambda flip: FlipStep(float(flip.p), across=False),
+    v2.RandomVerticalFlip: lambda flip: FlipStep(float(flip.p), across=False),
 }
 """By the very class: a subclass may do anything."""
 
@@ -174,34 +174,34 @@ def _valued(rest: list[Any], source: str) -> Any:
     """What the list makes of every level."""
     picture: Any = Image.fromarray(_levels()) if source == "pil" else torch.from_numpy(_levels()).permute(2, 0, 1).contiguous()
     with seeded(0):
-        for one in rest:
+        for operation in rest:
             try:
-                picture = one(picture)
+                picture = operation(picture)
             except (TypeError, ValueError, RuntimeError) as error:
-                raise NotRecognised(f"{_name(one)} cannot take what the list hands it: {error}") from error
+                raise NotRecognised(f"{_name(operation)} cannot take what the list hands it: {error}") from error
     return picture
 
 
 def _kind_after(rest: list[Any], source: str) -> str:
-    made = _valued(rest, source)
-    if not isinstance(made, torch.Tensor):
+    transformed = _valued(rest, source)
+    if not isinstance(transformed, torch.Tensor):
         return "pil"
-    return "float" if made.is_floating_point() else "tensor"
+    return "float" if transformed.is_floating_point() else "tensor"
 
 
-def turns_to_tensor(one: Any) -> bool:
+def turns_to_tensor(operation: Any) -> bool:
     """Whether this operation makes a tensor of a picture of Pillow's, and no more of it."""
-    return type(one) in _TO_TENSOR or _full_name(one) in _OTHERS_TO_TENSOR
+    return type(operation) in _TO_TENSOR or _full_name(operation) in _OTHERS_TO_TENSOR
 
 
-def places_pixels(one: Any) -> bool:
+def places_pixels(operation: Any) -> bool:
     """Whether this operation only says where the pixels of a picture go."""
-    return type(one) in _GEOMETRY
+    return type(operation) in _GEOMETRY
 
 
-def value_of_level(one: Any) -> bool:
+def value_of_level(operation: Any) -> bool:
     """Whether each value that this operation makes depends on one value of the picture."""
-    return type(one) in _VALUES
+    return type(operation) in _VALUES
 
 
 def finish_of(values: list[Any]) -> tuple[Finish, type]:
@@ -209,33 +209,33 @@ def finish_of(values: list[Any]) -> tuple[Finish, type]:
     return _finish(values, "pil"), type(_valued(values, "pil"))
 
 
-def _full_name(one: Any) -> str:
-    return f"{type(one).__module__}.{type(one).__qualname__}"
+def _full_name(operation: Any) -> str:
+    return f"{type(operation).__module__}.{type(operation).__qualname__}"
 
 
 def _finish(rest: list[Any], source: str) -> Finish:
-    made = _valued(rest, source)
-    if not isinstance(made, torch.Tensor):
+    transformed = _valued(rest, source)
+    if not isinstance(transformed, torch.Tensor):
         raise NotRecognised("the list ends with a picture of Pillow's, not with a tensor")
-    if tuple(made.shape) != (3, 1, 256):
-        raise NotRecognised(f"the list ends with {made.shape[0]} channels, not with 3")
-    if made.dtype == torch.uint8:
-        if not np.array_equal(made.numpy()[:, 0], _levels()[0].T):
+    if tuple(transformed.shape) != (3, 1, 256):
+        raise NotRecognised(f"the list ends with {transformed.shape[0]} channels, not with 3")
+    if transformed.dtype == torch.uint8:
+        if not np.array_equal(transformed.numpy()[:, 0], _levels()[0].T):
             raise NotRecognised("the list changes bytes into other bytes")
         return UINT8
-    if made.dtype != torch.float32:
-        raise NotRecognised(f"the list ends with {made.dtype}; float32 and uint8 can be fused")
-    table = made.as_subclass(torch.Tensor).numpy()[:, 0].copy()
-    return _with_ramp(table, [one for one in rest if type(one) in (v1.Normalize, v2.Normalize)])
+    if transformed.dtype != torch.float32:
+        raise NotRecognised(f"the list ends with {transformed.dtype}; float32 and uint8 can be fused")
+    table = transformed.as_subclass(torch.Tensor).numpy()[:, 0].copy()
+    return _with_ramp(table, [operation for operation in rest if type(operation) in (v1.Normalize, v2.Normalize)])
 
 
 def _with_ramp(table: np.ndarray[Any, Any], normalising: list[Any]) -> Finish:
     """The table, and its arithmetic where that gives the table to the bit."""
     mean, deviation = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     if len(normalising) == 1:
-        given = [tuple(float(value) for value in ends) for ends in (normalising[0].mean, normalising[0].std)]
-        if all(len(values) == 3 for values in given):
-            mean, deviation = given  # type: ignore[assignment]
+        statistics = [tuple(float(value) for value in ends) for ends in (normalising[0].mean, normalising[0].std)]
+        if all(len(values) == 3 for values in statistics):
+            mean, deviation = statistics  # type: ignore[assignment]
     for factor, divides in ((255.0, True), (1 / 255, False), (1.0, False)):
         finish = Finish(table, Ramp(factor, divides, mean, deviation))
         if finish.ramp is not None:
@@ -277,4 +277,4 @@ def pillow_order() -> Arithmetic | None:
             TwinKernel().pixels_into(pixels, cut, UINT8, Target(out), 0)
             if not np.array_equal(out[0].transpose(1, 2, 0), own):
                 fits.discard(arithmetic)
-    return min(fits, key=lambda one: one.value) if fits else None
+    return min(fits, key=lambda arithmetic: arithmetic.value) if fits else None

@@ -38,8 +38,8 @@ class FusedSource:
 
     def begin(self, index: Any, key: int, target: Target, place: int) -> Any:
         """The picture of a sample is written; the rest of the sample is returned. Raises where `finish` has to make it."""
-        sample, made = self.listing.sample(index)
-        data = self.listing.data(index, made)
+        sample, picture_place = self.listing.sample(index)
+        data = self.listing.data(index, picture_place)
         fused = self.fused
         if isinstance(data, np.ndarray):
             fused.pixels_into(data, target, place, key)
@@ -56,9 +56,9 @@ class FusedSource:
         picture = stand_in.picture_of(sample, self.like)
         wanted = (3, self.height, self.width)
         if not isinstance(picture, torch.Tensor) or tuple(picture.shape) != wanted:
-            found = list(picture.shape) if isinstance(picture, torch.Tensor) else type(picture).__name__
+            actual = list(picture.shape) if isinstance(picture, torch.Tensor) else type(picture).__name__
             raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(wanted)} at entry 0 and {found} at entry {place}"
+                f"stack expects each tensor to be equal size, but got {list(wanted)} at entry 0 and {actual} at entry {place}"
             )
         target.tensor[place].copy_(picture)
         self.fused.elsewhere[str(why) or type(why).__name__] += 1
@@ -145,8 +145,8 @@ def differing(source: FusedSource, length: int) -> str | None:
             not_made = not_made or f" (sample {index}: {type(error).__name__}: {error})"
             continue
         if own_error is not None:
-            said = f"{type(own_error).__name__} ({own_error})"
-            return f"the dataset's own code raises {said} for sample {index}, which the call makes"
+            error_text = f"{type(own_error).__name__} ({own_error})"
+            return f"the dataset's own code raises {error_text} for sample {index}, which the call makes"
         distance = (both.tensor[0].double() - both.tensor[1].double()).abs().mean(dim=(1, 2))
         if bool((distance > bar).any()):
             worst = float((distance / source.fused.level()).max())
@@ -165,16 +165,16 @@ def differing(source: FusedSource, length: int) -> str | None:
     )
 
 
-def alike(one: Any, other: Any) -> bool:
+def alike(sample: Any, expected: Any) -> bool:
     """Values that can be compared, are; the user's own types are taken for alike."""
-    if type(one) is not type(other) or type(one) is stand_in.PicturePlace:
-        return type(one) is type(other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
-    if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, (np.ndarray, Image.Image)):
-        return np.array_equal(np.asarray(one), np.asarray(other))
-    return not isinstance(one, (int, float, str, bytes)) or one == other or one != one
+    if type(sample) is not type(expected) or type(sample) is stand_in.PicturePlace:
+        return type(sample) is type(expected)
+    if isinstance(sample, dict):
+        return sample.keys() == expected.keys() and all(alike(value, expected[key]) for key, value in sample.items())
+    if isinstance(sample, (tuple, list)):
+        return len(sample) == len(expected) and all(map(alike, sample, expected))
+    if isinstance(sample, torch.Tensor):
+        return torch.equal(sample, expected)
+    if isinstance(sample, (np.ndarray, Image.Image)):
+        return np.array_equal(np.asarray(sample), np.asarray(expected))
+    return not isinstance(sample, (int, float, str, bytes)) or sample == expected or sample != sample

@@ -24,14 +24,14 @@ _made: list[weakref.ref[Any]] | None = None
 def remembered(make: Callable[[], Any]) -> bool:
     """Whether any stand-in that was made meanwhile is still there afterwards, though nobody was given it to keep."""
     global _made
-    made: list[weakref.ref[Any]] = []
-    _made = made
+    references: list[weakref.ref[Any]] = []
+    _made = references
     try:
         make()
     finally:
         _made = None
     gc.collect()
-    return any(one() is not None for one in made)
+    return any(reference() is not None for reference in references)
 
 
 class Touched(Exception):
@@ -43,8 +43,8 @@ class PictureStandIn:
 
     __slots__ = ("__weakref__", "kind", "what")
 
-    def __init__(self, what: Any, kind: str = "file") -> None:
-        self.what, self.kind = what, kind
+    def __init__(self, content: Any, kind: str = "file") -> None:
+        self.what, self.kind = content, kind
         if _made is not None:
             _made.append(weakref.ref(self))
 
@@ -82,10 +82,10 @@ def is_stand_in(value: Any) -> bool:
 class Transforms:
     """Stands in the place of the transforms."""
 
-    def __call__(self, *given: Any, **named: Any) -> PicturePlace:
-        if len(given) != 1 or named or not is_stand_in(given[0]):
+    def __call__(self, *args: Any, **named: Any) -> PicturePlace:
+        if len(args) != 1 or named or not is_stand_in(args[0]):
             raise Touched("hands its transforms something else than the picture that was loaded")
-        return PicturePlace(given[0].what, given[0].kind)
+        return PicturePlace(args[0].what, args[0].kind)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Touched(f"asks its transforms for their {name}")
@@ -100,18 +100,18 @@ def loaded(path: Any, *more: Any, **named: Any) -> PictureStandIn:
 
 def chain_of(dataset: Any) -> list[Any]:
     """The dataset, the one that it wraps, and so on."""
-    found = [dataset]
-    while len(found) < 8:
-        inner = getattr(found[-1], "__dict__", {}).get("dataset")
+    chain = [dataset]
+    while len(chain) < 8:
+        inner = getattr(chain[-1], "__dict__", {}).get("dataset")
         if inner is None:
             break
-        found.append(inner)
-    return found
+        chain.append(inner)
+    return chain
 
 
 def copied(dataset: Any) -> list[Any]:
     """The chain again, each a shallow copy that wraps the copy of the next."""
-    chain = [copy.copy(one) for one in chain_of(dataset)]
+    chain = [copy.copy(link) for link in chain_of(dataset)]
     for outer, inner in pairwise(chain):
         vars(outer)["dataset"] = inner
     return chain
@@ -127,9 +127,9 @@ def parts(sample: Any) -> list[PicturePlace]:
     if type(sample) is PicturePlace:
         return [sample]
     if isinstance(sample, dict):
-        return [one for value in sample.values() for one in parts(value)]
+        return [place for value in sample.values() for place in parts(value)]
     if isinstance(sample, (tuple, list)):
-        return [one for value in sample for one in parts(value)]
+        return [place for value in sample for place in parts(value)]
     return []
 
 
@@ -138,7 +138,7 @@ def places(sample: Any) -> Any:
     if type(sample) is PicturePlace:
         return PicturePlace(None)
     if isinstance(sample, dict):
-        return {key: found for key, value in sample.items() if (found := places(value)) is not None}
+        return {key: places_in_value for key, value in sample.items() if (places_in_value := places(value)) is not None}
     if isinstance(sample, (tuple, list)):
         return tuple(map(places, sample))
     return None
@@ -166,7 +166,8 @@ def placed(sample: Any, like: Any, picture: Any) -> Any:
                 changed[key] = placed(sample[key], value, picture)
         return changed
     if isinstance(like, (tuple, list)) and isinstance(sample, (tuple, list)):
-        values = [placed(one, other, picture) if parts(other) else one for one, other in zip(sample, like, strict=True)]
+        pairs = zip(sample, like, strict=True)
+        values = [placed(value, like_value, picture) if parts(like_value) else value for value, like_value in pairs]
         return type(sample)(*values) if hasattr(sample, "_fields") else type(sample)(values)
     return sample
 

@@ -120,21 +120,21 @@ class ThreadsLoaderIterator(LoaderIterator):
     def __init__(self, loader: Any) -> None:
         self._prepare(loader)
         super().__init__(self._seen_by_torch(loader))
-        workers, made = loader.num_workers, self._work.fused
-        assert made is not None
+        workers, fusion = loader.num_workers, self._work.fused
+        assert fusion is not None
         collate = loader.collate_fn
         self._own_collate = own_collate(collate.collate_fn if isinstance(collate, Portable) else collate)
-        self._source, self._memory = made.source, made.memory
+        self._source, self._memory = fusion.source, fusion.memory
         # Without workers nothing is read ahead, as in DataLoader.
-        enough = math.ceil(ENOUGH * made.threads / (loader.batch_size or 1))
+        enough = math.ceil(ENOUGH * fusion.threads / (loader.batch_size or 1))
         self._ahead_by = ahead = max(loader.prefetch_factor or 1, enough) if workers else 0
         """Batches that are made while the caller has one; 0: a batch is made when it is asked for."""
         # The loader's, so that the next epoch finds its pages written already.
         self._memory.kept = max(self._memory.kept, ahead + HELD + 1)
         self._rules = replace(self._work.rules, seed=self.begin.seed)
-        self._threads = made.threads
+        self._threads = fusion.threads
         self._under_way: deque[PendingBatch | Exception] = deque()
-        self._pool = DaemonPool(made.threads)
+        self._pool = DaemonPool(fusion.threads)
         self._end = weakref.finalize(self, _close, self._pool, self._under_way)
         if self.begin.again and not self.begin.fresh:
             restore_generators(loader, self.begin.generators)
@@ -165,14 +165,14 @@ class ThreadsLoaderIterator(LoaderIterator):
             self._under_way.appendleft(batch)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._top_up(self._ahead_by)
-        made = batch.samples().together(self._rules, self._own_collate)
-        return pin_memory(made) if self._pin_memory else made
+        batch_made = batch.samples().together(self._rules, self._own_collate)
+        return pin_memory(batch_made) if self._pin_memory else batch_made
 
-    def _unfinished(self, asked: Asked) -> UnfinishedBatch:
+    def _unfinished(self, request: Asked) -> UnfinishedBatch:
         source, carrier = self._source, self._work.carrier
         pinned = self._pin_memory or (carrier is not None and carrier.streams)
-        pictures = self._memory.batch((len(asked.index), 3, source.height, source.width), source.kind, pinned=pinned)
-        return UnfinishedBatch(source, asked, self._rules.seed or 0, pictures)
+        pictures = self._memory.batch((len(request.index), 3, source.height, source.width), source.kind, pinned=pinned)
+        return UnfinishedBatch(source, request, self._rules.seed or 0, pictures)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         _drop(self._under_way)

@@ -41,20 +41,21 @@ class PixelDifference:
 Make = Callable[[bytes, int], torch.Tensor]
 
 
-def difference(made: list[torch.Tensor], own: list[torch.Tensor], level: torch.Tensor) -> PixelDifference:
+def difference(fused: list[torch.Tensor], own: list[torch.Tensor], level: torch.Tensor) -> PixelDifference:
     """Of samples, 3 x H x W each. ``level``: what one level of 255 is worth in each channel."""
-    distance = [(one.double() - other.double()).abs() / level[:, None, None] for one, other in zip(made, own, strict=True)]
+    pairs = zip(fused, own, strict=True)
+    distance = [(fused_sample.double() - own_sample.double()).abs() / level[:, None, None] for fused_sample, own_sample in pairs]
     all_of = torch.cat([each.flatten() for each in distance]).numpy()
     return PixelDifference(float(all_of.mean()), float(np.percentile(all_of, 99)), float(all_of.max()))
 
 
 def tried(fused: Make, own: Make, level: torch.Tensor, with_: Sequence[bytes]) -> PixelDifference:
-    made, wanted = [], []
+    fused_samples, wanted = [], []
     for picture in with_:
         for key in KEYS:
-            made.append(fused(picture, key))
+            fused_samples.append(fused(picture, key))
             wanted.append(own(picture, key))
-    return difference(made, wanted, level)
+    return difference(fused_samples, wanted, level)
 
 
 def spread(length: int, count: int) -> list[int]:

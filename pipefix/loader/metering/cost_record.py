@@ -87,14 +87,14 @@ class CostRecord:
     def totals(self) -> Totals:
         each = [Totals(*_HEAD.unpack_from(self._memory, page * _PAGE)) for page in range(self.pages)]
         sums = [sum(column) for column in zip(*each, strict=True)]
-        return Totals._make([*sums[:-1], max(one.state for one in each)])
+        return Totals._make([*sums[:-1], max(totals.state for totals in each)])
 
     def looks(self) -> Iterator[TimedBatch]:
         """Every look that was written since this was last asked and still lies there."""
         for page in range(self.pages):
             base = page * _PAGE + _HEAD.size
-            found = (TimedBatch(*_LOOK.unpack_from(self._memory, base + slot * _LOOK.size)) for slot in range(LENGTH))
-            new = sorted(look for look in found if look.number > self._read[page])
+            entries = (TimedBatch(*_LOOK.unpack_from(self._memory, base + slot * _LOOK.size)) for slot in range(LENGTH))
+            new = sorted(look for look in entries if look.number > self._read[page])
             if new:
                 self._read[page] = new[-1].number
             yield from new

@@ -187,16 +187,16 @@ class Meter:
         """Finished steps from number ``since`` on that the ring still holds."""
         mask, end = self._mask, self.batches
         begin = max(since, end - self.length + 1, 0)
-        found = []
+        steps = []
         for number in range(begin, end):
             slot = number & mask
             step = self._step[slot]
-            found.append(
+            steps.append(
                 MeteredStep(self._at[slot], self._wait[slot], self._took[slot], step, self._size[slot], bool(self._first[slot]))
             )
         # What the training thread has overwritten meanwhile is half of one step and half of another.
         overtaken = max(0, self.batches - self.length + 1 - begin)
-        return found[overtaken:]
+        return steps[overtaken:]
 
     def looks(self) -> list[TimedBatch]:
         """Batches that were looked at since this was last asked."""
@@ -205,7 +205,7 @@ class Meter:
     def makers(self) -> Totals:
         each = [record.totals() for _, record in list(self._records)]
         sums = [sum(column) for column in zip(*each, strict=True)] if each else [0] * len(Totals._fields)
-        return Totals._make([*sums[:-1], max((one.state for one in each), default=0)])
+        return Totals._make([*sums[:-1], max((totals.state for totals in each), default=0)])
 
 
 _WHY_NOT = {

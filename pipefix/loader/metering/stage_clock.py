@@ -190,7 +190,7 @@ class StageClock:
         self._timer.clear()
         return True
 
-    def _note(self, samples: int, collate: int, made: int, at: int, cpu: int) -> int:
+    def _note(self, samples: int, collate: int, made_ns: int, at: int, cpu: int) -> int:
         sums = stages(self._timer, cpu, self._call_ns)
         calls = sum(self._timer.calls)
         handed = self._handed.take()
@@ -198,7 +198,7 @@ class StageClock:
         self._page.write(
             TimedBatch(
                 0, at, samples, sums[Stage.STORAGE], sums[Stage.DECODE], sums[Stage.AUGMENT], sums[None], collate,
-                self._timer.bytes_read, cpu, made, handed.dumps_ns + handed.send_ns, handed.count, calls,
+                self._timer.bytes_read, cpu, made_ns, handed.dumps_ns + handed.send_ns, handed.count, calls,
             )
         )  # fmt: skip
         return calls
@@ -272,9 +272,9 @@ def preload() -> None:
 
 def without_our_frames(error: BaseException | None) -> None:
     """An error of the user's code shows the frames that it would show unwatched, also where it came through a hook."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited_ids: set[int] = set()
+    while error is not None and id(error) not in visited_ids:
+        visited_ids.add(id(error))
         error.__traceback__ = _theirs(error.__traceback__)
         error = error.__cause__ or error.__context__
 

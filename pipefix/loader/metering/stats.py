@@ -41,11 +41,11 @@ class Stats:
         if not self.batches:
             return "No batch has been loaded yet."
         whole = self.start_s + self.waited_s + self.worked_s
-        told = (
+        sentence = (
             f"Epoch {self.epoch}: {self.batches} batches of {self.samples} samples in {whole:.3g} s, "
             f"{percent(self.waiting)} of the time waiting for them, the first after {self.start_s:.2g} s"
         )
-        return told + ("." if self.metered else "; those after were too quick to be metered each.")
+        return sentence + ("." if self.metered else "; those after were too quick to be metered each.")
 
 
 class Course:

@@ -18,46 +18,46 @@ from pipefix.loader.workers.start import CappedThreads
 from pipefix.plan.planfile import NAME, LoaderChange, PlanFile
 
 
-def loader(theirs: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
+def loader(original: DataLoader[Any], plan: PlanFile, folder: Path) -> DataLoader[Any]:
     """A loader with the plan in place: the same samplers, the same collate function, the same batches."""
-    reads, change = planned.dataset(theirs.dataset, plan, folder), plan.loader or LoaderChange()
-    collate_fn = planned.collated(theirs.collate_fn, plan)
-    made = _like(theirs, reads, change, collate_fn=collate_fn, whole=planned.by_dali(plan))
-    if isinstance(made, FastLoader) and planned.by_dali(plan):
-        made._planned = planned.Planned(plan, folder / NAME, theirs.dataset)
-    return made
+    reads, change = planned.dataset(original.dataset, plan, folder), plan.loader or LoaderChange()
+    collate_fn = planned.collated(original.collate_fn, plan)
+    planned_loader = _like(original, reads, change, collate_fn=collate_fn, whole=planned.by_dali(plan))
+    if isinstance(planned_loader, FastLoader) and planned.by_dali(plan):
+        planned_loader._planned = planned.Planned(plan, folder / NAME, original.dataset)
+    return planned_loader
 
 
-def with_settings(theirs: DataLoader[Any], *, batch_size: int | None = None, **settings: Any) -> DataLoader[Any]:
+def with_settings(original: DataLoader[Any], *, batch_size: int | None = None, **settings: Any) -> DataLoader[Any]:
     """A loader like another with other settings, called as a plan calls them; what is None stays as it is."""
-    return _like(theirs, theirs.dataset, LoaderChange(**settings), batch_size)
+    return _like(original, original.dataset, LoaderChange(**settings), batch_size)
 
 
 def _like(
-    theirs: DataLoader[Any], reads: Any, change: LoaderChange, batch_size: int | None = None, *, collate_fn: Any = None,
+    original: DataLoader[Any], reads: Any, change: LoaderChange, batch_size: int | None = None, *, collate_fn: Any = None,
     whole: bool = False,
 ) -> DataLoader[Any]:  # fmt: skip
-    """``whole``: a `FastLoader`, whose plan has batches made whole. ``collate_fn``: in place of theirs."""
-    given = loader_arguments(theirs, batch_size=batch_size)
+    """``whole``: a `FastLoader`, whose plan has batches made whole. ``collate_fn``: in place of the original's."""
+    arguments = loader_arguments(original, batch_size=batch_size)
     if collate_fn is not None:
-        given["collate_fn"] = collate_fn
+        arguments["collate_fn"] = collate_fn
     # Threads that make fused calls need neither, and a worker_init_fn would have workers make them.
-    wraps = change.fuse is None or theirs.worker_init_fn is not None
+    wraps = change.fuse is None or original.worker_init_fn is not None
     if change.worker_threads is not None and wraps:
-        given["worker_init_fn"] = CappedThreads(change.worker_threads, given["worker_init_fn"])
-    made = planned.arguments(change, given)
-    if made.get("multiprocessing_context") == "forkserver":
-        dataset_once.preload(reads, theirs.collate_fn)
+        arguments["worker_init_fn"] = CappedThreads(change.worker_threads, arguments["worker_init_fn"])
+    planned_arguments = planned.arguments(change, arguments)
+    if planned_arguments.get("multiprocessing_context") == "forkserver":
+        dataset_once.preload(reads, original.collate_fn)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more workers than cores: what that brings is about to be measured
-        return FastLoader(reads, **made) if whole else _kind(theirs, change)(reads, **made)
+        return FastLoader(reads, **planned_arguments) if whole else _kind(original, change)(reads, **planned_arguments)
 
 
-def _kind(theirs: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
-    """What the plan's loader is made by: as the plan says, or as ``theirs`` was told to hand batches over."""
+def _kind(original: DataLoader[Any], change: LoaderChange) -> Callable[..., DataLoader[Any]]:
+    """What the plan's loader is made by: as the plan says, or as ``original`` was told to hand batches over."""
     if change.fuse is not None:
-        theirs_is = theirs.engine if isinstance(theirs, FastLoader) else "auto"
-        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or theirs_is)
+        original_engine = original.engine if isinstance(original, FastLoader) else "auto"
+        return functools.partial(FastLoader, fuse=change.fuse, engine=change.engine or original_engine)
     if change.engine is None:
-        return getattr(theirs, "another", DataLoader)
+        return getattr(original, "another", DataLoader)
     return DataLoader if change.engine == "torch" else functools.partial(FastLoader, engine=change.engine)

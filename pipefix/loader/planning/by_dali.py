@@ -26,30 +26,30 @@ def of(plan: planned.Planned, loader: Any) -> DaliBatches | None:
             plan.whole = DaliBatches(loader, plan.given, plan.plan)
         except PipefixError as error:
             warnings.warn(f"{plan.path}: {error} The dataset makes the samples. {error.advice}", RuntimeWarning, stacklevel=4)
-    made: DaliBatches | None = plan.whole
-    return made
+    batches: DaliBatches | None = plan.whole
+    return batches
 
 
 class DaliBatches:
     """One pipeline of DALI for all epochs of a loader. Raises where DALI cannot make its batches."""
 
-    def __init__(self, loader: Any, given: Any, plan: PlanFile) -> None:
-        """``given``: the dataset as the code has it."""
+    def __init__(self, loader: Any, dataset: Any, plan: PlanFile) -> None:
+        """``dataset``: the dataset as the code has it."""
         from pipefix.augment import support
 
         assert plan.augmentation is not None
-        why = why_not(loader, given, plan)
+        why = why_not(loader, dataset, plan)
         if why is not None:
             raise BadUsage(f"The plan has DALI make the batches, and {why}.", advice=ADVICE)
         self.device = _device(loader.device)
         unusable = support.gpu_declined("dali") if self.device != "cpu" else None
         if unusable is not None:
             raise BadUsage(f"The plan has DALI make the batches: {unusable}.", advice=ADVICE)
-        swap = planned.swap_of(given, plan.augmentation)
+        swap = planned.swap_of(dataset, plan.augmentation)
         self.names = swap.split.names
         threads = max(1, loader.num_workers)
         # The loader's own sampler deals samples to ranks.
-        self._made = swap.loader(given, batch_size=_largest(loader), threads=threads, device=self.device, world_size=1)
+        self._made = swap.loader(dataset, batch_size=_largest(loader), threads=threads, device=self.device, world_size=1)
 
     def batches(self, orders: Any, epoch: int) -> Iterator[list[torch.Tensor]]:
         """Of these indices, as `default_collate` puts images and labels together."""
@@ -66,8 +66,8 @@ class DaliEpoch(PlainEpoch):
     _ahead_by = 2
     """Batches that the pipeline has begun."""
 
-    def __init__(self, loader: Any, begin: Any, made: DaliBatches) -> None:
-        self._made, self._length = made, len(loader.batch_sampler) if hasattr(loader.batch_sampler, "__len__") else None
+    def __init__(self, loader: Any, begin: Any, batches: DaliBatches) -> None:
+        self._made, self._length = batches, len(loader.batch_sampler) if hasattr(loader.batch_sampler, "__len__") else None
         super().__init__(loader, begin, why="DALI makes the batches")
 
     def _begun(self, twin: Any, passed: int) -> Iterator[Any]:
@@ -83,7 +83,7 @@ class DaliEpoch(PlainEpoch):
         return self._length
 
 
-def why_not(loader: Any, given: Any, plan: PlanFile) -> str | None:
+def why_not(loader: Any, dataset: Any, plan: PlanFile) -> str | None:
     """Why DALI cannot make a loader's batches from what its dataset lists; None where it can be tried."""
     from pipefix.augment.transforms import files_of
 
@@ -93,13 +93,13 @@ def why_not(loader: Any, given: Any, plan: PlanFile) -> str | None:
         return "the loader makes no batches of indices"
     if loader.collate_fn is not default_collate:
         return "its collate_fn is your own"
-    found = files_of(given)
-    return found if isinstance(found, str) else None
+    files = files_of(dataset)
+    return files if isinstance(files, str) else None
 
 
-def _device(asked: Any) -> str:
+def _device(requested: Any) -> str:
     """Where batches are made: as the loader was told, or on the device that is in use."""
-    device = torch.device("cuda" if asked is None else asked)
+    device = torch.device("cuda" if requested is None else requested)
     if device.type != "cuda" or not torch.cuda.is_available():
         return "cpu"
     return f"cuda:{torch.cuda.current_device() if device.index is None else device.index}"

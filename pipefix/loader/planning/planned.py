@@ -36,11 +36,11 @@ _AS_THEY_ARE = ("num_workers", "prefetch_factor", "pin_memory", "persistent_work
 # -- the dataset -----------------------------------------------------------------------------------------------------------
 
 
-def dataset(given: Any, plan: PlanFile, folder: Path) -> Any:
-    """``given`` as the plan has it: reading from the cache, without the operations that move to the batch."""
+def dataset(original: Any, plan: PlanFile, folder: Path) -> Any:
+    """``original`` as the plan has it: reading from the cache, without the operations that move to the batch."""
     if plan.augmentation is None or by_dali(plan):
-        return given if plan.cache is None else cached(given, plan.cache, folder)
-    return moved(given, plan, folder)[0]
+        return original if plan.cache is None else cached(original, plan.cache, folder)
+    return moved(original, plan, folder)[0]
 
 
 def by_dali(plan: PlanFile) -> bool:
@@ -48,15 +48,15 @@ def by_dali(plan: PlanFile) -> bool:
     return plan.augmentation is not None and plan.augmentation.backend == "dali"
 
 
-def module(given: Any, plan: PlanFile, folder: Path) -> OnBatch | None:
+def module(original: Any, plan: PlanFile, folder: Path) -> OnBatch | None:
     """What is done to whole batches on their device: ``batch = module(batch)``; None where nothing moves, or DALI does it."""
-    return None if plan.augmentation is None or by_dali(plan) else moved(given, plan, folder)[1]
+    return None if plan.augmentation is None or by_dali(plan) else moved(original, plan, folder)[1]
 
 
-def moved(given: Any, plan: PlanFile, folder: Path) -> tuple[Any, OnBatch]:
+def moved(original: Any, plan: PlanFile, folder: Path) -> tuple[Any, OnBatch]:
     """The dataset without the operations that move, and the module that does them. A cache of sources lies below all of them."""
     assert plan.augmentation is not None
-    whole = before_moving(given, plan, folder)
+    whole = before_moving(original, plan, folder)
     swap = swap_of(whole, plan.augmentation)
     reads = swap.dataset(whole)
     if plan.cache is not None and plan.cache.store == "source":
@@ -86,36 +86,36 @@ class OnBatch:
         return self.swap.collate(collate_fn)
 
 
-def before_moving(given: Any, plan: PlanFile, folder: Path) -> Any:
+def before_moving(original: Any, plan: PlanFile, folder: Path) -> Any:
     """The dataset whose transforms are cut where augmentation moves: behind a cache of samples, those that still run live."""
     if plan.cache is None or plan.cache.store == "source":
-        return given
-    made = cached(given, plan.cache, folder)
-    if isinstance(made.transform, cuts.Chain):
+        return original
+    from_cache = cached(original, plan.cache, folder)
+    if isinstance(from_cache.transform, cuts.Chain):
         from torchvision.transforms import v2
 
-        made.transform = v2.Compose(made.transform.operations)
-    return made
+        from_cache.transform = v2.Compose(from_cache.transform.operations)
+    return from_cache
 
 
-def cached(given: Any, change: CacheChange, folder: Path) -> CachedDataset:
-    """``given``, read from the plan's cache."""
+def cached(original: Any, change: CacheChange, folder: Path) -> CachedDataset:
+    """``original``, read from the plan's cache."""
     place = folder / change.path
-    if isinstance(given, IterableDataset):
+    if isinstance(original, IterableDataset):
         raise BadUsage(
             f"The plan names the cache {place}, whose samples are asked for by number, and the dataset is a stream.",
             advice="Give the loader the cache itself, pipefix.CachedDataset(path), or take [cache] out of the plan.",
         )
-    opened = CachedDataset(place, dataset=given)
-    if hasattr(type(given), "__len__") and len(opened) != len(given):
+    opened = CachedDataset(place, dataset=original)
+    if hasattr(type(original), "__len__") and len(opened) != len(original):
         raise BadUsage(
-            f"The cache {place} that the plan names has {len(opened)} records, and the dataset {len(given)} samples.",
+            f"The cache {place} that the plan names has {len(opened)} records, and the dataset {len(original)} samples.",
             advice="Bring it up to date with: pipefix convert TARGET --update; or take [cache] out of the plan.",
         )
     return opened
 
 
-def swap_of(given: Any, change: AugmentationChange) -> Swap:
+def swap_of(original: Any, change: AugmentationChange) -> Swap:
     """The dataset's transforms cut in two, where the plan's operations are what can move; without any named, whatever can."""
     from pipefix.augment import support
     from pipefix.augment.split import split
@@ -123,7 +123,7 @@ def swap_of(given: Any, change: AugmentationChange) -> Swap:
     from pipefix.augment.transforms import find
 
     support.check(change.backend)
-    place = find(given)
+    place = find(original)
     cut = split(place.transform if place is not None else None, change.backend)
     moving = cut.names
     if place is None or not moving or moving != (change.operations or moving):
@@ -138,10 +138,10 @@ def swap_of(given: Any, change: AugmentationChange) -> Swap:
 # -- the loader ------------------------------------------------------------------------------------------------------------
 
 
-def arguments(change: LoaderChange, given: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(change: LoaderChange, own: Mapping[str, Any]) -> dict[str, Any]:
     """A loader's keyword arguments with the plan's in place."""
     named = {name: getattr(change, name) for name in _AS_THEY_ARE} | {"multiprocessing_context": change.start_method}
-    changed = {**given, **{name: value for name, value in named.items() if value is not None and takes(name)}}
+    changed = {**own, **{name: value for name, value in named.items() if value is not None and takes(name)}}
     if not changed.get("num_workers"):
         changed = {name: value for name, value in changed.items() if name not in OF_WORKERS}
     return changed
@@ -151,12 +151,12 @@ class Planned:
     """One plan, or none, for one `FastLoader`. The dataset that it was given stays its ``dataset``, so that samplers and frameworks
     see what they know; what is read instead is told here."""
 
-    def __init__(self, plan: PlanFile | None = None, path: Path | None = None, given: Any = None) -> None:
+    def __init__(self, plan: PlanFile | None = None, path: Path | None = None, original: Any = None) -> None:
         self.plan, self.path, self._is_one = plan or PlanFile(), path or Path(), plan is not None
         self.settings = self.plan.loader or LoaderChange()
-        self.given = given
+        self.given = original
         """The dataset as the code has it."""
-        self.reads = given if self.plan.cache is None else cached(given, self.plan.cache, self.path.parent)
+        self.reads = original if self.plan.cache is None else cached(original, self.plan.cache, self.path.parent)
         """What samples are read from; None: the loader's dataset."""
         self.module: Any = None
         """What is done to batches; made when the first is asked for."""
@@ -197,17 +197,17 @@ class Planned:
         """``carrier``: brings batches to a device; None: they stay where they are."""
         if not self._is_one:
             return ""
-        told = []
+        changes = []
         if self.plan.cache is not None:
-            told.append(f"samples are read from {self.path.parent / self.plan.cache.path}")
+            changes.append(f"samples are read from {self.path.parent / self.plan.cache.path}")
         if self.module is not None:
-            told.append(f"{', '.join(self.module.names)} are done to whole batches: {self._where(carrier)}")
+            changes.append(f"{', '.join(self.module.names)} are done to whole batches: {self._where(carrier)}")
         if self.whole is not None:
-            told.append(self.whole.explain())
-        return f"By the plan {self.path}" + (f": {'; '.join(told)}." if told else ".")
+            changes.append(self.whole.explain())
+        return f"By the plan {self.path}" + (f": {'; '.join(changes)}." if changes else ".")
 
 
-def read(path: str | os.PathLike[str], given: Any) -> Planned:
+def read(path: str | os.PathLike[str], original: Any) -> Planned:
     """Open a plan for a dataset. Says so where it was made for another machine."""
     where = Path(path)
     plan = planfile.read(where)
@@ -220,14 +220,14 @@ def read(path: str | os.PathLike[str], given: Any) -> Planned:
                 RuntimeWarning,
                 stacklevel=3,
             )
-    return Planned(plan, where, given)
+    return Planned(plan, where, original)
 
 
-def _here(asked: TunedOn) -> TunedOn:
+def _here(wanted: TunedOn) -> TunedOn:
     import psutil
 
     return TunedOn(
         cores=max(cores(), 0.01),
         gpus=[gpu.name for gpu in gpus_here()[0]],
-        memory_bytes=int(psutil.virtual_memory().total) if asked.memory_bytes else None,
+        memory_bytes=int(psutil.virtual_memory().total) if wanted.memory_bytes else None,
     )

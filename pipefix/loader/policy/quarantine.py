@@ -31,18 +31,18 @@ class Quarantine:
         """Another epoch."""
         self.found.clear()
 
-    def add(self, bad: tuple[QuarantinedSample, ...], *, epoch: int, asked: int) -> None:
-        """``asked``: samples asked for in this epoch so far."""
+    def add(self, bad: tuple[QuarantinedSample, ...], *, epoch: int, samples_asked: int) -> None:
+        """``samples_asked``: samples asked for in this epoch so far."""
         self.found.extend(bad)
         self._write(bad, epoch)
-        allowed = self.max_bad * max(asked, min(FEW, self.length or FEW))
+        allowed = self.max_bad * max(samples_asked, min(FEW, self.length or FEW))
         if len(self.found) > allowed:
             first = self.found[0]
             share = f"max_bad={self.max_bad:g} ({percent(self.max_bad)})"
             where = f", {first.source}" if first.source else ""
             line = f" ({first.where})" if first.where else ""
             raise TooManyBadSamples(
-                f"{len(self.found)} of about {asked} samples could not be read, more than {share} allows. "
+                f"{len(self.found)} of about {samples_asked} samples could not be read, more than {share} allows. "
                 f"The first is sample {first.index}{where}: {first.error}{line}. {self._listed()}"
                 "Mend the samples, or allow more with FastLoader(..., max_bad=0.05)."
             )
@@ -53,7 +53,7 @@ class Quarantine:
     def _write(self, bad: tuple[QuarantinedSample, ...], epoch: int) -> None:
         if self.path is None:
             return
-        lines = "".join(json.dumps({"epoch": epoch, **one._asdict()}, ensure_ascii=False) + "\n" for one in bad)
+        lines = "".join(json.dumps({"epoch": epoch, **sample._asdict()}, ensure_ascii=False) + "\n" for sample in bad)
         try:
             # A name that is not UTF-8 has characters of its own for such bytes, which JSON writes as \udc80 and the like.
             with open(self.path, "a", encoding="utf-8", errors="backslashreplace") as file:

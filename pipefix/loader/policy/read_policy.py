@@ -65,9 +65,9 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
     @classmethod
-    def of(cls, make: Callable[[Any], Any], what: Any) -> Outcome:
+    def of(cls, make: Callable[[Any], Any], index: Any) -> Outcome:
         try:
-            return cls(make(what))
+            return cls(make(index))
         except Exception as error:  # noqa: BLE001 - the user's code; whoever gets the outcome raises it or notes it
             return cls(None, error)
 
@@ -114,16 +114,16 @@ class PolicedDataset:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, asked: Asked) -> Any:
+    def __getitem__(self, request: Asked) -> Any:
         try:
-            return self._one(self.dataset.__getitem__, asked.epoch, asked.index)
+            return self._one(self.dataset.__getitem__, request.epoch, request.index)
         except Exception as error:
             if self.rules.on_bad == "raise":
                 raise
-            return Samples([], [bad(self.dataset, asked.index, error)])
+            return Samples([], [bad(self.dataset, request.index, error)])
 
-    def __getitems__(self, asked: Asked) -> list[Any]:
-        indices = list(asked.index)
+    def __getitems__(self, request: Asked) -> list[Any]:
+        indices = list(request.index)
         batched = self._batched
         if batched is not None and not self.rules.seconds and self.rules.seed is None:
             try:
@@ -132,8 +132,8 @@ class PolicedDataset:
                 if self.rules.on_bad == "raise":
                     raise
                 # One of them cannot be read: which one is seen when they are read one after the other.
-        read_one = partial(Outcome.of, partial(self._one, self._read, asked.epoch))
-        return self._together(asked.epoch, indices, self._in_threads(read_one, indices))
+        read_one = partial(Outcome.of, partial(self._one, self._read, request.epoch))
+        return self._together(request.epoch, indices, self._in_threads(read_one, indices))
 
     def _in_threads(self, read_one: Callable[[Any], Outcome], indices: list[Any]) -> Iterable[Outcome]:
         """The samples in their order."""
@@ -159,12 +159,12 @@ class PolicedDataset:
     def _together(self, epoch: int, indices: list[Any], outcomes: Iterable[Outcome]) -> list[Any]:
         """A batch's samples, as the rules have it where some could not be read."""
         strict = self.rules.on_bad == "raise"
-        made: list[tuple[Any]] = []
+        samples_made: list[tuple[Any]] = []
         flaws, good = [], []
         holes = []
         for index, (sample, error) in zip(indices, outcomes, strict=False):
             if error is None:
-                made.append((sample,))
+                samples_made.append((sample,))
                 good.append(index)
             elif strict:
                 try:
@@ -173,21 +173,23 @@ class PolicedDataset:
                     del error  # its traceback holds this frame
             else:
                 flaws.append(bad(self.dataset, index, error))
-                holes.append(len(made))
+                holes.append(len(samples_made))
         if flaws and self.rules.on_bad == "refill" and good:
-            self._refill(self._read, epoch, made, holes, good)
-        samples = [one for (one,) in made]
+            self._refill(self._read, epoch, samples_made, holes, good)
+        samples = [sample for (sample,) in samples_made]
         if not flaws and self.rules.seed is None:
             return samples
         return Samples(samples, flaws, None if self.rules.seed is None else batch_key(self.rules.seed, epoch, indices))
 
-    def _refill(self, read: Callable[[Any], Any], epoch: int, made: list[tuple[Any]], holes: list[int], good: list[Any]) -> None:
+    def _refill(
+        self, read: Callable[[Any], Any], epoch: int, samples_made: list[tuple[Any]], holes: list[int], good: list[Any]
+    ) -> None:
         """The batch's other samples, in their order, read once more: a rank meets only what is its own."""
         filled = 0
         for number, hole in enumerate(holes):
             # It could be read before; where it cannot now, the batch is a little smaller.
             with suppress(Exception):
-                made.insert(hole + filled, (self._one(read, epoch, good[number % len(good)]),))
+                samples_made.insert(hole + filled, (self._one(read, epoch, good[number % len(good)]),))
                 filled += 1
 
     def _one(self, read: Callable[[Any], Any], epoch: int, index: Any) -> Any:
@@ -231,8 +233,8 @@ class PolicedCollate:
         if not isinstance(samples, Samples):
             return self.collate_fn(samples)
         with nullcontext() if samples.key is None else drawing(samples.key):
-            made = self.collate_fn(list(samples)) if samples or not samples.bad else None
-        return FlawedBatch(made, samples.bad, empty=not samples) if samples.bad else made
+            batch = self.collate_fn(list(samples)) if samples or not samples.bad else None
+        return FlawedBatch(batch, samples.bad, empty=not samples) if samples.bad else batch
 
 
 @contextmanager
@@ -263,8 +265,8 @@ def limited(seconds: float, index: Any) -> Iterator[None]:
 def bad(dataset: Any, index: Any, error: Exception) -> QuarantinedSample:
     known = index if isinstance(index, (int, str)) else int(index) if hasattr(index, "__index__") else repr(index)
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if frame.filename != __file__]
-    where = f"{theirs[-1].filename}:{theirs[-1].lineno} in {theirs[-1].name}" if theirs else ""
+    user_frames = [frame for frame in frames if frame.filename != __file__]
+    where = f"{user_frames[-1].filename}:{user_frames[-1].lineno} in {user_frames[-1].name}" if user_frames else ""
     source = source_of(dataset, index, error)
     return QuarantinedSample(
         _bounded(known) if isinstance(known, str) else known,

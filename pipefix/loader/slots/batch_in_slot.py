@@ -148,12 +148,12 @@ class Assembler:
         self._looks[slot] = weakref.ref(window)
         page = SlotPage(window)
         with writing(page):
-            made = self.collate_fn(samples)
+            batch = self.collate_fn(samples)
         file = io.BytesIO()
-        Packer(file, page).dump(made)
+        Packer(file, page).dump(batch)
         if not page.used:
             self._in_vain = min(self._in_vain + 1, PATIENCE)
-            return made
+            return batch
         self._in_vain = 0
         arena.lend(slot)
         return self._sent(arena, slot, file.getvalue())

@@ -84,8 +84,8 @@ def preload(*users: Any) -> None:
 
     server = forkserver._forkserver
     if getattr(server, "_forkserver_pid", 0) is None and getattr(server, "_preload_modules", None) == ["__main__"]:
-        theirs = {getattr(one, "__module__", None) or type(one).__module__ for one in users} - {"__main__", "builtins"}
-        forkserver.set_forkserver_preload(["__main__", *PRELOADED, *sorted(theirs)])
+        modules = {getattr(user, "__module__", None) or type(user).__module__ for user in users} - {"__main__", "builtins"}
+        forkserver.set_forkserver_preload(["__main__", *PRELOADED, *sorted(modules)])
 
 
 def forget_server() -> None:

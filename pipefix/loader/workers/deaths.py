@@ -52,8 +52,8 @@ def remove_leftovers(workers: Sequence[Any]) -> None:
             continue
         for path in glob.glob(NAMED.format(pid=worker.pid)):
             with suppress(OSError):
-                found = os.lstat(path)
-                if found.st_uid == os.getuid() and not found.st_blocks:
+                status = os.lstat(path)
+                if status.st_uid == os.getuid() and not status.st_blocks:
                     files.remove(Path(path), _SHARED)
 
 
@@ -69,17 +69,17 @@ _ALONE = "Run with num_workers=0 to see the error itself."
 
 def describe_death(error: RuntimeError, workers: Sequence[Any], kills_before: int | None) -> WorkerDied:
     """``kills_before``: how often the kernel had killed for want of memory when the workers were started."""
-    said = str(error).splitlines()[0].rstrip(". ")
+    torch_message = str(error).splitlines()[0].rstrip(". ")
     dead = next((worker for worker in workers if worker.exitcode), None)
     if dead is None:
-        return WorkerDied(f"{said}. {_ALONE}")
+        return WorkerDied(f"{torch_message}. {_ALONE}")
     code = dead.exitcode
     known = signal.Signals(-code) if code < 0 and -code in set(signal.Signals) else None
     why = _cause(known, kills_before)
     what_next = _NEXT.get(known, _ALONE) if known is not None else _ALONE
     if code > 0:
         why = "Something in it calls os._exit() or sys.exit(), or it could not start"
-    parts = [f"{said}: of worker process {dead.pid}, {describe_exit(code)}", why, what_next.rstrip(".")]
+    parts = [f"{torch_message}: of worker process {dead.pid}, {describe_exit(code)}", why, what_next.rstrip(".")]
     return WorkerDied(". ".join(part for part in parts if part) + ".", dead.pid, code)
 
 

@@ -57,15 +57,15 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
         self._kills = out_of_memory_kills()
         self._loader = weakref.ref(loader)
         self._ordered = in_order(loader)
-        given: dict[str, Any] = {"worker_init_fn": WorkerStart(self._work.threads, loader.worker_init_fn)}
+        arguments: dict[str, Any] = {"worker_init_fn": WorkerStart(self._work.threads, loader.worker_init_fn)}
         reads = self._under_rules(loader.dataset)
         method = start_method(loader.multiprocessing_context)
         if method == "forkserver":
             preload(loader.dataset, loader.collate_fn)
         if method != "fork" and not isinstance(loader.dataset, (IterDataPipe, MapDataPipe)):
-            given["dataset"] = pack(reads) or reads
+            arguments["dataset"] = pack(reads) or reads
         if self._work.shared_queue:
-            given["multiprocessing_context"] = with_one_queue(loader.multiprocessing_context or multiprocessing)
+            arguments["multiprocessing_context"] = with_one_queue(loader.multiprocessing_context or multiprocessing)
         sockets.settle()
         if self._work.arena is None:
             # Torch's way makes a folder of sockets in each process, which stays where a worker is killed: as the last ones are when
@@ -73,7 +73,7 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
             get_temp_dir()
         # Marking garbage writes to every object, and in a forked worker each page that is written to is copied.
         with existing_objects_skipped() if method == "fork" else nullcontext():
-            super().__init__(self._seen_by_torch(loader, **given))
+            super().__init__(self._seen_by_torch(loader, **arguments))
         self._dataset = reads
         self._profile_name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -183,11 +183,11 @@ class ProcessesLoaderIterator(LoaderIterator, WorkersIterator):
 def with_one_queue(context: Any) -> Any:
     """A multiprocessing context, by which torch makes a queue of results, then one of batches for each worker: all of these are the
     same one. Whichever worker is free takes the next batch, so that a slow one holds up nobody's but its own."""
-    made: list[Any] = []
+    queues: list[Any] = []
 
     def queue() -> Any:
-        if len(made) < 2:
-            made.append(context.Queue())
-        return made[-1]
+        if len(queues) < 2:
+            queues.append(context.Queue())
+        return queues[-1]
 
     return Overlaid(context, Queue=queue)

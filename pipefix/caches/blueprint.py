@@ -48,11 +48,11 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
         stop = start + self.part_samples
         return start, stop if self.samples is None else min(stop, self.samples)
 
-    def differing(self, other: Blueprint) -> list[str]:
+    def differing(self, earlier: Blueprint) -> list[str]:
         """What of the two is not the same work, by its name in the dataset or in the blueprint; nothing, where parts made for one
         serve the other."""
-        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and self._work(name) != other._work(name)]
-        return changed(self.source.attributes, other.source.attributes) + names
+        names = [name for name in self.__struct_fields__ if name not in _NO_WORK and self._work(name) != earlier._work(name)]
+        return changed(self.source.attributes, earlier.source.attributes) + names
 
     def _work(self, name: str) -> object:
         """A field; of the source its root alone, and of the recipe all but how many damaged samples end it: parts made until then
@@ -64,8 +64,8 @@ class Blueprint(Conversion, frozen=True, kw_only=True):
 
 
 def read(path: Path) -> Blueprint:
-    found: Blueprint = unseal(read_regular(path, LARGEST), Blueprint, path)
-    return found
+    blueprint: Blueprint = unseal(read_regular(path, LARGEST), Blueprint, path)
+    return blueprint
 
 
 def boot() -> str:

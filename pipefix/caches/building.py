@@ -41,11 +41,11 @@ class Building:
     """
 
     def __init__(
-        self, folder: Path, blueprint: Blueprint, existing: Manifest | None = None, kept: Mapping[int, Facts] | None = None
+        self, folder: Path, blueprint: Blueprint, existing: Manifest | None = None, parts_kept: Mapping[int, Facts] | None = None
     ) -> None:
         self.folder = folder
         self.blueprint = blueprint
-        self._existing, self._kept = existing, dict(kept or {})
+        self._existing, self._kept = existing, dict(parts_kept or {})
         self.done: dict[int, Facts] = dict(self._kept)
         self._syncing: list[Future[None]] = []
         self._synced: set[int] = set()
@@ -71,8 +71,8 @@ class Building:
 
     def _go_on(self, before: Blueprint, is_current: Callable[[Facts], bool]) -> None:
         differing = before.differing(self.blueprint)
-        made = list(self._made_before())
-        count = len(made)
+        parts_before = list(self._made_before())
+        count = len(parts_before)
         if differing and count:
             if "recipe" in differing:
                 raise BadUsage(
@@ -88,7 +88,7 @@ class Building:
             )
         elif not differing:
             self.blueprint = msgspec.structs.replace(self.blueprint, part_samples=before.part_samples)
-            for number, path in made:
+            for number, path in parts_before:
                 self._take_over(number, path, is_current, trusted=before.boot == self.blueprint.boot != "")
 
     def _made_before(self) -> Iterator[tuple[int, Path]]:
@@ -200,9 +200,9 @@ class Building:
         if self.blueprint.recipe.on_bad != "quarantine":
             return
         path = self.folder / layout.QUARANTINE
-        bad = [one for number in sorted(self.done) for one in self.done[number].bad]
+        bad = [bad_sample for number in sorted(self.done) for bad_sample in self.done[number].bad]
         if bad:
-            lines = (json.dumps(msgspec.to_builtins(one), ensure_ascii=True) + "\n" for one in bad)
+            lines = (json.dumps(msgspec.to_builtins(bad_sample), ensure_ascii=True) + "\n" for bad_sample in bad)
             write_whole(path, "".join(lines).encode())
         else:
             folders.forget_quarantine(self.folder)

@@ -34,23 +34,23 @@ def digest(value: Any) -> str:
 
 
 def _words(value: Any) -> Iterator[str]:
-    waiting, seen = [value], set[int]()
-    while waiting and len(seen) < _MOST:
+    waiting, visited_ids = [value], set[int]()
+    while waiting and len(visited_ids) < _MOST:
         thing = waiting.pop()
         if isinstance(thing, functools.partial):
-            yield repr([one for one in (*thing.args, *sorted(thing.keywords.items())) if _is_plain(one)])
+            yield repr([argument for argument in (*thing.args, *sorted(thing.keywords.items())) if _is_plain(argument)])
             thing = thing.func
         thing = thing.__func__ if isinstance(thing, (MethodType, staticmethod, classmethod)) else inspect.unwrap(thing)
-        if id(thing) in seen:
+        if id(thing) in visited_ids:
             continue
-        seen.add(id(thing))
+        visited_ids.add(id(thing))
         if isinstance(thing, type):
             for base in thing.__mro__:
                 if _is_users(base):
                     yield f"class {base.__qualname__}"
                     for name, held in sorted(vars(base).items()):
                         if isinstance(held, property):
-                            waiting += [one for one in (held.fget,) if one is not None]
+                            waiting += [getter for getter in (held.fget,) if getter is not None]
                         elif isinstance(held, (FunctionType, staticmethod, classmethod)):
                             waiting.append(held)
                         elif _is_plain(held) and not name.startswith("__"):
@@ -58,7 +58,7 @@ def _words(value: Any) -> Iterator[str]:
         elif isinstance(thing, FunctionType) and _is_users(thing):
             source, reassigned = _source(thing.__code__)
             yield f"def {thing.__qualname__}: {source}"
-            yield repr([one for one in (thing.__defaults__ or (), thing.__kwdefaults__ or {}) if _is_plain(one)])
+            yield repr([defaults for defaults in (thing.__defaults__ or (), thing.__kwdefaults__ or {}) if _is_plain(defaults)])
             for name, held in _named(thing):
                 if name in reassigned:
                     continue
@@ -71,16 +71,16 @@ def _words(value: Any) -> Iterator[str]:
 def _named(function: FunctionType) -> list[tuple[str, Any]]:
     """What a function's code names outside of itself: globals, what it closes over, and functions of the user's modules."""
     names = sorted(set(names_in(function.__code__)))
-    found = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
-    for _, module in list(found):
+    outside_names = [(name, function.__globals__[name]) for name in names if name in function.__globals__]
+    for _, module in list(outside_names):
         if isinstance(module, ModuleType) and _is_users(module):
-            found += [(name, vars(module)[name]) for name in names if name in vars(module)]
+            outside_names += [(name, vars(module)[name]) for name in names if name in vars(module)]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
-            found.append((name, cell.cell_contents))
+            outside_names.append((name, cell.cell_contents))
         except ValueError:  # not bound yet
             continue
-    return [(name, held) for name, held in found if not isinstance(held, (ModuleType, BuiltinFunctionType))]
+    return [(name, held) for name, held in outside_names if not isinstance(held, (ModuleType, BuiltinFunctionType))]
 
 
 def holds_generator(value: Any, depth: int = 0) -> bool:
@@ -148,7 +148,7 @@ def _is_users(thing: Any) -> bool:
     else:
         name = thing.__module__ or ""
         methods = [held.__code__.co_filename for held in vars(thing).values() if isinstance(held, FunctionType)]
-        path = getattr(sys.modules.get(name), "__file__", None) or next((one for one in methods if not one.startswith("<s")), "")
+        path = getattr(sys.modules.get(name), "__file__", None) or next((name for name in methods if not name.startswith("<s")), "")
         if not path and name != "__main__":
             return False
     return name.partition(".")[0] not in ("pipefix", "builtins", "torch", "torchvision") and not path.startswith(_INSTALLED)

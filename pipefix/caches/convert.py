@@ -87,7 +87,8 @@ def recipe_of(
     """Check what was asked for."""
     store = store or ("rows" if to == "parquet" else "source")
     if to not in CONTAINERS or store not in STORES or on_bad not in ON_BAD:
-        wrong, choices = next((one, many) for one, many in ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD)) if one not in many)
+        options = ((to, CONTAINERS), (store, STORES), (on_bad, ON_BAD))
+        wrong, choices = next((choice, known) for choice, known in options if choice not in known)
         raise BadUsage(f"There is no {wrong!r} to choose.", advice=f"Choose one of {', '.join(choices)}.")
     if (store == "rows") != (to == "parquet"):
         raise BadUsage(
@@ -146,16 +147,16 @@ def convert(
                 return Converted(folder, existing, time.perf_counter() - begun, 0, len(existing.parts))
         source = survey(dataset, recipe, target, apart=workers != 0)
         with told_by_the_disk(folder):
-            kept: dict[int, Facts] = {}
+            parts_kept: dict[int, Facts] = {}
             if existing is not None:
-                kept, stale = _kept(source, existing, folder, update=update, say=say)
+                parts_kept, stale = _kept(source, existing, folder, update=update, say=say)
                 if not update or not stale:
-                    return Converted(folder, existing, time.perf_counter() - begun, 0, len(kept), stale)
-            building = Building(work.path, source.blueprint, existing, kept)
+                    return Converted(folder, existing, time.perf_counter() - begun, 0, len(parts_kept), stale)
+            building = Building(work.path, source.blueprint, existing, parts_kept)
             try:
                 building.resume(_current(source, source.blueprint.source))
-                found = len(building.done)
-                made = make_parts(source, building, workers, state, say)
+                parts_found = len(building.done)
+                parts_made = make_parts(source, building, workers, state, say)
                 state.phase = "bringing it to the disk"
                 say(state)
                 manifest = building.seal()
@@ -163,7 +164,7 @@ def convert(
                 building.close()
             work.publish()
             folders.forget_plan(folder)
-    return Converted(folder, manifest, time.perf_counter() - begun, made, found, unseen_bytes=source.unseen_bytes)
+    return Converted(folder, manifest, time.perf_counter() - begun, parts_made, parts_found, unseen_bytes=source.unseen_bytes)
 
 
 def _require_another(dataset: Any, folder: Path) -> None:
@@ -178,14 +179,14 @@ def _require_another(dataset: Any, folder: Path) -> None:
 
 
 def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Manifest:
-    found = manifests.read(folder)
+    manifest = manifests.read(folder)
     if not update:
         folders.forget_plan(folder)
-    if found.recipe != recipe:
-        was = found.recipe
+    if manifest.recipe != recipe:
+        was = manifest.recipe
         raise BadUsage(
             f"{folder} is a finished cache already, of another recipe: {was.store} in {was.container}"
-            + (f", {was.size} pixels" if was.size else "") + f", {found.length} records.",
+            + (f", {was.size} pixels" if was.size else "") + f", {manifest.length} records.",
             advice="Give the new one a directory of its own: --out DIR",
         )  # fmt: skip
     if update and stream:
@@ -193,7 +194,7 @@ def _existing(folder: Path, recipe: Recipe, *, update: bool, stream: bool) -> Ma
             "What of a stream has changed cannot be told.",
             advice=f"Move {quote(str(folder))} elsewhere, and run the same command without --update.",
         )
-    return found
+    return manifest
 
 
 def make_parts(source: Surveyed, building: Building, workers: int | None, state: State, say: Progress) -> int:
@@ -219,7 +220,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
     count = workers if workers is not None else max(1, int(cores()))
     if plan.samples is None:
         count = 0  # a stream has one reader, which goes on where the last part ended
-    made = 0
+    parts_made = 0
     _check_bad(building, plan)
     try:
         for event in pool.run(building.missing(), process, count):
@@ -228,7 +229,7 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
                 state.read += event.read
                 state.written += event.written
             else:
-                made += 1
+                parts_made += 1
                 building.finished(event.number, event.facts)
                 state.bad += len(event.facts.bad)
                 _check_bad(building, plan)
@@ -241,17 +242,17 @@ def make_parts(source: Surveyed, building: Building, workers: int | None, state:
             f"Interrupted: {len(building.done)}{of} parts are made and kept in {building.folder}.",
             advice="The same command goes on where it was.",
         ) from None
-    return made
+    return parts_made
 
 
 def _check_bad(building: Building, plan: Blueprint) -> None:
     """Many damaged samples are a mistake elsewhere: a wrong path, a share that was not mounted."""
-    seen = sum(facts.stop - facts.start for facts in building.done.values())
-    bad = [one for facts in building.done.values() for one in facts.bad]
-    if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * seen:
-        first = min(bad, key=lambda one: one.index)
+    samples_read = sum(facts.stop - facts.start for facts in building.done.values())
+    bad = [bad_sample for facts in building.done.values() for bad_sample in facts.bad]
+    if len(bad) >= _LEAST_BAD and len(bad) > plan.recipe.max_bad * samples_read:
+        first = min(bad, key=lambda bad_sample: bad_sample.index)
         raise TargetError(
-            f"{len(bad)} of {seen} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
+            f"{len(bad)} of {samples_read} samples cannot be read, more than {percent(plan.recipe.max_bad)}. The first is sample "
             f"{first.index} ({', '.join(first.files[:2]) or 'no file'}): {first.error}",
             advice="Mend them, or allow more: --max-bad 20%",
         )
@@ -289,22 +290,22 @@ def _kept(
 ) -> tuple[dict[int, Facts], tuple[int, ...]]:
     """Of a finished cache of the same recipe the parts that would be the same today, and the numbers of the others."""
     plan = source.blueprint = msgspec.structs.replace(source.blueprint, part_samples=existing.part_samples)
-    kept = _unchanged(source, existing, folder)
+    parts_kept = _unchanged(source, existing, folder)
     if update:
-        _drop_damaged(kept, existing, folder, say)
+        _drop_damaged(parts_kept, existing, folder, say)
     count = plan.parts or 0
-    stale = tuple(number for number in range(count) if number not in kept)
-    return kept, stale or ((count,) if len(existing.parts) > count else ())
+    stale = tuple(number for number in range(count) if number not in parts_kept)
+    return parts_kept, stale or ((count,) if len(existing.parts) > count else ())
 
 
-def _drop_damaged(kept: dict[int, Facts], existing: Manifest, folder: Path, say: Progress) -> None:
+def _drop_damaged(parts_kept: dict[int, Facts], existing: Manifest, folder: Path, say: Progress) -> None:
     """Parts of which not every byte is what was written are made anew."""
     state = State(samples=existing.samples)
-    for number in list(kept):
+    for number in list(parts_kept):
         state.phase = f"checking what is there: part {number + 1} of {len(existing.parts)}"
         say(state)
         if any(PartCheck(folder, existing, number, existing.parts[number]).problems()):
-            del kept[number]
+            del parts_kept[number]
 
 
 def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, Facts]:
@@ -315,7 +316,7 @@ def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, 
     if not existing.source.attributes or changed(existing.source.attributes, plan.source.attributes):
         return {}
     is_current = _current(source, existing.source)
-    kept = {}
+    parts_kept = {}
     for number, part in enumerate(existing.parts):
         if (part.start, part.stop) != plan.range(number):
             continue
@@ -324,8 +325,8 @@ def _unchanged(source: Surveyed, existing: Manifest, folder: Path) -> dict[int, 
         except (OSError, CacheDamaged):
             continue
         if is_current(facts):
-            kept[number] = facts.brief()
-    return kept
+            parts_kept[number] = facts.brief()
+    return parts_kept
 
 
 def _current(source: Surveyed, of: Source) -> Callable[[Facts], bool]:
@@ -349,4 +350,4 @@ def _files_unchanged(facts: Facts, root: str | None) -> bool:
             return False
         if (status.st_size, status.st_mtime_ns) != (length, modified):
             return False
-    return not far_sources.changed([one for one in facts.files if is_far(one[0])])
+    return not far_sources.changed([file for file in facts.files if is_far(file[0])])

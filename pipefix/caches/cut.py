@@ -117,9 +117,9 @@ def listed(value: Any) -> list[Any]:
     if getattr(value, "processors", None):
         return [value]  # albumentations with boxes or key points: they are looked after by the list as a whole
     if isinstance(held, (list, tuple)) and type(value).__name__ in _LISTS:
-        return [inner for one in held for inner in listed(one)]
+        return [inner for operation in held for inner in listed(operation)]
     if type(value).__name__ == "Sequential" and hasattr(value, "_modules"):
-        return [inner for one in value for inner in listed(one)]
+        return [inner for operation in value for inner in listed(operation)]
     return [value]
 
 
@@ -156,9 +156,9 @@ def fixed_operations(holder: Holder, inputs: Sequence[Arguments], same: Callable
 
 def _says_random(operation: Any) -> bool:
     chance = getattr(operation, "p", 1.0)
-    told = bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
+    says_random = bool(_RANDOM.search(label(operation))) or (isinstance(chance, float) and 0 < chance < 1)
     # Those of albumentations all hold generators, used or not; what is random of them has a chance or a name that says so.
-    return told or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
+    return says_random or (not type(operation).__module__.startswith("albumentations.") and holds_generator(operation))
 
 
 def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: Callable[[Any, Any], bool]) -> Arguments | None:
@@ -167,11 +167,11 @@ def _tried(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], same: 
     for attempt in range(_TRIES):
         with seeded(attempt):
             before = RandomState()
-            copied = [fresh_copy(one) for one in args], {key: fresh_copy(one) for key, one in kwargs.items()}
+            copied = [fresh_copy(argument) for argument in args], {key: fresh_copy(argument) for key, argument in kwargs.items()}
             results.append(operation(*copied[0], **copied[1]))
             if before.changed():
                 return None
-    if not all(same(results[0], one) for one in results[1:]):
+    if not all(same(results[0], result) for result in results[1:]):
         return None
     return _following(results[0], args, kwargs)
 
@@ -198,8 +198,8 @@ def ways(sample: Any, depth: int = 0) -> Iterator[tuple[Way, Any]]:
     pairs: Any = sample.items() if isinstance(sample, dict) else enumerate(sample) if isinstance(sample, (tuple, list)) else ()
     for key, value in pairs if depth <= _DEEPEST else ():
         if isinstance(key, (int, str)):
-            for way, inner in ways(value, depth + 1):
-                yield [key, *way], inner
+            for path, inner in ways(value, depth + 1):
+                yield [key, *path], inner
 
 
 def call_of(hook: Hook, sample: Any) -> Call | None:
@@ -208,12 +208,12 @@ def call_of(hook: Hook, sample: Any) -> Call | None:
         return None
     places, keywords = [], []
     for place, value in enumerate(hook.given):
-        way = next((way for way, held in ways(sample) if held is value), None)
-        if way is None and hook.keywords:
+        path = next((path for path, held in ways(sample) if held is value), None)
+        if path is None and hook.keywords:
             continue
-        if way is None:
+        if path is None:
             return None
-        places.append(way)
+        places.append(path)
         keywords += hook.keywords[place : place + 1]
     return Call(keywords=keywords, leaves=places, joint=len(hook.given) > 1 and not hook.keywords) if places else None
 
@@ -221,30 +221,30 @@ def call_of(hook: Hook, sample: Any) -> Call | None:
 def run_live(rest: Callable[..., Any], call: Call, sample: Any) -> Any:
     """The sample with the live operations run on the values that the dataset would have handed them."""
     if call.keywords:
-        result = rest(**{name: _at(sample, way) for name, way in zip(call.keywords, call.leaves, strict=True)})
+        result = rest(**{name: _at(sample, path) for name, path in zip(call.keywords, call.leaves, strict=True)})
         values = [result[name] for name in call.keywords]
     elif call.joint:
-        values = list(rest(*(_at(sample, way) for way in call.leaves)))
+        values = list(rest(*(_at(sample, path) for path in call.leaves)))
     else:
         if call.leaves == [[0]] and type(sample) is tuple and len(sample) == 2:
             return rest(sample[0]), sample[1]  # (image, label), as most datasets have it
         values = [rest(_at(sample, call.leaves[0]))]
-    for way, value in zip(call.leaves, values, strict=True):
-        sample = _with(sample, way, value)
+    for path, value in zip(call.leaves, values, strict=True):
+        sample = _with(sample, path, value)
     return sample
 
 
-def _at(sample: Any, way: Sequence[int | str]) -> Any:
-    for key in way:
+def _at(sample: Any, path: Sequence[int | str]) -> Any:
+    for key in path:
         sample = sample[key]
     return sample
 
 
-def _with(sample: Any, way: Sequence[int | str], value: Any) -> Any:
-    if not way:
+def _with(sample: Any, path: Sequence[int | str], value: Any) -> Any:
+    if not path:
         return value
     inner = members(sample) or []
-    return with_members(sample, [(key, _with(held, way[1:], value) if key == way[0] else held) for key, held in inner])
+    return with_members(sample, [(key, _with(held, path[1:], value) if key == path[0] else held) for key, held in inner])
 
 
 class Chain:
@@ -259,9 +259,9 @@ class Chain:
         return kwargs or (args[0] if len(args) == 1 else args)
 
 
-def state_of(holders: Sequence[Holder], kept: int | None = None) -> str:
-    """Digest of the transforms whose results are stored: of each list the first ``kept``, None for all."""
-    return digest_of([operation for holder in holders for operation in holder.operations[:kept]])
+def state_of(holders: Sequence[Holder], count: int | None = None) -> str:
+    """Digest of the transforms whose results are stored: of each list the first ``count``, None for all."""
+    return digest_of([operation for holder in holders for operation in holder.operations[:count]])
 
 
 def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
@@ -272,7 +272,7 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
             raise _other_transforms("its transforms, all of which are stored,")
         return None
     for holder in own:
-        names = [label(one) for one in holder.operations]
+        names = [label(operation) for operation in holder.operations]
         if holder.name == cut.attribute:
             if names != [*cut.kept, *cut.live]:
                 raise BadUsage(
@@ -293,8 +293,8 @@ def rest_of(dataset: Any, cut: Cut) -> Callable[..., Any] | None:
     )
 
 
-def _other_transforms(what: str) -> BadUsage:
+def _other_transforms(difference: str) -> BadUsage:
     return BadUsage(
-        f"The cache was made from a dataset whose code or settings differ: {what} would give other samples today.",
+        f"The cache was made from a dataset whose code or settings differ: {difference} would give other samples today.",
         advice=REFRESH,
     )

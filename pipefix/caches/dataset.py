@@ -56,9 +56,9 @@ class CachedDataset(Dataset[Any]):
     ) -> None:
         if is_store(path):
             store = open_store(str(path))
-            kept = Tier.at(tier) if tier is not None else None
+            tier_kept = Tier.at(tier) if tier is not None else None
             manifest = far.read_manifest(store)
-            self._begin(manifest, store.url, images, far.FarParts(store, manifest, kept))
+            self._begin(manifest, store.url, images, far.FarParts(store, manifest, tier_kept))
         elif tier is None:
             folder = Path(path)
             self._begin(manifests.read(folder), folder, images)
@@ -72,18 +72,18 @@ class CachedDataset(Dataset[Any]):
     @classmethod
     def over(cls, manifest: Manifest, folder: Path, *, dataset: Any = None) -> CachedDataset:
         """Of a manifest that lies in no file: parts that were made for a forecast."""
-        made = cls.__new__(cls)
-        made._begin(manifest, folder, "as-was")
-        made.root = manifest.source.root
-        made._attach(dataset, None)
-        return made
+        cached = cls.__new__(cls)
+        cached._begin(manifest, folder, "as-was")
+        cached.root = manifest.source.root
+        cached._attach(dataset, None)
+        return cached
 
     def given(self, picture: Callable[[Picture], Any], pixels: Callable[[Pixels], Any], transform: Any) -> CachedDataset:
         """A copy whose stored images become what these functions make of them, with ``transform`` in its transforms' place."""
-        made = copies.copy(self)
-        made.transform = transform
-        made._decode = Decoder(picture, pixels)
-        return made
+        copied = copies.copy(self)
+        copied.transform = transform
+        copied._decode = Decoder(picture, pixels)
+        return copied
 
     @property
     def images(self) -> str:
@@ -205,29 +205,29 @@ class CachedDataset(Dataset[Any]):
         return number, index - self._starts[number]
 
     def _inside(self, index: int) -> int:
-        found = index + self._length if index < 0 else index
-        if not 0 <= found < self._length:
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
             raise IndexError(f"sample {index} of {self._length}")
-        return found
+        return position
 
     def _finish(self, sample: Any) -> Any:
         if self.transform is None or self._images == "none":
             return sample
         if self._call is not None:
             return cuts.run_live(self.transform, self._call, sample)
-        images = [way for way, value in cuts.ways(sample) if pictures.is_image(value)]
+        images = [path for path, value in cuts.ways(sample) if pictures.is_image(value)]
         return cuts.run_live(self.transform, manifests.Call(leaves=images if len(images) == 1 else [[]]), sample)
 
     def sample_number(self, index: int) -> int:
         """Which sample of the source a record is of: damaged ones have no record."""
         number, position = self._place(self._inside(index))
         part = self.manifest.parts[number]
-        found = part.start + position
+        sample = part.start + position
         for bad in sorted(part.bad):
-            if bad > found:
+            if bad > sample:
                 break
-            found += 1
-        return found
+            sample += 1
+        return sample
 
     # -- the source store ----------------------------------------------------------------------------------------------
 
@@ -260,14 +260,14 @@ class CachedDataset(Dataset[Any]):
         number, position = self._place(self._inside(index))
         read = self._parts[number].read
         taken = read(position)
-        found = {}
+        contents = {}
         for name, _, pieces in replay.entries(taken):
             if name.startswith(HEAD):
                 continue
-            found[name] = b"".join(
+            contents[name] = b"".join(
                 replay.piece_of(taken if holder < 0 else read(holder), place, length) for _, length, place, holder in pieces
             )
-        return found
+        return contents
 
     # -- between processes ---------------------------------------------------------------------------------------------
 

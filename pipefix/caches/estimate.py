@@ -185,13 +185,13 @@ class ReadBack:
 def read_back(dataset: Any, indices: Sequence[int], folder: Path) -> ReadBack:
     """Store these samples as they are in ``folder``, some of them many times over, and read them in random order."""
     get = getter(dataset, None)
-    given = [get(index) for index in indices]
+    originals = [get(index) for index in indices]
     try:
-        each = sum(len(record.encode(as_pixels(sample))) for sample in given) / len(given)
+        each = sum(len(record.encode(as_pixels(sample))) for sample in originals) / len(originals)
         copies = int(min(MOST_RECORDS, MOST_BYTES / each))
         if copies < LEAST_RECORDS:
             return ReadBack()
-        samples = list(itertools.islice(itertools.cycle(given), copies))
+        samples = list(itertools.islice(itertools.cycle(originals), copies))
         converting.convert(samples, converting.recipe_of("lmdb", "sample"), folder / "records", workers=0)
     except (PipefixError, record.Unstorable) as error:
         return ReadBack(why_not=str(error))

@@ -132,10 +132,10 @@ class FarParts(Parts):
             if isinstance(file, FarFile):
                 wanted.append((file, block))
         try:
-            found = self.store.ranges([file.span(block) for file, block in wanted]) if wanted else []
+            contents = self.store.ranges([file.span(block) for file, block in wanted]) if wanted else []
         except NoSuchObject as error:
             raise CacheDamaged(f"{self.store.url}/{error} is missing.") from None
-        for (file, block), data in zip(wanted, found, strict=True):
+        for (file, block), data in zip(wanted, contents, strict=True):
             file.arrived(block, data)
         self._ahead = list({id(file): file for file, _ in wanted}.values())
 

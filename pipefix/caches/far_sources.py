@@ -19,15 +19,15 @@ def changed(objects: Iterable[tuple[str, int, int]]) -> bool:
 
     One that does not answer, or not to us (its reader has credentials, or a protocol of its own), counts as unchanged.
     """
-    asked = [one for one in objects if one[0].startswith(("http://", "https://"))]
-    if not asked:
+    over_http = [web_object for web_object in objects if web_object[0].startswith(("http://", "https://"))]
+    if not over_http:
         return False
     with ThreadPoolExecutor(_AT_ONCE, "pipefix-head") as pool:
-        return any(pool.map(_is_changed, asked))
+        return any(pool.map(_is_changed, over_http))
 
 
-def _is_changed(one: tuple[str, int, int]) -> bool:
-    url, size, mark = one
+def _is_changed(web_object: tuple[str, int, int]) -> bool:
+    url, size, mark = web_object
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_TIMEOUT_S) as answer:
             headers = {name.lower(): value for name, value in answer.headers.items()}

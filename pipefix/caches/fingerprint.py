@@ -57,25 +57,26 @@ class Fingerprint:
 
     def rows(self, indices: Sequence[int]) -> dict[str, str]:
         """Digests of these elements of each long list."""
-        found = {}
+        digests = {}
         for name, held in self._lists:
             digest = hashlib.sha256()
             self._elements(name, [held[index] for index in indices if index < len(held)], digest, 0, set())
-            found[name] = digest.hexdigest()
-        return found
+            digests[name] = digest.hexdigest()
+        return digests
 
-    def _walk(self, name: str, value: Any, digest: Any, depth: int, seen: set[int]) -> None:
+    def _walk(self, name: str, value: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
         digest.update(f"{type(value).__qualname__};".encode("utf-8", "surrogateescape"))
         if isinstance(value, (NoneType, bool, int, float, str, bytes, Enum, os.PathLike)):
             plain = os.fspath(value) if isinstance(value, os.PathLike) else value
             digest.update(repr(self._below(plain)).encode("utf-8", "surrogateescape"))
             return
-        if id(value) in seen or depth > _DEEPEST or isinstance(value, ModuleType):
+        if id(value) in visited_ids or depth > _DEEPEST or isinstance(value, ModuleType):
             return
-        seen.add(id(value))
+        visited_ids.add(id(value))
         if type(value).__module__.partition(".")[0] in _CLIENTS:
             where = [getattr(value, key, None) for key in ("url", "bucket", "prefix", "path")]
-            digest.update(repr([one for one in where if isinstance(one, (str, os.PathLike))]).encode("utf-8", "surrogateescape"))
+            named = [place for place in where if isinstance(place, (str, os.PathLike))]
+            digest.update(repr(named).encode("utf-8", "surrogateescape"))
             return
         if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType, type)):
             digest.update(f"{value.__qualname__}{code.digest(value)}".encode())
@@ -84,18 +85,18 @@ class Fingerprint:
         elif isinstance(value, dict):
             for key in value:
                 digest.update(repr(key).encode("utf-8", "surrogateescape"))
-                self._walk(f"{name}.{key!r}", value[key], digest, depth + 1, seen)
+                self._walk(f"{name}.{key!r}", value[key], digest, depth + 1, visited_ids)
         elif isinstance(value, (list, tuple)):
             for at in range(0, len(value), _STEP):
-                self._elements(name, value[at : at + _STEP], digest, depth, seen)
+                self._elements(name, value[at : at + _STEP], digest, depth, visited_ids)
         elif isinstance(value, (set, frozenset)):
-            self._elements(name, sorted(value, key=repr), digest, depth, seen)
+            self._elements(name, sorted(value, key=repr), digest, depth, visited_ids)
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             _feed_array(digest, value)
         else:
-            self._object(name, value, digest, depth, seen)
+            self._object(name, value, digest, depth, visited_ids)
 
-    def _object(self, name: str, value: Any, digest: Any, depth: int, seen: set[int]) -> None:
+    def _object(self, name: str, value: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
         described = _of_albumentations(value)
         if described is not None:
             digest.update(described.encode("utf-8", "surrogateescape"))
@@ -106,9 +107,9 @@ class Fingerprint:
             # What libraries keep under private names is their own business, but for what torch's modules compute with.
             if self._is_state(key) and (users or not key.startswith("_") or key in _OF_MODULES):
                 digest.update(key.encode("utf-8", "surrogateescape"))
-                self._walk(f"{name}.{key}", held, digest, depth + 1, seen)
+                self._walk(f"{name}.{key}", held, digest, depth + 1, visited_ids)
 
-    def _elements(self, name: str, values: Any, digest: Any, depth: int, seen: set[int]) -> None:
+    def _elements(self, name: str, values: Any, digest: Any, depth: int, visited_ids: set[int]) -> None:
         if hasattr(values, "dtype"):
             _feed_array(digest, values)
             return
@@ -116,7 +117,7 @@ class Fingerprint:
             text = msgspec.json.encode(values, enc_hook=_encoded)
         except (TypeError, ValueError, RecursionError, UnicodeError, OverflowError):
             for place, value in enumerate(values):
-                self._walk(f"{name}[{place}]", value, digest, depth + 1, seen)
+                self._walk(f"{name}[{place}]", value, digest, depth + 1, visited_ids)
             return
         for root in self._roots:
             text = text.replace(b'"' + msgspec.json.encode(root)[1:-1] + os.sep.encode(), b'"')

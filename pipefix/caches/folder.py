@@ -176,12 +176,12 @@ def part_files(folder: Path, count: int | None) -> Iterator[Path]:
 
 
 def _called_as_ours(folder: Path) -> list[Path]:
-    found = []
+    paths = []
     for name, pattern in PART.items():
         for path in sorted((folder / name).iterdir()) if is_folder(folder / name) else []:
             if pattern.match(path.name) or DRAFT.match(path.name):
-                found.append(path)
-    return found
+                paths.append(path)
+    return paths
 
 
 def _drafts(folder: Path) -> list[Path]:

@@ -70,15 +70,15 @@ class Index:
         return _HEAD.pack(_MAGIC, len(self.blocks), self.rest) + blocks
 
     @classmethod
-    def read(cls, path: Path, part: Part, *, kept: bool = True) -> Index:
+    def read(cls, path: Path, part: Part, *, in_memory: bool = True) -> Index:
         """Args:
-        kept: whether the places of blocks stay in memory, or are read from the file again, one by one.
+        in_memory: whether the places of blocks stay in memory, or are read from the file again, one by one.
         """
         file = _open(path, part.index_bytes)
         data = file.read()
         if zlib.crc32(data) != part.index_crc:
             raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
-        return cls.parse(data, path, None if kept else file)
+        return cls.parse(data, path, None if in_memory else file)
 
     @classmethod
     def parse(cls, data: Any, path: Path, file: BinaryIO | None = None) -> Index:
@@ -133,14 +133,14 @@ class DataFile:
         """A block, in memory of its own, which can be written to."""
         try:
             offset, length, crc = self.place(number)
-            seen = self._seen[number]
+            is_checked = self._seen[number]
         except IndexError:
             raise CacheDamaged(f"{self.path}: record {number} is not in its index.") from None
         held = bytearray(length)
         if _read_into(self.file, held, offset) != length:
             raise CacheDamaged(f"{self.path} was made shorter while it was read: its bytes from {offset} on are missing.")
         data = memoryview(held)
-        if not seen:
+        if not is_checked:
             if zlib.crc32(data) != crc:
                 raise CacheDamaged(f"{self.path} is damaged: {length} bytes at {offset} do not fit their checksum.")
             self._seen[number] = True
@@ -201,7 +201,7 @@ class Parts:
 
     def _opened(self, number: int) -> Any:
         part, path = self.parts[number], self.path(number)
-        index = Index.read(beside(path, ".idx"), part, kept=self.kept)
+        index = Index.read(beside(path, ".idx"), part, in_memory=self.kept)
         file = DataFile(path, part, index, scattered=self.scattered)
         return self._keeping(number, file, index)
 

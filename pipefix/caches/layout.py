@@ -76,10 +76,10 @@ def is_folder(path: Path) -> bool:
 
 def entries(folder: Path) -> list[Path]:
     """Everything in a directory and in those two of it that hold a cache's files, which are left out themselves."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in sorted(folder.iterdir()):
-        found += sorted(path.iterdir()) if path.name in FOLDERS and is_folder(path) else [path]
-    return found
+        paths += sorted(path.iterdir()) if path.name in FOLDERS and is_folder(path) else [path]
+    return paths
 
 
 def head(path: Path) -> bytes:

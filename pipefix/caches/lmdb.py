@@ -94,13 +94,13 @@ class LmdbWriter:
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
                 environment.begin(buffers=True) as transaction,
             ):
-                found = [(_address(value), len(value), _ends(value)) for _, value in transaction.cursor()]
+                value_places = [(_address(value), len(value), _ends(value)) for _, value in transaction.cursor()]
                 first = bytes(transaction.get(KEY.pack(self._first)) or b"")
-                base = _base(mapped, first, found)
+                base = _base(mapped, first, value_places)
         finally:
             environment.close()
-        told = zip(found, self._crcs, strict=True)
-        return [(address - base, length, crc, 1) for (address, length, _), crc in told]
+        places_and_crcs = zip(value_places, self._crcs, strict=True)
+        return [(address - base, length, crc, 1) for (address, length, _), crc in places_and_crcs]
 
 
 def _address(value: Any) -> int:

@@ -56,8 +56,8 @@ def path_of(name: str, root: str | None) -> str:
 
 def picture_files(reads: Reads) -> list[tuple[str, Any]]:
     """The images among the files of a sample, in the order in which they were opened."""
-    found = [(pictures.kind_of(read.head), read) for read in reads.files.values() if read.chunks]
-    return [(kind, read) for kind, read in found if kind is not None]
+    kinds_and_reads = [(pictures.kind_of(read.head), read) for read in reads.files.values() if read.chunks]
+    return [(kind, read) for kind, read in kinds_and_reads if kind is not None]
 
 
 class SourceMaker:
@@ -85,11 +85,11 @@ class SourceMaker:
     def _record(self, reads: Reads) -> bytes:
         payloads: list[bytes] = []
         place = 0
-        told: list[Any] = []
-        for path, found in reads.files.items():
+        entries: list[Any] = []
+        for path, file_read in reads.files.items():
             name = name_of(path, self._root)
             pieces = []
-            for offset, data in found.runs():
+            for offset, data in file_read.runs():
                 piece = (name, offset, len(data))
                 if piece in self._stored:
                     pieces.append([offset, len(data), *self._stored[piece]])
@@ -100,9 +100,9 @@ class SourceMaker:
                 pieces.append([offset, len(data), place, -1])
                 self._stored[piece] = [place, self._position]
                 place += len(data)
-            told.append([name, found.size, pieces])
+            entries.append([name, file_read.size, pieces])
         self._position += 1
-        return record.closed(payloads, ["S", *told])
+        return record.closed(payloads, ["S", *entries])
 
 
 class TreeMaker:
@@ -156,11 +156,11 @@ class TreeMaker:
 
     def _with_images(self, value: Any, kinds: Sequence[str]) -> Any:
         """The sample with its images as they are stored. ``kinds``: of the picture files that it read."""
-        found = [leaf for leaf in leaves(value) if pictures.is_image(leaf)]
-        self.images = len(found)
+        images = [leaf for leaf in leaves(value) if pictures.is_image(leaf)]
+        self.images = len(images)
         common = kinds[0] if len(set(kinds)) == 1 else None
-        sources = iter(kinds if len(kinds) == len(found) else [common] * len(found))
-        beside_a_photo = len(found) > 1 and any(pictures.as_pil(image)[0].mode in _PHOTOS for image in found)
+        sources = iter(kinds if len(kinds) == len(images) else [common] * len(images))
+        beside_a_photo = len(images) > 1 and any(pictures.as_pil(image)[0].mode in _PHOTOS for image in images)
 
         def stored(leaf: Any) -> Any:
             return self._stored(leaf, next(sources), beside_a_photo) if pictures.is_image(leaf) else leaf
@@ -168,9 +168,9 @@ class TreeMaker:
         return map_leaves(stored, value)
 
     def _stored(self, image: Any, kind: str | None, beside_a_photo: bool) -> Any:
-        told, like = pictures.as_pil(image)
-        labels = pictures.is_map(told, kind, beside_a_photo and told.mode not in _PHOTOS)
-        fitting = pictures.smaller(pictures.upright(told), self._recipe.size, labels=labels)
+        picture, like = pictures.as_pil(image)
+        labels = pictures.is_map(picture, kind, beside_a_photo and picture.mode not in _PHOTOS)
+        fitting = pictures.smaller(pictures.upright(picture), self._recipe.size, labels=labels)
         if self._recipe.store == "decoded":
             return pictures.raw(fitting, like)
         return pictures.encoded(fitting, kind, self._recipe.quality, like, labels=labels)

@@ -211,10 +211,10 @@ def sealed_text(value: msgspec.Struct) -> bytes:
 
 
 def unseal(text: bytes, kind: type[Any], where: Any) -> Any:
-    found = _DIGEST.search(text)
-    if found is None:
+    digest_match = _DIGEST.search(text)
+    if digest_match is None:
         raise CacheDamaged(f"{where} is cut short, or was edited.")
-    if hashlib.sha256(text[: found.start()] + _BLANK).hexdigest().encode() != found[1]:
+    if hashlib.sha256(text[: digest_match.start()] + _BLANK).hexdigest().encode() != digest_match[1]:
         raise CacheDamaged(f"{where} was changed after it was written: its digest does not fit.")
     try:
         return msgspec.json.decode(text, type=kind)
@@ -250,10 +250,10 @@ def refuse_what_is_no_cache(folder: Path) -> None:
 
 def _text(path: Path, folder: Path) -> bytes:
     try:
-        found = read_regular(path, LARGEST + 1)
-        if len(found) > LARGEST:
+        text = read_regular(path, LARGEST + 1)
+        if len(text) > LARGEST:
             raise CacheDamaged(f"{path} is longer than any manifest.")
-        return found
+        return text
     except FileNotFoundError:
         if marked(building_of(folder) / PLAN):
             raise UnreadableFile(
@@ -271,12 +271,12 @@ def _text(path: Path, folder: Path) -> bytes:
 
 
 def _check_version(text: bytes, path: Any) -> None:
-    found = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
-    if found is None or found[1].decode() != FORMAT:
+    format_match = re.match(rb'\s*{\s*"format":\s*"([\w.]+)/(\d{1,9})"', text[:200])
+    if format_match is None or format_match[1].decode() != FORMAT:
         raise CacheDamaged(f"{path} is not the manifest of a pipefix cache, or its beginning is damaged.")
-    if int(found[2]) > MAJOR:
+    if int(format_match[2]) > MAJOR:
         raise UnreadableFile(
-            f"{path} is of format {FORMAT}/{int(found[2])}; this version of pipefix reads up to {FORMAT}/{MAJOR}.",
+            f"{path} is of format {FORMAT}/{int(format_match[2])}; this version of pipefix reads up to {FORMAT}/{MAJOR}.",
             advice="Update pipefix: pip install --upgrade pipefix",
         )
 

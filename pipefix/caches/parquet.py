@@ -206,12 +206,12 @@ class Rows:
 
     def __getitem__(self, index: int) -> Any:
         number, group, row = self._place(index)
-        kept = self._kept
-        samples = kept.get((number, group))
+        groups_kept = self._kept
+        samples = groups_kept.get((number, group))
         if samples is None:
             samples = self.read(number, group)
-        if next(reversed(kept), None) != (number, group):
-            others = [(key, held) for key, held in kept.items() if key != (number, group)]
+        if next(reversed(groups_kept), None) != (number, group):
+            others = [(key, held) for key, held in groups_kept.items() if key != (number, group)]
             self._kept = dict([*others[1 - _KEPT_GROUPS :], ((number, group), samples)])
         return samples[row]
 

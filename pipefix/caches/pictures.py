@@ -269,8 +269,8 @@ def _tensor_of(picture: Picture) -> Any:
 
 def _check_size(size: tuple[int, int], picture: Picture) -> None:
     """A few bytes can claim to be a picture that fills the memory."""
-    told = (picture.width, picture.height)
-    if (told != (0, 0) and size != told) or size[0] * size[1] > _MOST_PIXELS:
+    recorded_size = (picture.width, picture.height)
+    if (recorded_size != (0, 0) and size != recorded_size) or size[0] * size[1] > _MOST_PIXELS:
         raise CacheDamaged(f"A picture says it is {size[0]}x{size[1]}, and its record says {picture.width}x{picture.height}.")
 
 

@@ -89,17 +89,17 @@ def run(numbers: Iterable[int], make: Ready, workers: int) -> Iterator[Moved | P
     crew: dict[Any, _Worker] = {}
     try:
         for _ in range(min(workers, len(waiting))):
-            worker = _Worker(make, [one.connection for one in crew.values()])
+            worker = _Worker(make, [member.connection for member in crew.values()])
             crew[worker.connection] = worker
             worker.give(waiting)
         while crew:
             heard = wait(list(crew), _TELL_SECONDS)
             for connection, worker in list(crew.items()):
-                made = worker.made() if connection in heard else None
+                event = worker.made() if connection in heard else None
                 yield worker.counts.moved()
-                if made is not None:
+                if event is not None:
                     worker.give(waiting)
-                    yield made
+                    yield event
                 elif connection in heard:
                     crew.pop(connection).end()
     finally:
@@ -113,8 +113,8 @@ def can_fork() -> bool:
 
 
 def _has_thread(named: str) -> bool:
-    for told in glob.glob("/proc/self/task/*/comm"):
-        with contextlib.suppress(OSError), open(told, encoding="utf-8", errors="replace") as file:
+    for path in glob.glob("/proc/self/task/*/comm"):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
             if file.read().startswith(named):
                 return True
     return False
@@ -130,7 +130,7 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
     process = _Process(_work_apart, work, [])
     try:
         try:
-            said = process.hear()
+            answer = process.hear()
         except (EOFError, ConnectionError):
             how = process.ended()
             raise TargetError(
@@ -140,15 +140,15 @@ def apart(work: Callable[[Any], bytes]) -> bytes:
             ) from None
     finally:
         process.end(patience=2.0)
-    return bytes(said)
+    return bytes(answer)
 
 
 def _work_apart(connection: Any, work: Callable[[Any], bytes], counts: _SampleCounts) -> None:
     try:
-        found = work(counts.at)
+        answer = work(counts.at)
     except ConnectionError as error:
         raise TargetError(f"A sample cannot be read: {summary(error)}", user_traceback=frames(error)) from error
-    connection.send(found)
+    connection.send(answer)
 
 
 class _Process:
@@ -162,8 +162,8 @@ class _Process:
         self._last_frames = tempfile.TemporaryFile()  # noqa: SIM115 - a crash writes here, and it is read after the process's end
         sys.stdout.flush()
         sys.stderr.flush()
-        given = (run, inner, [self.connection, *others], work, _SampleCounts(self._cells, os.getpid()), self._last_frames)
-        self._process = context.Process(target=_inside, args=given, daemon=True)
+        arguments = (run, inner, [self.connection, *others], work, _SampleCounts(self._cells, os.getpid()), self._last_frames)
+        self._process = context.Process(target=_inside, args=arguments, daemon=True)
         try:
             with existing_objects_skipped():
                 self._process.start()
@@ -176,10 +176,10 @@ class _Process:
 
     def hear(self) -> Any:
         """What it said; raises what it raised, and EOFError or OSError where it is gone."""
-        said = self.connection.recv()
-        if isinstance(said, BaseException):
-            raise said
-        return said
+        message = self.connection.recv()
+        if isinstance(message, BaseException):
+            raise message
+        return message
 
     def ended(self) -> str:
         """How it ended, and at which sample."""
@@ -212,8 +212,8 @@ def _inside(
     faulthandler.enable(last_frames, all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in others:
-        other.close()
+    for inherited in others:
+        inherited.close()
     try:
         forget_threads()
         _keep_freed_memory()

@@ -34,7 +34,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> in
     """Bring the cache in ``folder`` to the store; the number of parts that were put now."""
     there = store.list()
     _require_ours(folder, manifest, store, there)
-    made = 0
+    parts_put = 0
     for number, part in enumerate(manifest.parts):
         say(number, len(manifest.parts))
         data = part.data(number, manifest.recipe.container)
@@ -44,7 +44,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> in
             continue
         for name in (*names, facts):
             store.put(name, folder / name)
-        made += 1
+        parts_put += 1
     text = (folder / MANIFEST).read_bytes()
     if not store.put_if_absent(MANIFEST, text):
         try:
@@ -56,7 +56,7 @@ def publish(folder: Path, manifest: Manifest, store: Store, say: Progress) -> in
                 f"{store.url} holds another finished cache by now: its manifest was left as it is.",
                 advice="Give the new one a place of its own: --out s3://BUCKET/OTHER",
             )
-    return made
+    return parts_put
 
 
 def convert_to_store(
@@ -76,17 +76,17 @@ def convert_to_store(
         return Converted(staging, there, 0.0, 0, len(there.parts), url=store.url)
     if others := [name for name in store.list() if not is_part(name)]:
         raise _others(store, others[0])
-    made = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
-    state = State(samples=made.manifest.samples, done=made.manifest.samples, before=made.manifest.samples)
+    converted = conversion.convert(dataset, recipe, staging, target=target, workers=workers, progress=progress)
+    state = State(samples=converted.manifest.samples, done=converted.manifest.samples, before=converted.manifest.samples)
     begun = time.perf_counter()
 
     def say(number: int, count: int) -> None:
         state.phase = f"bringing part {number + 1} of {count} to the store"
         (progress or conversion.silent)(state)
 
-    publish(staging, made.manifest, store, say)
+    publish(staging, converted.manifest, store, say)
     folders.remove(staging)
-    return replace(made, seconds=made.seconds + time.perf_counter() - begun, url=store.url)
+    return replace(converted, seconds=converted.seconds + time.perf_counter() - begun, url=store.url)
 
 
 def _require_ours(folder: Path, manifest: Manifest, store: Store, there: Mapping[str, int]) -> None:

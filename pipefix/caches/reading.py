@@ -29,16 +29,16 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
     get = getter(dataset, None)
     runs = list(good(lambda index: witness.whole(get, index)[1], indices, _LEARNED_FROM))
     chosen = [index for index, _ in runs]
-    seen, unseen = _steady(get, chosen, [reads for _, reads in runs], witness)
-    files = list(dict.fromkeys(path for reads in seen for path in reads.files))
+    reads_again, unseen = _steady(get, chosen, [reads for _, reads in runs], witness)
+    files = list(dict.fromkeys(path for reads in reads_again for path in reads.files))
     if not files:
         raise TargetError(
             f"Samples were made, and none of the {len(chosen)} looked at read a file in a way that can be seen.",
             advice="Store the samples themselves instead: --store sample",
         )
     # A client that the first sample of a process makes may decode on the way (botocore its JSON): stopped there, it never asks.
-    learned = not any(map(is_far, files)) and witness.learn(get, chosen, seen)
-    sizes = [_held(reads) for reads in seen]
+    learned = not any(map(is_far, files)) and witness.learn(get, chosen, reads_again)
+    sizes = [_held(reads) for reads in reads_again]
     if learned:
         sizes = [_held(reads) for _, reads in good(lambda index: witness.read_only(get, index), indices)]
     return Reading(
@@ -50,7 +50,7 @@ def learn(dataset: Any, indices: Sequence[int], witness: Witness) -> Reading:
 
 def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None = None) -> Iterator[tuple[int, Any]]:
     """So many samples that can be made, with their numbers; of damaged ones it is told when their part is made."""
-    given, last = 0, None
+    good_count, last = 0, None
     for index in indices:
         try:
             value = make(index)
@@ -61,14 +61,14 @@ def good(make: Callable[[int], Any], indices: Sequence[int], count: int | None =
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
             last = error
             continue
-        given += 1
+        good_count += 1
         yield index, value
-        if given == count:
+        if good_count == count:
             break
-    if not given:
-        said = f": {summary(last)}" if last is not None else ""
+    if not good_count:
+        reason = f": {summary(last)}" if last is not None else ""
         raise TargetError(
-            f"None of the samples that were looked at could be read{said}",
+            f"None of the samples that were looked at could be read{reason}",
             advice="Run dataset[0] by itself to see the error in full.",
             user_traceback=frames(last) if last is not None else None,
         )
@@ -83,7 +83,7 @@ def _steady(
     """
     witness.install()  # for what the first samples imported
     again = [witness.again(get, index) for index in chosen]
-    if any(one.given - other.given for one, (other, _) in zip(first, again, strict=True)):
+    if any(before.given - after.given for before, (after, _) in zip(first, again, strict=True)):
         witness.maps = False
         again = [witness.again(get, index) for index in chosen]
     return [reads for reads, _ in again], [unseen for _, unseen in again]

@@ -70,9 +70,9 @@ def encode(tree: Any) -> bytes:
             place += gap
         length = data.nbytes if isinstance(data, memoryview) else len(data)
         payloads.append(data)
-        found = [place, length]
+        span = [place, length]
         place += length
-        return found
+        return span
 
     return closed(payloads, _describe(tree, put, 0))
 
@@ -100,14 +100,14 @@ def _describe(value: Any, put: Callable[[Any], list[int]], depth: int) -> Any:
     if kind is Pixels:
         return ["x", *_array(value.array, put), value.mode, value.palette, value.like]
     if kind is list:
-        return ["l", *(_describe(one, put, depth + 1) for one in value)]
+        return ["l", *(_describe(element, put, depth + 1) for element in value)]
     if kind is tuple:
-        return ["t", *(_describe(one, put, depth + 1) for one in value)]
+        return ["t", *(_describe(element, put, depth + 1) for element in value)]
     if kind in (dict, collections.OrderedDict):
-        return ["d" if kind is dict else "o", *(_pair(key, one, put, depth) for key, one in value.items())]
+        return ["d" if kind is dict else "o", *(_pair(key, element, put, depth) for key, element in value.items())]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         name = f"{kind.__module__}:{kind.__qualname__}"
-        return ["n", name, list(value._fields), *(_describe(one, put, depth + 1) for one in value)]
+        return ["n", name, list(value._fields), *(_describe(element, put, depth + 1) for element in value)]
     return _numeric(value, kind, put)
 
 
@@ -172,14 +172,14 @@ class Decoder:
         except (IndexError, TypeError, ValueError, KeyError, OverflowError, AttributeError, RuntimeError, MemoryError) as error:
             raise CacheDamaged(f"A record is not a sample: {error}.") from error
 
-    def _value(self, told: Any, record: memoryview, depth: int) -> Any:
-        if not isinstance(told, list):
-            return told
+    def _value(self, node: Any, record: memoryview, depth: int) -> Any:
+        if not isinstance(node, list):
+            return node
         if depth > _DEEPEST:
             raise ValueError(f"nested more than {_DEEPEST} deep")
-        tag, *rest = told
+        tag, *rest = node
         if tag == "t":
-            return tuple([self._value(one, record, depth + 1) for one in rest])
+            return tuple([self._value(element, record, depth + 1) for element in rest])
         if tag == "p":
             offset, length, kind, width, height, like = rest
             return self.picture(Picture(payload(record, offset, length), kind, width, height, like))
@@ -187,8 +187,8 @@ class Decoder:
             dtype, shape, offset, length, mode, palette, like = rest
             return self.pixels(Pixels(self._as_array(record, dtype, shape, offset, length), mode, palette, like))
         if tag == "a":
-            found = self._as_array(record, *rest)
-            return found if found.flags.writeable else found.copy()
+            array = self._as_array(record, *rest)
+            return array if array.flags.writeable else array.copy()
         if tag == "T":
             return self._as_tensor(record, *rest)
         if tag == "s":
@@ -196,15 +196,15 @@ class Decoder:
         if tag == "b":
             return bytes(payload(record, *rest))
         if tag == "l":
-            return [self._value(one, record, depth + 1) for one in rest]
+            return [self._value(element, record, depth + 1) for element in rest]
         if tag == "d":
-            return {key: self._value(one, record, depth + 1) for key, one in rest}
+            return {key: self._value(element, record, depth + 1) for key, element in rest}
         if tag == "o":
-            return collections.OrderedDict((key, self._value(one, record, depth + 1)) for key, one in rest)
+            return collections.OrderedDict((key, self._value(element, record, depth + 1)) for key, element in rest)
         if tag == "n":
             name, fields, *values = rest
-            made = [self._value(one, record, depth + 1) for one in values]
-            return tuple.__new__(_named(name, tuple(fields)), made)
+            field_values = [self._value(element, record, depth + 1) for element in values]
+            return tuple.__new__(_named(name, tuple(fields)), field_values)
         raise ValueError(f"a value of unknown kind {str(tag)[:20]!r}")
 
     def _as_array(self, record: memoryview, dtype: str, shape: Sequence[int], offset: int, length: int) -> Any:
@@ -260,20 +260,20 @@ def _fits(shape: Sequence[int], itemsize: int, length: int) -> None:
 def _dtype(name: str) -> Any:
     import numpy as np
 
-    found = np.dtype(name)
-    if found.kind not in _KINDS or found.itemsize == 0 or found.subdtype is not None:
+    dtype = np.dtype(name)
+    if dtype.kind not in _KINDS or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise ValueError(f"arrays of {name!r} are not stored")
-    return found
+    return dtype
 
 
 @lru_cache(maxsize=64)
 def _torch_dtype(name: str) -> Any:
     import torch
 
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or not (found.is_floating_point or name in _INTEGERS):
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point or name in _INTEGERS):
         raise ValueError(f"no tensor type {name!r}")
-    return found
+    return dtype
 
 
 def _scalar(dtype: str, data: bytes) -> Any:

@@ -72,7 +72,7 @@ class Shelf:
     def clients(self) -> set[str]:
         """The libraries by which this sample got objects."""
         heads = [self._told(name.removeprefix(HEAD)) for name in self._known if name.startswith(HEAD)]
-        return {told["client"] for told in heads if told is not None and told.get("client") in CLIENTS}
+        return {head["client"] for head in heads if head is not None and head.get("client") in CLIENTS}
 
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         """Nothing is recorded while replaying."""
@@ -92,10 +92,10 @@ class Shelf:
         return self._range(path, 0, self._known[path][0]) if path in self._known else None
 
     def get(self, path: str, offset: int, count: int) -> bytes | None:
-        found = self._known.get(path)
-        if found is None:
+        known = self._known.get(path)
+        if known is None:
             return None
-        size, pieces = found
+        size, pieces = known
         if offset >= size or count == 0:
             return b""
         for begin, length, place, holder in pieces:
@@ -110,16 +110,16 @@ class Shelf:
         """Nothing is recorded while replaying."""
 
     def find_object(self, url: str, begin: int | None, end: int | None) -> Answer | None:
-        told = self._told(url)
-        if told is None or url not in self._known:
+        head = self._told(url)
+        if head is None or url not in self._known:
             return None
         size = self._known[url][0]
-        if "size_unknown" in told and (begin is None or end is None):
+        if "size_unknown" in head and (begin is None or end is None):
             return None
         if begin is None:
             begin, end = max(0, size - (end or 0)), size
         data = self._range(url, begin, size if end is None else min(end, size))
-        return Answer(url, size, begin, data, told) if data is not None else None
+        return Answer(url, size, begin, data, head) if data is not None else None
 
     def _told(self, url: str) -> dict[str, Any] | None:
         """What was told of an object; None for one that is not known."""
@@ -127,12 +127,12 @@ class Shelf:
         if head is None:
             return None
         try:
-            told = json.loads(head)
+            description = json.loads(head)
         except ValueError as error:
             raise CacheDamaged(f"What a record says of {url} cannot be read: {error}.") from error
-        if not isinstance(told, dict) or not _makes_sense(told):
+        if not isinstance(description, dict) or not _makes_sense(description):
             raise CacheDamaged(f"What a record says of {url} makes no sense.")
-        return told
+        return description
 
     def _range(self, path: str, begin: int, end: int) -> bytes | None:
         """From ``begin`` to ``end``; None where some of it was not recorded."""
@@ -146,26 +146,26 @@ class Shelf:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _makes_sense(told: dict[str, Any]) -> bool:
+def _makes_sense(description: dict[str, Any]) -> bool:
     """What was told of an object, as far as it is used without another look."""
-    headers = told.get("headers", {})
+    headers = description.get("headers", {})
     return (
         isinstance(headers, dict)
         and all(isinstance(value, str) and "\n" not in value for value in headers.values())
-        and isinstance(told.get("info", {}), dict)
-        and isinstance(told.get("attributes", {}), dict)
-        and isinstance(told.get("status", 302), int)
-        and isinstance(told.get("url", ""), str)
-        and isinstance(told.get("client", ""), str)
+        and isinstance(description.get("info", {}), dict)
+        and isinstance(description.get("attributes", {}), dict)
+        and isinstance(description.get("status", 302), int)
+        and isinstance(description.get("url", ""), str)
+        and isinstance(description.get("client", ""), str)
     )
 
 
 def piece_of(held: memoryview, place: int, length: int) -> memoryview:
     """A piece of a file, in the record that holds it."""
-    found = held[place : place + length]
-    if len(found) != length:
+    piece = held[place : place + length]
+    if len(piece) != length:
         raise CacheDamaged("A record of the source store refers to bytes that no record holds.")
-    return found
+    return piece
 
 
 def check(taken: memoryview, get: Callable[[int], memoryview]) -> None:
@@ -177,11 +177,11 @@ def check(taken: memoryview, get: Callable[[int], memoryview]) -> None:
 
 def entries(taken: memoryview) -> list[Entry]:
     """The files that a record of the ``source`` store names."""
-    told = record.description(taken)
-    if not isinstance(told, list) or not told or told[0] != "S":
+    description = record.description(taken)
+    if not isinstance(description, list) or not description or description[0] != "S":
         raise CacheDamaged("A record of the source store does not say which files it holds.")
     try:
-        return msgspec.convert(told[1:], list[Entry])
+        return msgspec.convert(description[1:], list[Entry])
     except msgspec.ValidationError:
         raise CacheDamaged("A record of the source store names a file in a way that makes no sense.") from None
 

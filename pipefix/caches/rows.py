@@ -29,12 +29,12 @@ def type_of(name: str) -> Any:
     """Arrow's type by name: plain ones, lists of them, and pictures."""
     if name == str(_PICTURE):
         return _PICTURE
-    found = _LIST.match(name)
-    inner = found[1] if found else name
+    list_match = _LIST.match(name)
+    inner = list_match[1] if list_match else name
     if inner not in _TYPES:
         raise ValueError(f"a column of type {name!r}")
     plain = pa.type_for_alias({"halffloat": "float16", "float": "float32", "double": "float64"}.get(inner, inner))
-    return pa.list_(plain) if found else plain
+    return pa.list_(plain) if list_match else plain
 
 
 def fields(sample: Any) -> tuple[str, dict[str, Any]]:
@@ -45,8 +45,8 @@ def fields(sample: Any) -> tuple[str, dict[str, Any]]:
         return "value", {"value": sample}
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         return "dict", dict(zip(sample._fields, sample, strict=True))
-    if isinstance(sample, (tuple, list)) and not all(isinstance(one, (int, float)) for one in sample):
-        return "tuple", {f"field_{place}": one for place, one in enumerate(sample)}
+    if isinstance(sample, (tuple, list)) and not all(isinstance(element, (int, float)) for element in sample):
+        return "tuple", {f"field_{place}": element for place, element in enumerate(sample)}
     return "value", {"value": sample}
 
 
@@ -71,7 +71,7 @@ def plain(name: str, value: Any) -> tuple[Any, str, Any]:
             )
         kind_of = pa.from_numpy_dtype(value.dtype)
         return (value.item(), f"{like}-0", kind_of) if value.ndim == 0 else (value, like, pa.list_(kind_of))
-    if isinstance(value, (list, tuple)) and all(isinstance(one, (bool, int, float, str)) for one in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(element, (bool, int, float, str)) for element in value):
         return list(value), like, None
     if isinstance(value, (int, float, str)):
         return next(base(value) for base in (int, float, str) if isinstance(value, base)), "scalar", None
@@ -82,14 +82,14 @@ def infer(samples: Sequence[Any]) -> tuple[str, list[Column]]:
     """The shape of these samples, and columns that fit them."""
     shapes = [fields(sample) for sample in samples]
     columns = []
-    for name in dict.fromkeys(key for _, one in shapes for key in one):
+    for name in dict.fromkeys(key for _, fields_of_sample in shapes for key in fields_of_sample):
         if name == SAMPLE:
             raise Unstorable(f"a field is called {name!r}, the name of the column that holds the sample's number")
-        told = [plain(name, one.get(name)) for _, one in shapes]
-        like = next((like for value, like, _ in told if value is not None), "scalar")
-        asked = next((asked for _, _, asked in told if asked is not None), None)
+        plain_values = [plain(name, fields_of_sample.get(name)) for _, fields_of_sample in shapes]
+        like = next((like for value, like, _ in plain_values if value is not None), "scalar")
+        arrow_type = next((arrow_type for _, _, arrow_type in plain_values if arrow_type is not None), None)
         try:
-            kind = asked if asked is not None else pa.array([value for value, _, _ in told]).type
+            kind = arrow_type if arrow_type is not None else pa.array([value for value, _, _ in plain_values]).type
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise Unstorable(f"field {name!r} has no one type: {error}") from None
         kind_name = str(kind).replace("item: ", "").replace("element: ", "")
@@ -109,9 +109,9 @@ def schema_of(columns: Sequence[Column]) -> Any:
 
 def row_of(sample: Any, columns: dict[str, Any]) -> dict[str, Any]:
     """A sample's fields, each checked against its column's type, so that a misfit is told of the sample that it is in."""
-    _, found = fields(sample)
+    _, sample_fields = fields(sample)
     row = {}
-    for name, value in found.items():
+    for name, value in sample_fields.items():
         held, _, _ = plain(name, value)
         kind = columns.get(name)
         if kind is None:
@@ -138,7 +138,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return held is bytes
     if held is np.ndarray:
         return bool(value.size == 0 or pa.from_numpy_dtype(value.dtype) == kind.value_type)
-    return held is list and all(_fits(one, kind.value_type) for one in value)
+    return held is list and all(_fits(element, kind.value_type) for element in value)
 
 
 def _range(kind: Any) -> tuple[int, int]:
@@ -171,11 +171,11 @@ class Rebuilt:
             return [None if held is None else self._picture(_picture_of(held["bytes"])) for held in column.to_pylist()]
         if like.endswith("-0"):
             kind = column.type.to_pandas_dtype()
-            return [_like(np.array(one, kind), like[:-2]) for one in column.to_pylist()]
+            return [_like(np.array(element, kind), like[:-2]) for element in column.to_pylist()]
         if like == "list":
             lists: list[Any] = column.to_pylist()
             return lists
-        return [_like(None if one.values is None else one.values.to_numpy(zero_copy_only=False), like) for one in column]
+        return [_like(None if row.values is None else row.values.to_numpy(zero_copy_only=False), like) for row in column]
 
 
 def _picture_of(data: bytes) -> Picture:

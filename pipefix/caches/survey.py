@@ -90,8 +90,8 @@ def survey(dataset: Any, recipe: Recipe, target: str, *, apart: bool = False) ->
 def _survey_apart(dataset: Any, recipe: Recipe, target: str) -> Surveyed:
     def look(at: Any) -> bytes:
         Witness.at = staticmethod(at) if at is not None else None
-        found = survey(dataset, recipe, target)
-        return msgspec.msgpack.encode((loaded_libraries(), found.blueprint, found.unseen_bytes))
+        surveyed = survey(dataset, recipe, target)
+        return msgspec.msgpack.encode((loaded_libraries(), surveyed.blueprint, surveyed.unseen_bytes))
 
     libraries, blueprint, unseen = msgspec.msgpack.decode(pool.apart(look), type=tuple[list[str], Blueprint, float])
     for library in libraries:  # what a sample imports must have its hook before a worker's first sample
@@ -140,9 +140,9 @@ def _held(dataset: Any, samples: int | None, indices: list[int]) -> tuple[dict[s
 def _classes(dataset: Any) -> list[str]:
     """The list of class names that datasets of pictures have, or those that they wrap."""
     for _ in range(8):
-        found = getattr(dataset, "classes", None)
-        if isinstance(found, (list, tuple)) and all(isinstance(one, str) for one in found):
-            return list(found)
+        classes = getattr(dataset, "classes", None)
+        if isinstance(classes, (list, tuple)) and all(isinstance(name, str) for name in classes):
+            return list(classes)
         dataset = getattr(dataset, "dataset", None)
     return []
 
@@ -172,24 +172,24 @@ class _Look:
             return self._tree(msgspec.structs.replace(plan, cut=cut), hook)
 
     def _source(self, plan: Blueprint) -> Blueprint:
-        found = reading.learn(self.dataset, self.indices, self.witness)
-        self.unseen_bytes = found.unseen_bytes
+        learned = reading.learn(self.dataset, self.indices, self.witness)
+        self.unseen_bytes = learned.unseen_bytes
         return msgspec.structs.replace(
             plan, stop_at=self.witness.stop_at, by_path=self.witness.by_path, maps=self.witness.maps,
-            source=Source(root=_root(self.dataset, found.files)),
-            part_samples=_part_samples(self.samples, found.record_bytes),
+            source=Source(root=_root(self.dataset, learned.files)),
+            part_samples=_part_samples(self.samples, learned.record_bytes),
         )  # fmt: skip
 
     # -- samples as they are -------------------------------------------------------------------------------------------
 
     def _cut(self) -> tuple[Cut, Hook | None]:
         """Where the transforms are cut; nowhere, where the dataset has none or does not pass their results on as they are."""
-        found = cuts.holders(self.dataset)
-        stored_whole = Cut(state=cuts.state_of(found))
+        holders = cuts.holders(self.dataset)
+        stored_whole = Cut(state=cuts.state_of(holders))
         if self.recipe.store == "rows":
             return stored_whole, None
-        names = {(holder.name, tuple(cuts.label(one) for one in holder.operations)) for holder in found}
-        if not found:
+        names = {(holder.name, tuple(cuts.label(operation) for operation in holder.operations)) for holder in holders}
+        if not holders:
             return Cut(), None
         if len(names) > 1:
             raise TargetError(
@@ -198,16 +198,16 @@ class _Look:
                 + ".",
                 advice="Convert its parts one by one, or keep what it reads: --store source",
             )
-        self.holders = found
-        states = [cuts.state_of(found, count) for count in range(len(found[0].operations) + 1)]  # before they are run
-        kept = self._fixed(found[0]) if self.recipe.store == "sample" else 0
-        hook = Hook(found[0].operations[:kept])
+        self.holders = holders
+        states = [cuts.state_of(holders, length) for length in range(len(holders[0].operations) + 1)]  # before they are run
+        count = self._fixed(holders[0]) if self.recipe.store == "sample" else 0
+        hook = Hook(holders[0].operations[:count])
         call = self._call(hook)
-        labels = [cuts.label(one) for one in found[0].operations]
+        labels = [cuts.label(operation) for operation in holders[0].operations]
         if call is None:
             self.holders = []
             return stored_whole, None
-        return Cut(attribute=found[0].name, kept=labels[:kept], live=labels[kept:], call=call, state=states[kept]), hook
+        return Cut(attribute=holders[0].name, kept=labels[:count], live=labels[count:], call=call, state=states[count]), hook
 
     def _fixed(self, holder: Holder) -> int:
         inputs = []
@@ -228,7 +228,7 @@ class _Look:
         get = getter(self.dataset, hook)
         self._check_fixed(get)
         before = RandomState()
-        made, files = [], {}
+        stored, files = [], {}
 
         def make(index: int) -> Any:
             try:
@@ -237,7 +237,7 @@ class _Look:
                 raise not_stored(error, index, self.recipe) from error
 
         for _, value in reading.good(make, self.indices):
-            made.append(value)
+            stored.append(value)
             files.update(dict.fromkeys(maker.reads.files))
             if self.recipe.store == "resized" and not maker.images:
                 raise TargetError(
@@ -245,9 +245,9 @@ class _Look:
                     advice="Store them as they are: --store sample",
                 )
         plan = msgspec.structs.replace(plan, seeded=before.changed(), source=Source(root=_root(self.dataset, list(files))))
-        sizes = made
+        sizes = stored
         if is_rows:
-            plan, sizes = self._rows(plan, made)
+            plan, sizes = self._rows(plan, stored)
         return msgspec.structs.replace(plan, part_samples=_part_samples(self.samples, sum(sizes) / len(sizes)))
 
     def _rows(self, plan: Blueprint, values: list[Any]) -> tuple[Blueprint, list[int]]:
@@ -264,13 +264,13 @@ class _Look:
         """Something random that was not cut away would be frozen into the cache."""
         for index in self.indices[:3]:
             try:
-                seen = []
+                tries = []
                 for seed in range(2):
                     with seeded((seed + 1) * 1_000_003 + index):
-                        seen.append(get(index))
+                        tries.append(get(index))
             except Exception:  # noqa: BLE001, S112 - a damaged sample, or a stream's end
                 continue
-            if not _same(*seen):
+            if not _same(*tries):
                 raise TargetError(
                     f"Sample {index} comes out different every time: the dataset draws random numbers besides its transforms.",
                     advice="Hold the random part in an attribute such as self.transform, or keep what samples read: --store source",
@@ -285,14 +285,15 @@ class _Spy:
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls.append((tuple(cuts.fresh_copy(one) for one in args), {key: cuts.fresh_copy(one) for key, one in kwargs.items()}))
+        copies = tuple(cuts.fresh_copy(argument) for argument in args)
+        self.calls.append((copies, {key: cuts.fresh_copy(argument) for key, argument in kwargs.items()}))
         return self.inner(*args, **kwargs)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(sample: Any, again: Any) -> bool:
     """Whether two samples are equal to the last bit."""
     try:
-        return record.encode(pictures.as_pixels(one)) == record.encode(pictures.as_pixels(other))
+        return record.encode(pictures.as_pixels(sample)) == record.encode(pictures.as_pixels(again))
     except Unstorable:
         return True  # told when it is to be stored
 

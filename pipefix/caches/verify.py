@@ -58,18 +58,18 @@ def verify(cache: str | Path, *, progress: Progress | None = None) -> Checked:
     store = open_store(str(cache)) if is_store(cache) else None
     place = Path(os.path.abspath(cache)) if store is None else Path(store.url)
     manifest = manifests.read(place) if store is None else far.read_manifest(store)
-    found = Checked(place, manifest, url=store.url if store is not None else None)
+    checked = Checked(place, manifest, url=store.url if store is not None else None)
     for number, part in enumerate(manifest.parts):
         if progress is not None:
             progress(number, len(manifest.parts))
         with nullcontext(place) if store is None else far.brought(store, manifest, number) as folder:
             check = PartCheck(folder, manifest, number, part)
-            problems = [text.replace(f"{folder}/", f"{found.url or folder}/") for text in check.problems()]
-        found.records += check.looked_at
+            problems = [text.replace(f"{folder}/", f"{checked.url or folder}/") for text in check.problems()]
+        checked.records += check.looked_at
         if problems:
-            found.damage[number] = problems
-        _against_source(check, found)
-    return found
+            checked.damage[number] = problems
+        _against_source(check, checked)
+    return checked
 
 
 class PartCheck:
@@ -119,22 +119,22 @@ class PartCheck:
         return lambda number: decode(file.read(number))
 
 
-def _against_source(check: PartCheck, found: Checked) -> None:
+def _against_source(check: PartCheck, checked: Checked) -> None:
     """Files that went into the part: still there, and unchanged by size and time."""
     if check.facts is None:
         return
     for name, length, changed in check.facts.files:
         if is_far(name):
-            found.far_count += 1
+            checked.far_count += 1
             continue
         try:
-            path = path_of(name, found.manifest.source.root)
+            path = path_of(name, checked.manifest.source.root)
             status = os.stat(path)
         except (OSError, ValueError, CacheDamaged):
-            found.missing_count += 1
+            checked.missing_count += 1
             continue
         if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) == (length, changed):
             continue
-        found.changed_count += 1
-        if len(found.changed) < _NAMED:
-            found.changed.append(path)
+        checked.changed_count += 1
+        if len(checked.changed) < _NAMED:
+            checked.changed.append(path)

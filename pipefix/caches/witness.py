@@ -87,33 +87,33 @@ class Reads:
     def put(self, path: str, offset: int, data: Any, size: int) -> None:
         if path.startswith(NOT_DATA):
             return
-        found = self.files.get(path)
-        if found is None:
-            found = self.files[path] = FileRead(size, last_changed(path), self._decodes())
+        file_read = self.files.get(path)
+        if file_read is None:
+            file_read = self.files[path] = FileRead(size, last_changed(path), self._decodes())
         if len(data):
-            found.put(offset, data)
+            file_read.put(offset, data)
 
     def put_object(self, answer: Answer) -> None:
         """Objects are files too, with what was told of them in a second one. The hooks' `ObjectStore` while recording."""
         head = self.files.setdefault(HEAD + answer.url, FileRead(0, 0))
-        told = json.loads(head.chunks[0]) if head.chunks else {}
-        if "status" in answer.told and told:
+        description = json.loads(head.chunks[0]) if head.chunks else {}
+        if "status" in answer.told and description:
             return  # another library followed the redirection by itself: what it got stands for the object
-        told.pop("status", None)
-        found = self.files.setdefault(answer.url, FileRead(answer.size, 1, self._decodes()))
-        sized, is_sized = bool(told) and "size_unknown" not in told, "size_unknown" not in answer.told
+        description.pop("status", None)
+        file_read = self.files.setdefault(answer.url, FileRead(answer.size, 1, self._decodes()))
+        sized, is_sized = bool(description) and "size_unknown" not in description, "size_unknown" not in answer.told
         if is_sized and (answer.data is not None or not sized):
-            found.size = answer.size
+            file_read.size = answer.size
         elif not is_sized and not sized:
-            found.size = max(found.size, answer.size)
+            file_read.size = max(file_read.size, answer.size)
         if answer.mark != 1:
-            found.changed = answer.mark if found.changed in (1, answer.mark) else 0
-        told = {"headers": {}, **told, **answer.told}
+            file_read.changed = answer.mark if file_read.changed in (1, answer.mark) else 0
+        description = {"headers": {}, **description, **answer.told}
         if sized or is_sized:
-            told.pop("size_unknown", None)
-        head.fill(json.dumps(told, sort_keys=True).encode())
+            description.pop("size_unknown", None)
+        head.fill(json.dumps(description, sort_keys=True).encode())
         if answer.data:
-            found.put(answer.begin, answer.data)
+            file_read.put(answer.begin, answer.data)
 
     def _decodes(self) -> int:
         return self._timer.decodes if self._timer is not None else 0
@@ -125,8 +125,8 @@ class Reads:
         return None
 
     def whole(self, path: str) -> bytes | None:
-        found = self.files.get(path)
-        return found.whole() if found is not None else None
+        file_read = self.files.get(path)
+        return file_read.whole() if file_read is not None else None
 
     def wants_whole(self, path: str) -> bool:
         self.given.add(path)
@@ -277,7 +277,7 @@ class Witness:
         except Exception:  # noqa: BLE001 - the user's code, stopped at a wrong place; it then runs to its end
             return False
         return short.files.keys() == whole.files.keys() and all(
-            short.files[path].runs() == found.runs() for path, found in whole.files.items()
+            short.files[path].runs() == file_read.runs() for path, file_read in whole.files.items()
         )
 
 
@@ -298,6 +298,6 @@ def _complete(reads: Reads, first: Any) -> None:
             changed, data = last_changed(path), read_regular(Path(path))
             reads.files[path] = FileRead(len(data), changed)
             reads.files[path].fill(data)
-    for path, found in reads.files.items():
-        if not is_far(path) and sum(map(len, found.chunks)) < found.size:
-            found.fill(read_regular(Path(path)))
+    for path, file_read in reads.files.items():
+        if not is_far(path) and sum(map(len, file_read.chunks)) < file_read.size:
+            file_read.fill(read_regular(Path(path)))

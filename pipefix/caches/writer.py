@@ -103,7 +103,7 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Fact
     with drafted(data) as draft:
         writer = _writer(draft, blueprint)
         try:
-            made = _fill(writer, opened, start, stop, tell)
+            figures = _fill(writer, opened, start, stop, tell)
             blocks = writer.close()
         except BaseException:
             writer.abandon()
@@ -111,17 +111,17 @@ def make_part(number: int, opened: OpenedSource, data: Path, tell: Tell) -> Fact
         index = Index.of(blocks, draft).to_bytes()
         facts = Facts(
             start=start,
-            stop=made.stop,
-            records=made.records,
+            stop=figures.stop,
+            records=figures.records,
             bytes=draft.stat().st_size,
             index_bytes=len(index),
             index_crc=zlib.crc32(index),
-            source_bytes=made.source_bytes,
-            bad=made.bad,
-            files=_as_of_now(made.files, blueprint.source.root),
-            file_count=len(made.files),
-            ended=made.ended,
-            lists=opened.fingerprint.part(start, made.stop, blueprint.source.volatile),
+            source_bytes=figures.source_bytes,
+            bad=figures.bad,
+            files=_as_of_now(figures.files, blueprint.source.root),
+            file_count=len(figures.files),
+            ended=figures.ended,
+            lists=opened.fingerprint.part(start, figures.stop, blueprint.source.volatile),
         )
         text = msgspec.msgpack.encode(facts)
     write_whole(beside(data, ".idx"), index, durable=False)
@@ -141,49 +141,49 @@ class _PartFigures:
 
 
 def _fill(writer: Any, opened: OpenedSource, start: int, stop: int, tell: Tell) -> _PartFigures:
-    made = _PartFigures(start)
-    seen: Counter[str] = Counter()
+    figures = _PartFigures(start)
+    bytes_counted: Counter[str] = Counter()
     opened.maker.begin()
     index = start
     limit = opened.blueprint.recipe.limit
     tell.at(index)
     while index < stop:
         if limit is not None and index >= limit:
-            made.ended = True
+            figures.ended = True
             break
         read = written = 0
         try:
             record = opened.make(index)
         except EndOfStream:
-            made.ended = True
+            figures.ended = True
             break
         except Unstorable as error:
             raise not_stored(error, index, opened.blueprint.recipe) from error
         except PipefixError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the user's code raises on a damaged sample
-            made.bad.append(_bad(error, index, opened))
+            figures.bad.append(_bad(error, index, opened))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise program_ended(error, f"Sample {index}") from error
         else:
             writer.add(index, record)
-            made.records += 1
+            figures.records += 1
             written = len(record)
-        for path, found in opened.maker.reads.files.items():
+        for path, file_read in opened.maker.reads.files.items():
             if path.startswith(HEAD):
                 continue
-            made.files.setdefault(path, (found.size, found.changed))
+            figures.files.setdefault(path, (file_read.size, file_read.changed))
             # Of a shard only what these samples read of it, and nothing twice.
-            fresh = min(sum(map(len, found.chunks)), found.size - seen[path])
-            seen[path] += fresh
+            fresh = min(sum(map(len, file_read.chunks)), file_read.size - bytes_counted[path])
+            bytes_counted[path] += fresh
             read += fresh
-            made.source_bytes += fresh
+            figures.source_bytes += fresh
         index += 1
         tell(index, read, written)
-    made.stop = index
-    return made
+    figures.stop = index
+    return figures
 
 
 def _writer(path: Path, blueprint: Blueprint) -> Any:
@@ -198,11 +198,11 @@ def _writer(path: Path, blueprint: Blueprint) -> Any:
 
 def _as_of_now(files: dict[str, tuple[int, int]], root: str | None) -> list[tuple[str, int, int]]:
     """Names, sizes and times. A file that was changed while the part was made gets a time that no file has: it is made anew."""
-    told = []
+    file_states = []
     for path, (size, changed) in files.items():
         same = is_far(path) or changed == last_changed(path)
-        told.append((makers.name_of(path, root), size, changed if same else 0))
-    return sorted(told)
+        file_states.append((makers.name_of(path, root), size, changed if same else 0))
+    return sorted(file_states)
 
 
 def program_ended(error: BaseException, where: str) -> TargetError:
@@ -228,15 +228,15 @@ def _bad(error: Exception, index: int, opened: OpenedSource) -> DamagedSample:
 
 
 def not_stored(error: Unstorable, index: int, recipe: Recipe) -> TargetError:
-    other = "sample" if recipe.store == "rows" else "source"
-    return TargetError(f"Sample {index} cannot be stored as {recipe.store}: {error}.", advice=f"Keep it otherwise: --store {other}")
+    store = "sample" if recipe.store == "rows" else "source"
+    return TargetError(f"Sample {index} cannot be stored as {recipe.store}: {error}.", advice=f"Keep it otherwise: --store {store}")
 
 
 def read_facts(path: Path, crc: int | None = None) -> Facts:
     """Raises `CacheDamaged` where the file is not what was written, OSError where it is not there."""
     data = read_regular(path)
-    text, found = data[:-4], int.from_bytes(data[-4:], "little")
-    if len(data) < 5 or zlib.crc32(text) != found or (crc is not None and found != crc):
+    text, recorded_crc = data[:-4], int.from_bytes(data[-4:], "little")
+    if len(data) < 5 or zlib.crc32(text) != recorded_crc or (crc is not None and recorded_crc != crc):
         raise CacheDamaged(f"{path} was changed after it was written: its checksum does not fit.")
     try:
         return msgspec.msgpack.decode(text, type=Facts)

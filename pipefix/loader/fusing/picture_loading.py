@@ -73,9 +73,9 @@ def folder_backend() -> str:
     return str(get_image_backend())
 
 
-def _told(loaded: Any) -> str:
-    mode = f" in {loaded.mode}" if isinstance(loaded, Image.Image) else ""
-    return f"gives a {type(loaded).__module__.split('.')[0]} {type(loaded).__name__}{mode} with pixels of its own"
+def _told(picture: Any) -> str:
+    mode = f" in {picture.mode}" if isinstance(picture, Image.Image) else ""
+    return f"gives a {type(picture).__module__.split('.')[0]} {type(picture).__name__}{mode} with pixels of its own"
 
 
 def probes() -> dict[str, bytes]:
@@ -120,11 +120,11 @@ def _made_by(how: Callable[[bytes, bool], Any], data: bytes, upright: bool) -> A
         return error
 
 
-def _same(loaded: Any, expected: Any) -> bool:
-    if isinstance(loaded, Image.Image) and isinstance(expected, Image.Image):
-        return loaded.mode == expected.mode and np.array_equal(np.asarray(loaded), np.asarray(expected))
-    if isinstance(loaded, torch.Tensor) and isinstance(expected, torch.Tensor):
-        return loaded.dtype == expected.dtype and torch.equal(loaded, expected)
+def _same(picture: Any, expected: Any) -> bool:
+    if isinstance(picture, Image.Image) and isinstance(expected, Image.Image):
+        return picture.mode == expected.mode and np.array_equal(np.asarray(picture), np.asarray(expected))
+    if isinstance(picture, torch.Tensor) and isinstance(expected, torch.Tensor):
+        return picture.dtype == expected.dtype and torch.equal(picture, expected)
     return False
 
 
